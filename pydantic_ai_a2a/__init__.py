@@ -1,0 +1,30 @@
+"""Serve any Pydantic AI agent over A2A (Agent2Agent): `to_a2a(agent)`.
+
+Importing the package also makes `agent.to_a2a()` work on every agent.
+"""
+
+from .app import A2AApp, to_a2a
+from .attach import attach
+from .conversion.outbound import Artifacts
+from .errors import A2AError
+from .mounting import mount
+from .serve import Server, run, serve
+from .settings import Limits, Retention, Workers
+from .types import Caller
+
+__all__ = (
+    'A2AApp',
+    'A2AError',
+    'Artifacts',
+    'Caller',
+    'Limits',
+    'Retention',
+    'Server',
+    'Workers',
+    'mount',
+    'run',
+    'serve',
+    'to_a2a',
+)
+
+attach()

@@ -1,0 +1,373 @@
+"""The composition root: builds the parts, joins them, and hands out one ASGI app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+from fasta2a import FastA2A
+from fasta2a.broker import InMemoryBroker
+from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill, Task
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import AgentSpec
+from pydantic_ai.agent import (
+    AbstractAgent,
+    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
+    AgentRetries,
+)
+from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
+from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.output import OutputSpec
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.usage import UsageLimits
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
+
+from .backends.sqlite import SqliteBackend
+from .bindings.base import Authenticate
+from .bindings.discovery import CARD_PATH, Discovery
+from .bindings.extensions import Extensions
+from .bindings.jsonrpc import JsonRpc
+from .bindings.sse import OpenStreams
+from .card import CardFacts, CardSettings, CardTemplate
+from .conversion.inbound import accepts, resolve_profile, user_prompt
+from .conversion.outbound import OutputMapper
+from .errors import TaskNotFoundError
+from .hosting import Hosting
+from .ports import Backend
+from .protocol.v1_0 import load_task
+from .runner import Runner
+from .service import Service
+from .settings import Limits, Retention, Workers
+from .types import ANONYMOUS, Caller, TaskQuery, TaskState
+from .worker import Worker, now_ms
+
+__all__ = ('A2AApp', 'to_a2a')
+
+
+class A2AApp(FastA2A):
+    """What `to_a2a` returns: a FastA2A (Starlette) app, and a Python API for the tasks that it serves.
+
+    The methods act for whoever owns a task, so call them only from code that may see everything.
+    """
+
+    hosting: Hosting
+    """Starts with the first request, or with the lifespan."""
+
+    def __init__(self, backend: Backend, service: Service, **options: Any) -> None:
+        # FastA2A wants a storage and a broker; the routes that would use them are replaced.
+        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        self._backend = backend
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve; the first request in an event loop starts what the lifespan has not."""
+        if scope['type'] == 'http' and not self.hosting.ready():
+            await self.hosting.ensure()
+        await Starlette.__call__(self, scope, receive, send)
+
+    async def get_task(self, task_id: str) -> Task:
+        """A task as it is now, with its whole history.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+        """
+        task = await self._backend.reader.load(task_id, None)
+        if task is None:
+            raise TaskNotFoundError
+        return load_task(task)
+
+    async def list_tasks(
+        self,
+        *,
+        caller: Caller | None = None,
+        context_id: str | None = None,
+        state: TaskState | None = None,
+        limit: int = 100,
+    ) -> list[Task]:
+        """The newest tasks by status, with history and artifacts.
+
+        Args:
+            caller: Only this caller's tasks.
+            context_id: Only tasks of this context.
+            state: Only tasks in this state.
+            limit: How many at most.
+        """
+        owner = None if caller is None else caller.owner
+        query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
+        page = await self._backend.reader.list(query)
+        return [load_task(task) for task in page.tasks]
+
+    async def cancel_task(self, task_id: str) -> Task:
+        """Cancel a task and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+            TaskNotCancelableError: It has ended.
+        """
+        return load_task(await self._service.cancel(task_id, None))
+
+    async def erase_task(self, task_id: str) -> bool:
+        """Delete a task with its messages, artifacts and events; whether it was there.
+
+        Raises:
+            UnsupportedOperationError: It is queued or running; cancel it first.
+        """
+        return await self._backend.housekeeping.erase_task(task_id, None)
+
+    async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
+        """Delete a caller's conversation and all its tasks; whether there was anything.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
+        """
+        return await self._backend.housekeeping.erase_context(context_id, caller.owner)
+
+    def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:
+        """A caller's conversations, as Pydantic AI's store: load, fork or delete them by their context id."""
+        return self._backend.conversations(caller.owner)
+
+
+def to_a2a(
+    agent: AbstractAgent[Any, Any],
+    *,
+    # Agent card
+    name: str | None = None,
+    url: str | None = None,
+    version: str = '1.0.0',
+    description: str | None = None,
+    provider: AgentProvider | None = None,
+    skills: list[Skill] | None = None,
+    extensions: list[AgentExtension] | None = None,
+    security_schemes: dict[str, SecurityScheme] | None = None,
+    security_requirements: list[SecurityRequirement] | None = None,
+    docs_url: str | None = None,
+    default_input_modes: Sequence[str] | None = None,
+    default_output_modes: Sequence[str] | None = None,
+    # Server
+    backend: Literal['memory'] | Backend = 'memory',
+    namespace: str | None = None,
+    authenticate: Authenticate | None = None,
+    limits: Limits = Limits(),
+    retention: Retention = Retention(),
+    workers: Workers = Workers(),
+    # Runs of the agent
+    output_type: OutputSpec[Any] | None = None,
+    model: Model | KnownModelName | str | None = None,
+    instructions: AgentInstructions[Any] = None,
+    deps: Any = None,
+    model_settings: AgentModelSettings[Any] | None = None,
+    usage_limits: UsageLimits | None = None,
+    timeout: float | None = None,
+    metadata: AgentMetadata[Any] | None = None,
+    retries: int | AgentRetries | None = None,
+    toolsets: Sequence[AbstractToolset[Any]] | None = None,
+    capabilities: Sequence[AgentCapability[Any]] | None = None,
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None = None,
+    spec: dict[str, Any] | AgentSpec | None = None,
+    # Starlette
+    debug: bool = False,
+    routes: Sequence[BaseRoute] | None = None,
+    middleware: Sequence[Middleware] | None = None,
+    exception_handlers: dict[Any, ExceptionHandler] | None = None,
+    lifespan: Lifespan[Any] | None = None,
+) -> A2AApp:
+    """Serve an agent over A2A 1.0: an ASGI app for `run`, `serve`, `uvicorn module:app` or `mount`.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import to_a2a
+
+    agent = Agent('test', instructions='Be fun!')
+    app = to_a2a(agent)
+    ```
+
+    Nothing is started, and no API key needed, until the first request.
+
+    Args:
+        agent: Any Pydantic AI agent.
+        name: Name on the agent card; the agent's own, else `agent`.
+        url: The agent's public URL, for the card; None takes the URL that a request came to.
+        version: The agent's own version, for the card.
+        description: What the agent is for; the agent's own description, else a neutral sentence. Instructions and
+            system prompts never go into the card.
+        provider: Who offers the agent.
+        skills: What it can do; without any, the card has one skill: the agent as a whole.
+        extensions: Protocol extensions that the card declares; a request must declare the required ones.
+        security_schemes: How callers authenticate, for the card; `authenticate` enforces it.
+        security_requirements: Which of the schemes are needed, for the card.
+        docs_url: Path of FastA2A's documentation page; None for none.
+        default_input_modes: Media types on the card; what the model's profile takes.
+        default_output_modes: Media types on the card; from the output type.
+        backend: Where tasks and conversations live: in the memory of this process, or a `Backend` of your own.
+        namespace: Stable name under which they are stored; the agent's name, else `agent`.
+        authenticate: Says who sends a request; None from it answers HTTP 401. Without it all callers are one
+            anonymous owner, who see each other's tasks.
+        limits: What one request, stream or queue may take.
+        retention: How long what is stored is kept.
+        workers: How many tasks run at once, and how they stop.
+        output_type: As in `Agent.run`, like all that follow; they hold for every run.
+        model: See `Agent.run`.
+        instructions: See `Agent.run`.
+        deps: See `Agent.run`; the same object for every run.
+        model_settings: See `Agent.run`.
+        usage_limits: See `Agent.run`; over them, the task is `failed`.
+        timeout: See `Agent.run`, in seconds; after it, the task is `failed`.
+        metadata: See `Agent.run`.
+        retries: See `Agent.run`.
+        toolsets: See `Agent.run`.
+        capabilities: See `Agent.run`.
+        workspace: See `Agent.run`.
+        spec: See `Agent.run`.
+        debug: See Starlette, like all that follow.
+        routes: Further routes.
+        middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
+        exception_handlers: See Starlette.
+        lifespan: Entered within ours.
+
+    Raises:
+        ValueError: The agent card would not be valid.
+    """
+    arguments = {
+        'output_type': output_type,
+        'model': model,
+        'instructions': instructions,
+        'deps': deps,
+        'model_settings': model_settings,
+        'usage_limits': usage_limits,
+        'timeout': timeout,
+        'metadata': metadata,
+        'retries': retries,
+        'toolsets': toolsets,
+        'capabilities': capabilities,
+        'workspace': workspace,
+        'spec': spec,
+    }
+    store = _backend(backend, namespace or name or agent.name or 'agent', limits)
+    parts = _Parts(
+        agent,
+        store,
+        {key: value for key, value in arguments.items() if value is not None},
+        limits=limits,
+        retention=retention,
+        workers=workers,
+    )
+    settings = CardSettings(
+        name=name,
+        description=description,
+        version=version,
+        provider=provider,
+        skills=skills or (),
+        extensions=extensions or (),
+        security_schemes=security_schemes or {},
+        security_requirements=security_requirements or (),
+    )
+    card = CardTemplate(parts.facts(default_input_modes, default_output_modes), settings)
+    endpoint = JsonRpc(
+        parts.service,
+        body_limit=limits.body,
+        authenticate=authenticate,
+        extensions=Extensions(extensions or ()),
+        streams=parts.streams,
+        runs_here=parts.hosting.running,
+    )
+    app = A2AApp(
+        store,
+        parts.service,
+        name=name or agent.name,
+        url=url or '',
+        version=version,
+        description=description,
+        provider=provider,
+        skills=skills,
+        extensions=extensions,
+        security_schemes=security_schemes,
+        security_requirements=security_requirements,
+        docs_url=docs_url,
+        debug=debug,
+        routes=[
+            Route('/', endpoint, methods=['POST']),
+            Route(CARD_PATH, Discovery(card, url), methods=['GET', 'HEAD']),
+            *(routes or ()),
+        ],
+        middleware=middleware,
+        exception_handlers=exception_handlers,
+        lifespan=_lifespan(parts.hosting, lifespan),
+    )
+    app.hosting = parts.hosting
+    return app
+
+
+class _Parts:
+    """What serves one agent, joined."""
+
+    def __init__(
+        self,
+        agent: AbstractAgent[Any, Any],
+        backend: Backend,
+        arguments: dict[str, Any],
+        *,
+        limits: Limits,
+        retention: Retention,
+        workers: Workers,
+    ) -> None:
+        self._agent = agent
+        takes = accepts(resolve_profile(arguments.get('model', agent.model)))
+        outputs = OutputMapper(arguments.get('output_type', agent.output_type))
+        self._takes, self._outputs = takes, outputs
+        self.streams = OpenStreams(limits.keep_alive)
+
+        def make_worker() -> Worker:
+            runner = Runner(agent, arguments, text_output=outputs.streams_text)
+            return Worker(backend, runner, accepts=takes, outputs=outputs, settings=workers, retention=retention)
+
+        self.hosting = Hosting(make_worker, agent, streams=self.streams, drain_grace=workers.drain_grace)
+        self.service = Service(
+            backend,
+            limits=limits,
+            retention=retention,
+            check_content=lambda message: user_prompt(message, takes),
+            accepting=self.hosting.accepting,
+            now=now_ms,
+        )
+
+    def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
+        description = self._agent.description
+        return CardFacts(
+            name=self._agent.name,
+            description=description if isinstance(description, str) else None,
+            input_modes=input_modes or self._takes.input_modes,
+            output_modes=output_modes or self._outputs.modes,
+        )
+
+
+def _backend(backend: str | Backend, namespace: str, limits: Limits) -> Backend:
+    if isinstance(backend, Backend):
+        return backend
+    if backend != 'memory':
+        raise ValueError(f"backend must be 'memory' or a Backend, not {backend!r}.")
+    return SqliteBackend(namespace, reader_lag=limits.reader_lag)
+
+
+def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[Any]:
+        await hosting.start()
+        try:
+            with hosting.signals():
+                if users is None:
+                    yield
+                else:
+                    async with users(app) as state:
+                        yield state
+        finally:
+            await hosting.stop()
+
+    return lifespan

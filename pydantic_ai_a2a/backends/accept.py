@@ -1,0 +1,145 @@
+"""The client's side of the state machine: a message is accepted, a task is canceled. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from ..errors import InvalidParamsError, OverloadedError
+from ..lifecycle import INTERRUPTED, check_cancel, check_message
+from ..ports import Accepted, Status, Submission
+from ..protocol import stored
+from ..types import TaskEvent, TaskHeader
+from .sql import (
+    BY_ID_AND_OWNER,
+    TASK,
+    Transaction,
+    add_events,
+    add_item,
+    end_unheld,
+    find,
+    header_of,
+    set_status,
+    status_event,
+)
+
+__all__ = ('cancel', 'submit')
+
+REPLAYABLE_ANONYMOUS_ID = 16
+"""From this length on a message id is unlikely to be another anonymous client's."""
+
+
+def submit(
+    agent: str, message: Submission, *, queue_limit: int, idempotency_window: int
+) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+    """See `TaskQueue.submit`; also gives the events to publish."""
+    key = _replay_key(message)
+    if key is not None:
+        replayed = yield from _replay(agent, message, key, idempotency_window)
+        if replayed is not None:
+            return replayed, []
+    if message.new:
+        header = yield from _create(agent, message, queue_limit)
+        events: list[TaskEvent] = []
+    else:
+        header = yield from find(agent, message.task_id, message.owner)
+        check_message(header, message.context_id)
+        header, events = yield from _continue(agent, header, message.at)
+    body = stored.with_ids(message.body, header.id, header.context_id)
+    after = header.last_event
+    item = yield from add_item(agent, header.id, 'message', message.message_id, body)
+    yield (
+        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at)'
+        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
+        (agent, message.owner, key, message.digest, header.id, item, after, message.at),
+    )
+    return Accepted(header, after, replayed=False), events
+
+
+def _replay_key(message: Submission) -> str | None:
+    if not message.anonymous:
+        return message.message_id
+    if len(message.message_id) < REPLAYABLE_ANONYMOUS_ID:
+        return None
+    return f'{message.message_id} {message.digest.hex()}'  # another content is another message
+
+
+def _replay(agent: str, message: Submission, key: str, window: int) -> Transaction[Accepted | None]:
+    rows = yield (
+        'SELECT seq, digest, task_id, after_event, accepted_at FROM inbox'
+        ' WHERE agent = ? AND owner = ? AND replay_key = ?',
+        (agent, message.owner, key),
+    )
+    if not rows:
+        return None
+    seq, digest, task_id, after, accepted_at = rows[0]
+    if bytes(digest) != message.digest:
+        raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
+    if message.anonymous and accepted_at < message.at - window:
+        yield 'UPDATE inbox SET replay_key = NULL WHERE seq = ?', (seq,)
+        return None
+    header = yield from find(agent, task_id, message.owner)
+    return Accepted(header, after, replayed=True)
+
+
+def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[TaskHeader]:
+    assert message.context_id is not None
+    rows = yield "SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted'", (agent,)
+    if rows[0][0] >= queue_limit:
+        raise OverloadedError(headers={'Retry-After': '1'})
+    yield (
+        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent)'
+        " SELECT ?, ?, ?, ?, 'submitted', ?, COALESCE(MAX(queue_seq), 0) + 1, ?, ? FROM task WHERE agent = ?",
+        (
+            agent,
+            message.task_id,
+            message.owner,
+            message.context_id,
+            message.at,
+            message.request,
+            message.traceparent,
+            agent,
+        ),
+    )
+    return TaskHeader(
+        id=message.task_id,
+        context_id=message.context_id,
+        owner=message.owner,
+        state='submitted',
+        status_at=message.at,
+        status_message=None,
+        metadata=None,
+        last_event=0,
+    )
+
+
+def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
+    """Put a waiting task back into the queue; a queued or running one just gets another message."""
+    if header.state not in INTERRUPTED:
+        return header, []
+    status = Status('submitted', at, None)
+    event = status_event(header, status, header.last_event + 1)
+    yield from set_status(agent, header, status)
+    yield (
+        'UPDATE task SET queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1'
+        f' WHERE {TASK}',
+        (agent, agent, header.id),
+    )
+    yield from add_events(agent, header.id, [event])
+    moved = (yield BY_ID_AND_OWNER, (agent, header.id, None, None))[0]
+    return header_of(moved), [event]
+
+
+def cancel(
+    agent: str, task_id: str, owner: str | None, *, at: int, force: bool
+) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
+    """See `TaskQueue.cancel`; also gives the events to publish."""
+    header = yield from find(agent, task_id, owner)
+    check_cancel(header)
+    if not force:
+        asked = yield (
+            f'UPDATE task SET cancel_requested = 1 WHERE {TASK} AND holder IS NOT NULL RETURNING id',
+            (agent, task_id),
+        )
+        if asked:
+            return header, []
+    status = Status('canceled', at, None)
+    event = yield from end_unheld(agent, header, status)
+    return (yield from find(agent, task_id, owner)), [event]

@@ -1,0 +1,242 @@
+"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database. Knows no driver but a `Run`.
+
+One store serves one owner of one agent: the context id is the conversation id, and another owner's conversation of the
+same name is another one. A run's new messages are appended in the transaction that completes its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from datetime import UTC, datetime
+from os import urandom
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.usage import RunUsage
+
+__all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages')
+
+Run = Callable[[Generator[tuple[str, Sequence[Any]], list[Any], Any]], Awaitable[Any]]
+"""Runs a transaction (see `sql.Transaction`)."""
+
+SCHEMA = (
+    """
+    CREATE TABLE conversation (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        head_id TEXT,
+        revision TEXT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        record BLOB NOT NULL,
+        PRIMARY KEY (agent, owner, id)
+    )
+    """,
+    'CREATE INDEX conversation_updated ON conversation (agent, updated_at)',
+    'CREATE INDEX conversation_head ON conversation (agent, owner, head_id)',
+    """
+    CREATE TABLE entry (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        parent_id TEXT,
+        message BLOB NOT NULL,
+        PRIMARY KEY (agent, owner, id)
+    )
+    """,
+    'CREATE INDEX entry_parent ON entry (agent, owner, parent_id)',
+    """
+    CREATE TABLE conversation_branch (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        tip TEXT NOT NULL,
+        PRIMARY KEY (agent, owner, tip, id)
+    )
+    """,
+)
+
+HEAD = 'SELECT head_id FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
+_RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
+_UPSERT = (
+    'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    ' ON CONFLICT (agent, owner, id) DO UPDATE SET head_id = excluded.head_id, revision = excluded.revision,'
+    ' updated_at = excluded.updated_at, record = excluded.record'
+)
+_ENTRY = 'INSERT INTO entry (agent, owner, id, parent_id, message) VALUES (?, ?, ?, ?, ?)'
+_CHAIN = (
+    'WITH RECURSIVE chain (id, parent_id, message, depth) AS ('
+    ' SELECT id, parent_id, message, 0 FROM entry WHERE agent = ? AND owner = ? AND id = ?'
+    ' UNION ALL SELECT entry.id, entry.parent_id, entry.message, chain.depth + 1 FROM chain JOIN entry'
+    ' ON entry.agent = ? AND entry.owner = ? AND entry.id = chain.parent_id)'
+)
+_HISTORY = f'{_CHAIN} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
+
+_BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
+_DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
+_DROP_UNUSED = (
+    'DELETE FROM entry WHERE agent = ? AND owner = ? AND id = ?'
+    ' AND NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = ? AND child.owner = ? AND child.parent_id = ?)'
+    ' AND NOT EXISTS (SELECT 1 FROM conversation c WHERE c.agent = ? AND c.owner = ? AND c.head_id = ?)'
+    ' AND NOT EXISTS (SELECT 1 FROM conversation_branch b WHERE b.agent = ? AND b.owner = ? AND b.tip = ?)'
+    ' RETURNING parent_id'
+)
+
+_record_ta = TypeAdapter(ConversationRecord)
+_NO_LIMIT = 2**31
+
+
+def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
+    """Model messages as a JSON array, losing nothing that Pydantic AI can load again."""
+    return ModelMessagesTypeAdapter.dump_json([*messages])
+
+
+def load_messages(body: bytes) -> list[ModelMessage]:
+    """The inverse of `dump_messages`."""
+    return ModelMessagesTypeAdapter.validate_json(body)
+
+
+def append(
+    agent: str, owner: str, conversation_id: str, messages: Sequence[ModelMessage], *, usage: RunUsage | None, at: int
+) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+    """Append new messages to the conversation as it stands now, whatever the run had started from."""
+    rows = yield _RECORD, (agent, owner, conversation_id)
+    record = (
+        _record_ta.validate_json(rows[0][0])
+        if rows
+        else ConversationRecord(conversation_id=conversation_id, head_id=None, scope=owner)
+    )
+    for message in messages:
+        entry_id = urandom(16).hex()
+        yield _ENTRY, (agent, owner, entry_id, record.head_id, dump_messages([message])[1:-1])
+        record.head_id = entry_id
+    if usage is not None:
+        record.usage = record.usage + usage
+    record.revision = urandom(16).hex()
+    record.updated_at = datetime.fromtimestamp(at / 1000, UTC)
+    yield _write(agent, owner, record)
+
+
+def _write(agent: str, owner: str, record: ConversationRecord) -> tuple[str, Sequence[Any]]:
+    at = int(record.updated_at.timestamp() * 1000)
+    body = _record_ta.dump_json(record)
+    return _UPSERT, (agent, owner, record.conversation_id, record.head_id, record.revision, at, body)
+
+
+def erase(agent: str, owner: str, conversation_id: str) -> Generator[tuple[str, Sequence[Any]], list[Any], bool]:
+    """Delete a conversation, and the entries that no other conversation of the owner reaches."""
+    rows = yield _RECORD, (agent, owner, conversation_id)
+    if not rows:
+        return False
+    record = _record_ta.validate_json(rows[0][0])
+    yield 'DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', (agent, owner, conversation_id)
+    yield _DROP_BRANCHES, (agent, owner, conversation_id)
+    for tip in (record.head_id, *record.branches):
+        entry_id = tip
+        while entry_id is not None:
+            dropped = yield _DROP_UNUSED, (agent, owner, entry_id) * 4
+            entry_id = dropped[0][0] if dropped else None
+    return True
+
+
+class SqlConversationStore(ConversationStore):
+    """The conversations of one owner of one agent. `delete` erases the messages no other conversation shares."""
+
+    def __init__(self, run: Run, agent: str, owner: str) -> None:
+        self._run = run
+        self._agent = agent
+        self._owner = owner
+
+    async def _query(self, statement: str, *values: Any) -> list[Any]:
+        def query() -> Generator[tuple[str, Sequence[Any]], list[Any], list[Any]]:
+            return (yield statement, (self._agent, self._owner, *values))
+
+        return await self._run(query())
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        rows = await self._query(_RECORD, conversation_id)
+        return _record_ta.validate_json(rows[0][0]) if rows else None
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        rows = await self._query(
+            'SELECT record FROM conversation WHERE agent = ? AND owner = ? ORDER BY updated_at DESC LIMIT ?',
+            _NO_LIMIT if limit is None or scope is not None else limit,
+        )
+        records = [_record_ta.validate_json(row[0]) for row in rows]
+        return [record for record in records if scope is None or record.scope == scope][:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        await self._run(self._save(record, new_entries, expected_revision))
+
+    def _save(
+        self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
+    ) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+        yield from self._check(record.conversation_id, expected_revision)
+        for entry in new_entries:
+            message = dump_messages([entry.message])[1:-1]
+            yield _ENTRY, (self._agent, self._owner, entry.id, entry.parent_id, message)
+        if record.head_id is not None:
+            rows = yield (
+                'SELECT 1 FROM entry WHERE agent = ? AND owner = ? AND id = ?',
+                (self._agent, self._owner, record.head_id),
+            )
+            if not rows:
+                raise ConversationConflict(record.conversation_id)
+        yield _write(self._agent, self._owner, record)
+        yield _DROP_BRANCHES, (self._agent, self._owner, record.conversation_id)
+        for tip in record.branches:
+            yield _BRANCH, (self._agent, self._owner, record.conversation_id, tip)
+
+    def _check(
+        self, conversation_id: str, expected_revision: str | None
+    ) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+        rows = yield (
+            'SELECT revision FROM conversation WHERE agent = ? AND owner = ? AND id = ?',
+            (self._agent, self._owner, conversation_id),
+        )
+        if (rows[0][0] if rows else None) != expected_revision:
+            raise ConversationConflict(conversation_id)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        def delete() -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+            yield from self._check(conversation_id, expected_revision)
+            yield from erase(self._agent, self._owner, conversation_id)
+
+        await self._run(delete())
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        rows = await self._query(
+            'SELECT id, parent_id, message FROM entry WHERE agent = ? AND owner = ? AND id = ?', entry_id
+        )
+        if not rows:
+            raise LookupError(entry_id)
+        return _entries(rows)[0]
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        if head_id is None:
+            return []
+        rows = await self._query(_HISTORY, head_id, self._agent, self._owner, _NO_LIMIT if limit is None else limit)
+        if not rows and limit != 0:
+            raise LookupError(head_id)
+        return _entries(rows)
+
+
+def _entries(rows: Sequence[Any]) -> list[ConversationEntry]:
+    messages = load_messages(b'[' + b','.join(row[2] for row in rows) + b']')
+    return [
+        ConversationEntry(id=row[0], parent_id=row[1], message=message)
+        for row, message in zip(rows, messages, strict=True)
+    ]

@@ -1,0 +1,133 @@
+"""The vocabulary of the SQL state machine: transactions, header rows, and the steps that others are made of. Pure.
+
+A transaction is a generator: it yields a statement with its values, is sent the rows, and returns its result. A driver
+runs it between BEGIN and COMMIT, in whatever way it executes statements. Values are `?`; but for column types, the
+statements keep to what SQLite and PostgreSQL share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from ..errors import TaskNotFoundError
+from ..ports import Status
+from ..protocol import stored
+from ..types import TaskEvent, TaskHeader
+from . import conversations
+
+__all__ = (
+    'BY_ID_AND_OWNER',
+    'HEADER',
+    'HEADER_SIZE',
+    'HELD',
+    'TASK',
+    'UNREAD',
+    'Rows',
+    'Transaction',
+    'add_events',
+    'add_item',
+    'end_unheld',
+    'find',
+    'header_of',
+    'message_to_history',
+    'set_status',
+    'status_event',
+)
+
+T = TypeVar('T')
+Rows: TypeAlias = list[Any]
+Transaction: TypeAlias = Generator[tuple[str, Sequence[Any]], Rows, T]
+
+HEADER = (
+    'id, context_id, owner, state, status_at, status_message, metadata,'
+    ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
+)
+HEADER_SIZE = 8
+_BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
+BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR ? IS NULL)'
+TASK = 'agent = ? AND id = ?'
+HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
+UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND unread = 1'
+
+
+def header_of(row: Sequence[Any]) -> TaskHeader:
+    """The header that a `HEADER` row holds."""
+    task_id, context_id, owner, state, status_at, status_message, metadata, last_event = row[:HEADER_SIZE]
+    return TaskHeader(
+        id=task_id,
+        context_id=context_id,
+        owner=owner,
+        state=state,
+        status_at=status_at,
+        status_message=status_message,
+        metadata=metadata,
+        last_event=last_event,
+    )
+
+
+def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
+    """The header of a task that this owner may see, or TaskNotFoundError."""
+    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    if not rows:
+        raise TaskNotFoundError
+    return header_of(rows[0])
+
+
+def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
+    """The event that tells of a status."""
+    body = stored.status(status.state, status.at, status.message)
+    return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
+
+
+def set_status(agent: str, header: TaskHeader, status: Status) -> Transaction[None]:
+    """Write a status; the message of the one before it moves into the history (§3.7)."""
+    yield from message_to_history(agent, header.id)
+    yield (
+        f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}',
+        (status.state, status.at, status.message, agent, header.id),
+    )
+
+
+def message_to_history(agent: str, task_id: str) -> Transaction[None]:
+    """Keep the status message, which a new status is about to replace."""
+    yield (
+        "INSERT INTO item (agent, task_id, kind, id, body) SELECT agent, id, 'message', '', status_message FROM task"
+        f' WHERE {TASK} AND status_message IS NOT NULL',
+        (agent, task_id),
+    )
+
+
+def add_item(agent: str, task_id: str, kind: str, item_id: str, body: bytes) -> Transaction[int]:
+    """Add a message or an artifact; the number of its row."""
+    rows = yield (
+        'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?) RETURNING seq',
+        (agent, task_id, kind, item_id, body),
+    )
+    return rows[0][0]
+
+
+def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Transaction[None]:
+    """Add events to the log, for a writer whose right to has been checked."""
+    for event in events:
+        yield (
+            'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
+            (agent, task_id, event.n, event.state, event.payload),
+        )
+
+
+def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
+    """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
+    event = status_event(header, status, header.last_event + 1)
+    own = yield f'SELECT own_messages FROM task WHERE {TASK}', (agent, header.id)
+    if status.state == 'canceled' and own[0][0] is not None:
+        messages = conversations.load_messages(own[0][0])
+        yield from conversations.append(agent, header.owner, header.context_id, messages, usage=None, at=status.at)
+    yield from set_status(agent, header, status)
+    yield (
+        'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'
+        f' failure = ? WHERE {TASK}',
+        (event.n, failure, agent, header.id),
+    )
+    yield from add_events(agent, header.id, [event])
+    return event

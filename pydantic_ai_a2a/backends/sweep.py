@@ -1,0 +1,143 @@
+"""What keeps the store small: retention and erasure, in transactions of bounded size. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from ..errors import UnsupportedOperationError
+from ..lifecycle import LIVE
+from ..ports import Status
+from ..protocol import stored
+from ..settings import Retention
+from ..types import TaskEvent
+from . import conversations
+from .sql import BY_ID_AND_OWNER, HEADER, Transaction, end_unheld, header_of
+
+__all__ = ('erase_context', 'erase_task', 'sweep')
+
+_ROWS = 500
+"""Rows that one sweep deletes at most, so that it never holds up the queue."""
+_TASKS = 50
+_ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected')"
+_LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+
+
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, list[tuple[str, TaskEvent]]]]:
+    """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
+    ended = yield from _expire_waiting(agent, retention, at)
+    swept = len(ended)
+    swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
+    swept += yield from _sweep_tasks(agent, retention, at)
+    swept += yield from _sweep_contexts(agent, retention, at)
+    return swept, ended
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[list[tuple[str, TaskEvent]]]:
+    rows = yield (
+        f"SELECT {HEADER} FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
+        ' AND status_at < ? ORDER BY status_at LIMIT ?',
+        (agent, at - _ms(retention.waiting.total_seconds()), _TASKS),
+    )
+    ended: list[tuple[str, TaskEvent]] = []
+    for row in rows:
+        header = header_of(row)
+        body = stored.message(
+            stored.new_id(), b'ROLE_AGENT', b'[' + stored.text_part('The task waited too long.') + b']'
+        )
+        status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
+        ended.append((header.id, (yield from end_unheld(agent, header, status, 'expired'))))
+    return ended
+
+
+def _sweep_events(agent: str, before: int) -> Transaction[int]:
+    """Drop event logs of tasks that ended long enough ago; long logs take several sweeps."""
+    rows = yield (
+        f'SELECT id FROM task WHERE agent = ? AND {_ENDED} AND events_swept = 0 AND status_at < ?'
+        ' ORDER BY status_at LIMIT ?',
+        (agent, before, _TASKS),
+    )
+    swept = 0
+    for (task_id,) in rows:
+        swept += yield from _drop_events(agent, task_id, _ROWS - swept)
+        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if left:
+            break
+        yield 'UPDATE task SET events_swept = 1 WHERE agent = ? AND id = ?', (agent, task_id)
+    return swept
+
+
+def _drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
+    rows = yield (
+        'DELETE FROM event WHERE agent = ? AND task_id = ? AND n < (SELECT MIN(n) + ? FROM event'
+        ' WHERE agent = ? AND task_id = ?) RETURNING n',
+        (agent, task_id, limit, agent, task_id),
+    )
+    return len(rows)
+
+
+def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
+    rows = yield f'SELECT COUNT(*) FROM task WHERE agent = ? AND {_ENDED}', (agent,)
+    surplus = max(0, rows[0][0] - retention.max_tasks)
+    rows = yield (
+        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} ORDER BY status_at LIMIT ?',
+        (agent, _TASKS),
+    )
+    swept = 0
+    for index, (task_id, status_at) in enumerate(rows):
+        if index >= surplus and status_at >= at - _ms(retention.tasks.total_seconds()):
+            break
+        swept += yield from _drop_events(agent, task_id, _ROWS)
+        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if left:
+            break
+        swept += yield from _drop_task(agent, task_id)
+        if swept >= _ROWS:
+            break
+    return swept
+
+
+def _drop_task(agent: str, task_id: str) -> Transaction[int]:
+    items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
+    yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
+    return len(items) + 1
+
+
+def _sweep_contexts(agent: str, retention: Retention, at: int) -> Transaction[int]:
+    rows = yield 'SELECT COUNT(*) FROM conversation WHERE agent = ?', (agent,)
+    surplus = max(0, rows[0][0] - retention.max_contexts)
+    rows = yield (
+        f'SELECT owner, id, updated_at FROM conversation c WHERE agent = ? AND NOT EXISTS ({_LIVES}'
+        f' AND NOT ({_ENDED})) ORDER BY updated_at LIMIT ?',
+        (agent, _TASKS),
+    )
+    swept = 0
+    for index, (owner, context_id, updated_at) in enumerate(rows):
+        if index >= surplus and updated_at >= at - _ms(retention.contexts.total_seconds()):
+            break
+        yield from conversations.erase(agent, owner, context_id)
+        swept += 1
+    return swept
+
+
+def erase_task(agent: str, task_id: str, owner: str | None) -> Transaction[bool]:
+    """See `Housekeeping.erase_task`."""
+    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    if not rows:
+        return False
+    if header_of(rows[0]).state in LIVE:
+        raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
+    yield from _drop_task(agent, task_id)
+    return True
+
+
+def erase_context(agent: str, context_id: str, owner: str) -> Transaction[bool]:
+    """See `Housekeeping.erase_context`."""
+    rows = yield 'SELECT id FROM task WHERE agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
+    for (task_id,) in rows:
+        yield from erase_task(agent, task_id, owner)
+    known = yield from conversations.erase(agent, owner, context_id)
+    return bool(rows) or known

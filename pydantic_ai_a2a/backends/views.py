@@ -1,0 +1,118 @@
+"""Reads of tasks and events, each one transaction so that what comes back belongs together. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..lifecycle import STOPPED, TERMINAL
+from ..protocol import stored
+from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from .sql import BY_ID_AND_OWNER, HEADER, Transaction, header_of
+
+__all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after')
+
+_NO_LIMIT = 2**31
+_STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
+
+
+def load(
+    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool
+) -> Transaction[StoredTask | None]:
+    """See `TaskReader.load`."""
+    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    if not rows:
+        return None
+    return (yield from _with_items(agent, header_of(rows[0]), history_length, artifacts))
+
+
+def _with_items(agent: str, header: TaskHeader, history_length: int | None, artifacts: bool) -> Transaction[StoredTask]:
+    history = None
+    if history_length != 0:
+        history = yield from _items(agent, header.id, 'message', history_length)
+    if not artifacts:
+        return StoredTask(header, history, None)
+    bodies = yield from _items(agent, header.id, 'artifact', None)
+    if header.state not in TERMINAL:
+        updates = yield (
+            'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
+            (agent, header.id),
+        )
+        if updates:
+            bodies = stored.assemble(bodies, (row[0] for row in updates))
+    return StoredTask(header, history, bodies)
+
+
+def _items(agent: str, task_id: str, kind: str, newest: int | None) -> Transaction[list[bytes]]:
+    rows = yield (
+        'SELECT body FROM item WHERE agent = ? AND task_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?',
+        (agent, task_id, kind, _NO_LIMIT if newest is None else newest),
+    )
+    return [row[0] for row in reversed(rows)]
+
+
+def page(agent: str, query: TaskQuery) -> Transaction[Page]:
+    """See `TaskReader.list`."""
+    conditions: list[str] = ['agent = ?']
+    values: list[str | int] = [agent]
+    wanted: tuple[tuple[str, Any], ...] = (
+        ('owner = ?', query.owner),
+        ('context_id = ?', query.context_id),
+        ('state = ?', query.state),
+        ('status_at >= ?', query.since),
+    )
+    for condition, value in wanted:
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    where = ' AND '.join(conditions)
+    total = yield f'SELECT COUNT(*) FROM task WHERE {where}', values
+    if query.before is not None:
+        where += ' AND (status_at, id) < (?, ?)'
+        values = [*values, *query.before]
+    rows = yield (
+        f'SELECT {HEADER} FROM task WHERE {where} ORDER BY status_at DESC, id DESC LIMIT ?',
+        (*values, query.page_size + 1),
+    )
+    tasks: list[StoredTask] = []
+    for row in rows[: query.page_size]:
+        header = header_of(row)
+        tasks.append((yield from _with_items(agent, header, query.history_length, query.include_artifacts)))
+    following = None
+    if len(rows) > query.page_size:
+        last = tasks[-1].header
+        following = (last.status_at, last.id)
+    return Page(tasks, following, total[0][0])
+
+
+def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:
+    """Stored events of a task after a number, in order."""
+    rows: Sequence[Any] = yield (
+        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
+        (agent, task_id, after, limit),
+    )
+    return [TaskEvent(*row) for row in rows]
+
+
+def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
+    """Whether an event after a number moved the task to where a blocking send answers, or the task is gone."""
+    rows = yield (
+        f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n > ? AND state IN ({_STOPPED})'
+        f' UNION ALL SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 1 LIMIT 1',
+        (agent, task_id, after, agent, task_id),
+    )
+    return bool(rows)
+
+
+def resumable(agent: str, task_id: str, n: int) -> Transaction[bool]:
+    """See `EventLog.has`."""
+    rows = yield (
+        f'SELECT (SELECT MIN(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), {HEADER}'
+        ' FROM task WHERE agent = ? AND id = ?',
+        (agent, task_id),
+    )
+    if not rows:
+        return False
+    oldest, *fields = rows[0]
+    newest = header_of(fields).last_event
+    return n <= newest and ((oldest is not None and n >= oldest - 1) or n == newest)

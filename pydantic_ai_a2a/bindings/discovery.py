@@ -1,0 +1,51 @@
+"""The agent card over HTTP (§8.6): its URL, caching headers, HEAD and 304. Knows nothing of what is in it."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from ..card import CardTemplate, etag
+from .base import header
+
+__all__ = ('CARD_PATH', 'Discovery')
+
+CARD_PATH = '/.well-known/agent-card.json'
+_MAX_AGE = 3600
+
+
+class Discovery:
+    """The card's endpoint, as an ASGI app; public, and served without a provider's key.
+
+    Args:
+        card: The card, but for its URL.
+        url: The agent's URL; None takes the request's base URL, with whatever it is mounted under.
+    """
+
+    def __init__(self, card: CardTemplate, url: str | None) -> None:
+        self._card = card
+        self._url = url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        body = self._card.render(self._url or str(Request(scope).base_url))
+        tag = etag(body)
+        headers = [
+            (b'etag', tag.encode()),
+            (b'cache-control', b'public, max-age=%d' % _MAX_AGE),
+            (b'vary', b'Host'),
+        ]
+        if _matches(header(scope, b'if-none-match'), tag):
+            await send({'type': 'http.response.start', 'status': 304, 'headers': headers})
+            await send({'type': 'http.response.body', 'body': b''})
+            return
+        headers += [(b'content-type', b'application/json'), (b'content-length', b'%d' % len(body))]
+        await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+        await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+
+
+def _matches(if_none_match: str | None, tag: str) -> bool:
+    if if_none_match is None:
+        return False
+    known = [each.strip().removeprefix('W/') for each in if_none_match.split(',')]
+    return tag in known or '*' in known

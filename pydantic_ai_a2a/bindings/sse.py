@@ -1,0 +1,154 @@
+"""Event streams as Server-Sent Events, by plain ASGI sends. Knows frames and readers; no operation, no version."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from starlette.types import Receive, Send
+
+from ..ports import Subscription
+from ..service import EventStream
+from ..types import TaskEvent
+
+__all__ = ('EventWriter', 'OpenStreams', 'parse_event_id')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_COMMENT = b': keep-alive\n\n'
+
+
+def parse_event_id(value: str | None) -> int | None:
+    """The number in `Last-Event-ID`; one that was never given is as good as none that is known."""
+    if value is None:
+        return None
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 2**62
+
+
+class OpenStreams:
+    """The open streams of an app: one keep-alive timer for all, and their end when the server shuts down."""
+
+    def __init__(self, interval: float) -> None:
+        self.closing = False
+        """Whether streams end as soon as nothing runs that they could tell of."""
+        self._interval = interval
+        self._subscriptions: set[Subscription] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, subscription: Subscription) -> None:
+        """A stream was opened in the running loop."""
+        self._subscriptions.add(subscription)
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._loop is None or self._loop.is_closed():
+            self._loop = loop
+            self._timer = loop.call_later(self._interval, self._tick)
+
+    def remove(self, subscription: Subscription) -> None:
+        """A stream was closed."""
+        self._subscriptions.discard(subscription)
+
+    def close(self) -> None:
+        """End the streams that have nothing to wait for in this process."""
+        self.closing = True
+        self._nudge()
+
+    def _nudge(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.nudge()
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._nudge()
+        if self._subscriptions and self._loop is not None:
+            self._timer = self._loop.call_later(self._interval, self._tick)
+
+
+class EventWriter:
+    """Writes one stream."""
+
+    def __init__(
+        self,
+        send: Send,
+        *,
+        frame: Callable[[bytes], bytes],
+        encode: Callable[[TaskEvent], bytes],
+        correlation_id: str,
+        headers: Sequence[tuple[str, str]],
+        streams: OpenStreams,
+        runs_here: Callable[[str], bool],
+    ) -> None:
+        self._send = send
+        self._frame = frame
+        self._encode = encode
+        self._correlation_id = correlation_id
+        self._headers = headers
+        self._streams = streams
+        self._runs_here = runs_here
+        self._gone = False
+
+    async def write(self, stream: EventStream, first: bytes | None, receive: Receive) -> None:
+        """Send the snapshot and then events until one of the stream's end states, the client or the server goes."""
+        await self._start()
+        if stream.first is not None and first is not None:
+            await self._body(_event(stream.first.header.last_event, self._frame(first)))
+        subscription = stream.subscription
+        if subscription is not None:
+            watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
+            self._streams.add(subscription)
+            try:
+                await self._follow(stream, subscription)
+            finally:
+                self._streams.remove(subscription)
+                subscription.close()
+                watch.cancel()
+        if not self._gone:
+            await self._send({'type': 'http.response.body', 'body': b''})
+
+    async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
+        while True:
+            events = await subscription.next()
+            if self._gone or subscription.dropped:
+                return
+            if not events:
+                if self._streams.closing and not self._runs_here(stream.task_id):
+                    return
+                await self._body(_COMMENT)
+                continue
+            events, ended = _up_to(events, stream)
+            await self._body(b''.join([_event(event.n, self._frame(self._encode(event))) for event in events]))
+            if ended:
+                return
+
+    async def _watch(self, receive: Receive, subscription: Subscription) -> None:
+        """Stop writing when the client has gone; its task goes on."""
+        while (await receive())['type'] != 'http.disconnect':
+            pass
+        self._gone = True
+        subscription.nudge()
+
+    async def _start(self) -> None:
+        headers = [
+            (b'content-type', b'text/event-stream'),
+            (b'cache-control', b'no-store'),
+            (b'x-accel-buffering', b'no'),
+            (b'x-correlation-id', self._correlation_id.encode()),
+            *((name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in self._headers),
+        ]
+        await self._send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+
+    async def _body(self, body: bytes) -> None:
+        await self._send({'type': 'http.response.body', 'body': body, 'more_body': True})
+
+
+def _event(n: int, data: bytes) -> bytes:
+    return b'id: %d\ndata: %s\n\n' % (n, data)
+
+
+def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:
+    """The events up to the first that ends the stream."""
+    for index, event in enumerate(events):
+        if event.state in stream.ends:
+            return events[: index + 1], True
+    return events, False

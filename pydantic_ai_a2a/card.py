@@ -1,0 +1,176 @@
+"""The A2A 1.0 agent card, from plain facts and what the user set. Pure; knows neither the agent nor HTTP (§4.4, §8)."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import sha256
+from itertools import chain
+from typing import Any, cast
+
+from fasta2a.schema import (
+    AgentCapabilities,
+    AgentCard,
+    AgentExtension,
+    AgentInterface,
+    AgentProvider,
+    SecurityRequirement,
+    SecurityScheme,
+    Skill,
+    agent_card_ta,
+)
+from pydantic_core import to_json
+
+__all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
+
+PROTOCOL_VERSION = '1.0'
+_URLS = 32
+"""Cards kept rendered: one for each URL that the server is reached under."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What the agent itself says. Never its instructions or system prompts."""
+
+    name: str | None
+    description: str | None
+    input_modes: Sequence[str]
+    """Media types that it takes."""
+    output_modes: Sequence[str]
+    """Media types that it returns."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardSettings:
+    """What the user sets; it goes before what the agent says."""
+
+    name: str | None = None
+    description: str | None = None
+    version: str = '1.0.0'
+    """The agent's own version."""
+    provider: AgentProvider | None = None
+    documentation_url: str | None = None
+    icon_url: str | None = None
+    skills: Sequence[Skill] = ()
+    """What the agent can do; without any, the card has one skill: the agent as a whole."""
+    extensions: Sequence[AgentExtension] = ()
+    security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
+    security_requirements: Sequence[SecurityRequirement] = ()
+    """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
+
+
+class CardTemplate:
+    """A card that lacks only the server's URL, which may depend on the request.
+
+    Raises:
+        ValueError: The card would not be one, with what is missing and where.
+    """
+
+    def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
+        card = _card(facts, settings)
+        _check(card)
+        self._card = _wire(card)
+        self.render = lru_cache(maxsize=_URLS)(self._render)
+        """The card as JSON for an absolute URL of the JSON-RPC endpoint."""
+
+    def _render(self, url: str) -> bytes:
+        interface = {'url': url, 'protocolBinding': 'JSONRPC', 'protocolVersion': PROTOCOL_VERSION}
+        return to_json({**self._card, 'supportedInterfaces': [interface]})
+
+
+def etag(card: bytes) -> str:
+    """A strong entity tag of a rendered card (§8.6.1)."""
+    return f'"{sha256(card).hexdigest()}"'
+
+
+def _card(facts: CardFacts, settings: CardSettings) -> AgentCard:
+    name = settings.name or facts.name or 'agent'
+    description = settings.description or facts.description or f'An AI agent called {name}.'
+    capabilities = AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False)
+    if settings.extensions:
+        capabilities['extensions'] = list(settings.extensions)
+    card = AgentCard(
+        name=name,
+        description=description,
+        supported_interfaces=list[AgentInterface](),
+        version=settings.version,
+        capabilities=capabilities,
+        default_input_modes=list(facts.input_modes),
+        default_output_modes=list(facts.output_modes),
+        skills=_skills(name, description, facts, settings),
+    )
+    _add_options(card, settings)
+    return card
+
+
+def _add_options(card: AgentCard, settings: CardSettings) -> None:
+    if settings.provider:
+        card['provider'] = settings.provider
+    if settings.documentation_url:
+        card['documentation_url'] = settings.documentation_url
+    if settings.icon_url:
+        card['icon_url'] = settings.icon_url
+    if settings.security_schemes:
+        card['security_schemes'] = dict(settings.security_schemes)
+    if settings.security_requirements:
+        card['security_requirements'] = list(settings.security_requirements)
+
+
+def _skills(name: str, description: str, facts: CardFacts, settings: CardSettings) -> list[Skill]:
+    """The user's skills, or one that stands for the agent: the list must not be empty (§5.7).
+
+    FastA2A requires the modes that A2A leaves optional, so a skill without its own says the card's.
+    """
+    slug = re.sub(r'[\W_]+', '-', name.lower()).strip('-') or 'agent'
+    modes: dict[str, Any] = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
+    derived = {'id': slug, 'name': name, 'description': description, 'tags': ['agent']}
+    return [cast('Skill', {**skill, **modes, **skill}) for skill in settings.skills or [derived]]
+
+
+def _check(card: AgentCard) -> None:
+    """Refuse what the TypedDicts cannot: empty values where the protocol wants one (§4.4, §5.7)."""
+    _need('The agent card', card, 'version', 'default_input_modes', 'default_output_modes')
+    for n, skill in enumerate(card['skills']):
+        _need(f'skills[{n}]', skill, 'id', 'name', 'description', 'tags', 'input_modes', 'output_modes')
+    if repeated := _repeated(skill['id'] for skill in card['skills']):
+        raise ValueError(f'Two skills have the id {repeated!r}.')
+    if provider := card.get('provider'):
+        _need('provider', provider, 'organization', 'url')
+    for n, extension in enumerate(card['capabilities'].get('extensions', ())):
+        _need(f'extensions[{n}]', extension, 'uri')
+    schemes = card.get('security_schemes', {})
+    for requirement in _requirements(card):
+        if missing := requirement['schemes'].keys() - schemes.keys():
+            raise ValueError(f'The security scheme {min(missing)!r} is required but not among security_schemes.')
+
+
+def _need(what: str, values: Mapping[str, Any], *keys: str) -> None:
+    for key in keys:
+        if not values.get(key):
+            raise ValueError(f'{what} needs {key}.')
+
+
+def _repeated(names: Iterable[str]) -> str | None:
+    return next((name for name, count in Counter(names).items() if count > 1), None)
+
+
+def _requirements(card: AgentCard) -> list[SecurityRequirement]:
+    """The card's own and all of its skills."""
+    skills = (skill.get('security_requirements', ()) for skill in card['skills'])
+    return [*card.get('security_requirements', ()), *chain.from_iterable(skills)]
+
+
+def _wire(card: AgentCard) -> dict[str, Any]:
+    """The card with the names of its JSON form, and security requirements as A2A 1.0 has them."""
+    wire: dict[str, Any] = agent_card_ta.dump_python(card, mode='json', by_alias=True, warnings='error')
+    for holder in (wire, *wire['skills']):
+        if requirements := holder.get('securityRequirements'):
+            holder['securityRequirements'] = [_string_lists(each['schemes']) for each in requirements]
+    return wire
+
+
+def _string_lists(schemes: Mapping[str, list[str]]) -> dict[str, Any]:
+    return {'schemes': {name: {'list': scopes} for name, scopes in schemes.items()}}

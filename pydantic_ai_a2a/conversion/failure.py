@@ -1,0 +1,59 @@
+"""Which kind of failure an exception is, and the sentence that a client may read about it. Pure.
+
+A client never reads an exception's own text: it may hold a secret, a prompt or another user's data (§3.3.2).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    ModelOverloadedError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RunTimedOut,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+
+__all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
+
+
+class Failure(NamedTuple):
+    """Why a task failed, as far as its client is told."""
+
+    kind: str
+    """Stable name of the class, in the status message's metadata."""
+    sentence: str
+    """The same for every failure of the class."""
+
+
+SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.')
+EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too often without coming to an end.')
+
+_INTERNAL = Failure('internal', 'The agent failed with an internal error.')
+_BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
+_CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
+    (UsageLimitExceeded, Failure('usage-limit', 'The task reached its usage limit.')),
+    (RunTimedOut, Failure('timeout', 'The task ran out of time.')),
+    (ContentFilterError, Failure('refused-content', 'The model refused the content.')),
+    (UnexpectedModelBehavior, Failure('bad-output', 'The model gave no usable answer.')),
+    (ModelRateLimitError, _BUSY),
+    (ModelQuotaExceededError, _BUSY),
+    (ModelOverloadedError, _BUSY),
+    (ModelUnavailableError, _BUSY),
+    (ModelTimeoutError, _BUSY),
+    (ModelAPIError, Failure('provider-error', 'The model provider failed.')),
+)
+
+
+def classify(error: BaseException) -> Failure:
+    """The failure's class; the first that fits, else an internal error."""
+    if isinstance(error, BaseExceptionGroup):  # such as a fallback model's: the last one it tried
+        group = cast('BaseExceptionGroup[BaseException]', error)
+        return classify(group.exceptions[-1])
+    return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)

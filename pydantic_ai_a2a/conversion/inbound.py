@@ -1,0 +1,321 @@
+"""An A2A message as what Pydantic AI takes: one user prompt. Pure; knows neither the wire's versions nor storage.
+
+Everything that the agent's model cannot take is refused here, before anything is stored or run.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import mimetypes
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic_ai.messages import (
+    AudioUrl,
+    BinaryContent,
+    BinaryImage,
+    DocumentMediaType,
+    DocumentUrl,
+    FilePart,
+    ImageMediaType,
+    ImageUrl,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    StructuredContent,
+    TextPart,
+    UserContent,
+    UserPromptPart,
+    VideoUrl,
+)
+from pydantic_ai.models import Model, infer_model_profile
+from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
+from pydantic_core import to_json
+
+from ..errors import ContentTypeNotSupportedError, InvalidParamsError
+from ..types import Message, Part
+from .media import OCTET_STREAM, MediaType, decode_base64, detect, is_text, parse
+
+__all__ = ('Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
+
+_DOCUMENTS: frozenset[str] = frozenset(get_args(DocumentMediaType))
+"""The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
+_IMAGES: tuple[str, ...] = get_args(ImageMediaType)
+_FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
+"""Names that cannot break out of the frame they are shown to the model in."""
+_BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
+"""Characters that URL parsers disagree about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepts:
+    """Which files a model takes."""
+
+    images: bool = True
+    documents: frozenset[str] = _DOCUMENTS
+    """The known document types among them."""
+    other_documents: bool = True
+    """Whether it takes documents of other types, such as presentations."""
+    audio: bool = True
+    video: bool = True
+
+    def takes(self, media_type: str) -> bool:
+        """Whether a file of the type may be sent: text always, as it can be put into the prompt."""
+        return is_text(media_type) or self.reads(media_type)
+
+    def reads(self, media_type: str) -> bool:
+        """Whether the model takes a file of the type as a file."""
+        if is_text(media_type) or media_type in _DOCUMENTS:
+            return media_type in self.documents if media_type in _DOCUMENTS else self.other_documents
+        match media_type.partition('/')[0]:
+            case 'image':
+                return self.images
+            case 'audio':
+                return self.audio
+            case 'video':
+                return self.video
+            case _:
+                return self.other_documents and BinaryContent(b'', media_type=media_type).is_document
+
+    @property
+    def input_modes(self) -> list[str]:
+        """The media types to name on the agent card."""
+        documents = sorted(self.documents - {'text/plain'}, key=lambda name: (name != 'application/pdf', name))
+        return [
+            'text/plain',
+            'application/json',
+            *(_IMAGES if self.images else ()),
+            *documents,
+            *(('audio/wav', 'audio/mpeg') if self.audio else ()),
+            *(('video/mp4',) if self.video else ()),
+        ]
+
+
+def accepts(profile: ModelProfile) -> Accepts:
+    """What a model with this profile takes; what the profile does not say, it takes."""
+    documents = profile.get('supports_document_input', True)
+    return Accepts(
+        images=profile.get('supports_image_input', True),
+        documents=_DOCUMENTS & profile.get('supported_document_media_types', _DOCUMENTS) if documents else frozenset(),
+        other_documents=documents,
+        audio=profile.get('supports_audio_file_input', True),
+        video=profile.get('supports_video_input', True),
+    )
+
+
+def resolve_profile(model: Model | str | None) -> ModelProfile:
+    """The profile of an agent's model, without a provider's key or package; the default one if it cannot be known."""
+    if isinstance(model, Model):
+        return model.profile
+    if model is None:
+        return DEFAULT_PROFILE
+    try:
+        return infer_model_profile(model)
+    except ImportError:
+        # The provider's package is optional, and the card is served without it.
+        return DEFAULT_PROFILE
+
+
+def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -> str | list[UserContent]:
+    """All parts of one message as one user prompt, in order.
+
+    Args:
+        message: The message, of any role.
+        accepts: What the agent's model takes.
+        field: Where the message is in the request, for error messages.
+
+    Raises:
+        InvalidParamsError: A part is malformed, or its URL must not be fetched.
+        ContentTypeNotSupportedError: The model does not take a part's media type, or it is unknown.
+    """
+    parts = message['parts']
+    if len(parts) == 1 and 'text' in parts[0]:
+        return parts[0]['text']
+    return [_content(part, f'{field}.parts[{index}]', accepts) for index, part in enumerate(parts)]
+
+
+def model_messages(history: Sequence[Message], accepts: Accepts) -> list[ModelMessage]:
+    """An A2A history as a Pydantic AI message history, for a `fasta2a.Worker`.
+
+    Raises:
+        InvalidParamsError: As for `user_prompt`.
+        ContentTypeNotSupportedError: As for `user_prompt`.
+    """
+    messages: list[ModelMessage] = []
+    for index, message in enumerate(history):
+        field = f'history[{index}]'
+        if message['role'] == 'user':
+            content = user_prompt(message, accepts, field=field)
+            messages.append(ModelRequest(parts=[UserPromptPart(content=content)]))
+        else:
+            parts = (_answer(part, f'{field}.parts[{i}]') for i, part in enumerate(message['parts']))
+            messages.append(ModelResponse(parts=list(parts)))
+    return messages
+
+
+def _content(part: Part, field: str, accepts: Accepts) -> UserContent:
+    if 'text' in part:
+        return part['text']
+    if 'raw' in part:
+        return _file(part, field, accepts)
+    if 'url' in part:
+        return _link(part, field, accepts)
+    if 'data' in part:
+        return StructuredContent(part['data'], tag='data_part')
+    raise InvalidParamsError.of(field, 'must have one of text, raw, url and data')
+
+
+def _answer(part: Part, field: str) -> TextPart | FilePart:
+    """What the agent said before: files it made stay files, links and data are shown to the model as text."""
+    if 'raw' in part:
+        data = _bytes(part['raw'], field)
+        media = _declared(part, field) or MediaType(detect(data) or OCTET_STREAM, None)
+        return FilePart(_binary(data, media.name, part))
+    if 'data' in part:
+        return TextPart(to_json(part['data']).decode())
+    return TextPart(part['text'] if 'text' in part else part.get('url', ''))
+
+
+def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
+    """A `raw` part: a file that the model reads, or its text."""
+    data = _bytes(part.get('raw', ''), field)
+    media = _declared(part, field)
+    where = f'{field}.mediaType' if media else f'{field}.raw'
+    if media is None and (detected := detect(data)):
+        media = MediaType(detected, None)
+    if media is None:
+        raise _unsupported(where, 'needs a mediaType', accepts)
+    if not accepts.takes(media.name):
+        raise _unsupported(where, f'{media.name} is not supported', accepts)
+    return _text_file(data, media, part, field, accepts) if is_text(media.name) else _binary(data, media.name, part)
+
+
+def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: Accepts) -> UserContent:
+    """A text file, for the model to read; in the prompt, framed as Pydantic AI does it, if it takes no such files."""
+    try:
+        text = data.decode(media.charset or 'utf-8-sig')
+    except (UnicodeDecodeError, LookupError):
+        raise InvalidParamsError.of(f'{field}.raw', f'must be {media.charset or "utf-8"} text') from None
+    file = _binary(text.encode() if media.charset else data, media.name, part)
+    if media.name in accepts.documents:
+        return file
+    begin = f'-----BEGIN FILE id="{file.identifier}" type="{media.name}"-----'
+    return f'{begin}\n{text}\n-----END FILE id="{file.identifier}"-----'
+
+
+def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
+    """A `url` part, by its type."""
+    url = part.get('url', '')
+    target = _checked_url(url, f'{field}.url')
+    media = _declared(part, field)
+    name = media.name if media else _guessed(target, part)
+    if name is None:
+        raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
+    if not accepts.reads(name):
+        raise _unsupported(f'{field}.{"mediaType" if media else "url"}', f'{name} is not supported', accepts)
+    kind = _url_kind(name)
+    return kind(url=url, media_type=name, identifier=_identifier(part))
+
+
+def _url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:
+    if is_text(media_type):
+        return DocumentUrl
+    kinds = {'image': ImageUrl, 'audio': AudioUrl, 'video': VideoUrl}
+    return kinds.get(media_type.partition('/')[0], DocumentUrl)
+
+
+def _bytes(raw: str, field: str) -> bytes:
+    try:
+        return decode_base64(raw)
+    except ValueError:
+        raise InvalidParamsError.of(f'{field}.raw', 'must be base64') from None
+
+
+def _binary(data: bytes, media_type: str, part: Part) -> BinaryContent:
+    kind = BinaryImage if media_type.startswith('image/') else BinaryContent
+    return kind(data, media_type=media_type, identifier=_identifier(part))
+
+
+def _identifier(part: Part) -> str | None:
+    """The file's name, where it can be shown to the model."""
+    filename = part.get('filename', '')
+    return filename if _FILENAME.fullmatch(filename) else None
+
+
+def _declared(part: Part, field: str) -> MediaType | None:
+    """The media type that the part gives, if that says anything."""
+    value = part.get('media_type')
+    if not value:
+        return None
+    media = parse(value)
+    if media is None:
+        raise InvalidParamsError.of(f'{field}.mediaType', 'must be a media type, such as image/png')
+    return None if media.name == OCTET_STREAM else media
+
+
+def _guessed(target: SplitResult, part: Part) -> str | None:
+    """The media type by the extension of the URL's path, else of the part's file name."""
+    for path in (target.path or '/', f'/{part.get("filename", "")}'):
+        if mimetypes.guess_type(path)[1]:
+            continue  # compressed: the extension before says what is inside
+        try:
+            # Of the URL classes, this one also knows the pages of YouTube, which have no extension.
+            return VideoUrl(f'{target.scheme}://{target.netloc}{path}').media_type
+        except ValueError:
+            continue
+    return None
+
+
+def _unsupported(field: str, problem: str, accepts: Accepts) -> ContentTypeNotSupportedError:
+    return ContentTypeNotSupportedError(
+        f'{field}: {problem}. This agent takes {", ".join(accepts.input_modes)}.', metadata={'field': field}
+    )
+
+
+def _checked_url(url: str, field: str) -> SplitResult:
+    """Refuse URLs that nobody should fetch on a client's behalf (§13.2).
+
+    Names are not resolved here: what is fetched is checked again, with its addresses, by Pydantic AI's own guard.
+    """
+    try:
+        target = urlsplit(url)
+        host = (target.hostname or '').encode('idna').decode()
+        bad = bool(_BAD_IN_URL.search(url) or target.port == 0 or '%' in host)
+    except ValueError:
+        raise InvalidParamsError.of(field, 'must be a URL') from None
+    if target.scheme not in {'http', 'https'}:
+        raise InvalidParamsError.of(field, 'must be an https or http URL')
+    if bad or not host.strip('.'):
+        raise InvalidParamsError.of(field, 'must be a URL')
+    if '@' in target.netloc:
+        raise InvalidParamsError.of(field, 'must not hold credentials')
+    if not _is_public(host.rstrip('.')):
+        raise InvalidParamsError.of(field, 'must not point to a private address')
+    return target
+
+
+def _is_public(host: str) -> bool:
+    if host == 'localhost' or host.endswith('.localhost'):
+        return False
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.is_site_local:
+            return False
+        address = address.sixtofour or address
+    return address is None or (address.is_global and not address.is_multicast and not address.is_reserved)
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address that a host is written as, in any notation that resolvers take (`127.1`, `0x7f000001`)."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        return ipaddress.ip_address(socket.inet_aton(host))
+    except OSError:
+        return None

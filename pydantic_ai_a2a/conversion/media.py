@@ -1,0 +1,129 @@
+"""What kind of file some bytes are, and how media types are spelled. Knows neither A2A nor the agent."""
+
+from __future__ import annotations
+
+import binascii
+import re
+from typing import NamedTuple
+
+__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'detect', 'is_text', 'parse')
+
+OCTET_STREAM = 'application/octet-stream'
+"""Says nothing about a file: its bytes decide, as if no type were given."""
+
+_PREFIXES = (
+    (b'\x89PNG\r\n\x1a\n', 'image/png'),
+    (b'\xff\xd8\xff', 'image/jpeg'),
+    (b'GIF87a', 'image/gif'),
+    (b'GIF89a', 'image/gif'),
+    (b'%PDF-', 'application/pdf'),
+)
+_RIFF = {b'WEBP': 'image/webp', b'WAVE': 'audio/wav'}
+_FTYP = {
+    b'M4A ': 'audio/mp4',
+    b'M4B ': 'audio/mp4',
+    b'avif': 'image/avif',
+    b'heic': 'image/heic',
+    b'mif1': 'image/heif',
+    b'qt  ': 'video/quicktime',
+}
+"""Brands of the MP4 container that are no MP4 video."""
+
+_ALIASES = {
+    'application/x-pdf': 'application/pdf',
+    'audio/mp3': 'audio/mpeg',
+    'audio/vnd.wave': 'audio/wav',
+    'audio/wave': 'audio/wav',
+    'audio/x-wav': 'audio/wav',
+    'image/jpg': 'image/jpeg',
+}
+"""Other spellings in use, and the one that Pydantic AI's models know."""
+
+_TEXT = frozenset(
+    f'application/{subtype}'
+    for subtype in (
+        'graphql',
+        'javascript',
+        'json',
+        'jsonl',
+        'sql',
+        'toml',
+        'x-ndjson',
+        'x-sh',
+        'x-yaml',
+        'xml',
+        'yaml',
+    )
+)
+_NAME = re.compile(r"[a-z0-9][\w!#$&^.+'*-]{0,126}/[\w!#$&^.+'*-]{1,127}", re.ASCII)
+_CHARSET = re.compile(r'\bcharset="?([\w.:+-]+)', re.ASCII)
+
+
+class MediaType(NamedTuple):
+    """A media type in its usual spelling."""
+
+    name: str
+    """Type and subtype in lower case, without parameters, such as `image/png`."""
+    charset: str | None
+    """The `charset` parameter in lower case; None without one."""
+
+
+def parse(value: str) -> MediaType | None:
+    """Read a media type as clients write it; None if it is none."""
+    name, _, parameters = value.lower().partition(';')
+    name = name.strip()
+    if not _NAME.fullmatch(name):
+        return None
+    charset = _CHARSET.search(parameters)
+    return MediaType(_ALIASES.get(name, name), charset[1] if charset else None)
+
+
+def is_text(name: str) -> bool:
+    """Whether files of the type are text, so that every model can read them."""
+    return name.startswith('text/') or name in _TEXT or name.endswith(('+json', '+xml'))
+
+
+def detect(data: bytes) -> str | None:
+    """Tell PNG, JPEG, GIF, WebP, PDF, WAV, MP3 and MP4 by their first bytes, and UTF-8 text; None for anything else."""
+    for prefix, name in _PREFIXES:
+        if data.startswith(prefix):
+            return name
+    if data[:4] == b'RIFF' and (riff := _RIFF.get(data[8:12])):
+        return riff
+    # The box's length comes first: below 16 MB its first byte is zero, which text never has.
+    if data[4:8] == b'ftyp' and data[0] == 0:
+        return _FTYP.get(data[8:12], 'video/mp4')
+    if _is_mp3(data):
+        return 'audio/mpeg'
+    return 'text/plain' if _is_utf8(data) else None
+
+
+def _is_mp3(data: bytes) -> bool:
+    """An ID3v2 tag, or the header of an MPEG audio frame: sync, layer III, nothing in it reserved."""
+    if data[:3] == b'ID3':
+        return data[3:4] in {b'\x02', b'\x03', b'\x04'}
+    if len(data) < 4 or data[0] != 0xFF or data[1] & 0xE6 != 0xE2:
+        return False
+    return data[1] & 0x18 != 0x08 and data[2] & 0xF0 != 0xF0 and data[2] & 0x0C != 0x0C
+
+
+def _is_utf8(data: bytes) -> bool:
+    if b'\0' in data:
+        return False
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def decode_base64(value: str) -> bytes:
+    """Decode base64, standard or URL-safe, padded or not, as ProtoJSON takes it (A2A 1.0 §5.5).
+
+    Raises:
+        ValueError: It is not base64.
+    """
+    text = value.rstrip('=')
+    if '-' in text or '_' in text:
+        text = text.replace('-', '+').replace('_', '/')
+    return binascii.a2b_base64(text + '=' * (-len(text) % 4), strict_mode=True)

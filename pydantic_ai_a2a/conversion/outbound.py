@@ -1,0 +1,346 @@
+"""A run's output as A2A artifacts, by the types the agent declares. Pure; knows neither the wire nor storage."""
+
+from __future__ import annotations
+
+import inspect
+import mimetypes
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property, lru_cache, partial
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
+from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import BinaryAudio, BinaryContent, BinaryImage, ImageMediaType
+from pydantic_ai.output import (
+    NativeOutput,
+    OutputSpec,
+    PendingModelResponse,
+    PromptedOutput,
+    TextOutput,
+    ToolOutput,
+)
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_core import CoreSchema, core_schema, from_json
+
+from ..types import Artifact, Part
+from .media import OCTET_STREAM
+
+__all__ = ('Artifacts', 'OutputMapper', 'UnserializableOutput', 'text_of')
+
+
+class UnserializableOutput(TypeError):
+    """The agent's output cannot be written as JSON. Never sent to a client."""
+
+
+class Artifacts(Mapping[str, Any]):
+    """Several artifacts as the result of one run, each with a name: what an output function returns.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import Artifacts
+
+
+    def report(city: str) -> Artifacts:
+        return Artifacts({'raw data': [1, 2, 3]}, summary=f'All is well in {city}.')
+
+
+    agent = Agent('test', output_type=report)
+    ```
+
+    A value may be a string, a file (`BinaryContent`) or anything that Pydantic can write as JSON. The mapping is for
+    names that are no identifiers.
+
+    Raises:
+        ValueError: There is no artifact, or one has no name.
+    """
+
+    __slots__ = ('_artifacts',)
+
+    def __init__(self, artifacts: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        self._artifacts = {**(artifacts or {}), **named}
+        if not self._artifacts or '' in self._artifacts:
+            raise ValueError('Artifacts needs at least one artifact, and a name for each.')
+
+    def __getitem__(self, name: str) -> Any:
+        return self._artifacts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._artifacts)
+
+    def __len__(self) -> int:
+        return len(self._artifacts)
+
+    def __repr__(self) -> str:
+        return f'Artifacts({self._artifacts!r})'
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
+        values = core_schema.dict_schema(core_schema.str_schema(min_length=1), core_schema.any_schema(), min_length=1)
+        built = core_schema.no_info_after_validator_function(cls, values)
+        return core_schema.json_or_python_schema(
+            json_schema=built,
+            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), built]),
+            serialization=core_schema.plain_serializer_function_ser_schema(dict, return_schema=values),
+        )
+
+
+_ANY: TypeAdapter[Any] = TypeAdapter(Any)
+"""Writes values by their runtime type, where no schema can be made for the declared one."""
+_NO_ANSWERS = (DeferredToolRequests, PendingModelResponse)
+"""Ways for a run to end without an answer, which users list among their output types."""
+_WRAPPED: dict[type[Any], str] = {
+    NativeOutput: 'outputs',
+    PromptedOutput: 'outputs',
+    TextOutput: 'output_function',
+    ToolOutput: 'output',
+}
+"""What holds the output types that a marker wraps."""
+_UNIONS = (Union, types.UnionType)
+
+
+@dataclass(frozen=True, eq=False)
+class _Member:
+    """One of the types that an output can have."""
+
+    type: Any
+    adapter: TypeAdapter[Any]
+    metadata: dict[str, Any]
+    """Of the data part; shared by all results, so nobody may change it."""
+
+    def holds(self, value: Any) -> bool:
+        """Whether the value is one of the type."""
+        with suppress(TypeError):  # a generic alias, a TypedDict, a protocol
+            if isinstance(value, self.type):
+                return True
+        if self.adapter is _ANY:
+            return False
+        try:
+            self.adapter.validate_python(value, strict=True)
+        except (ValidationError, TypeError, AttributeError, LookupError):
+            # The latter come from a user's validator that is given a value of another member.
+            return False
+        return True
+
+    def part(self, value: Any) -> Part:
+        """The value as a data part: really JSON, so without NaN or other things that only Python can write."""
+        try:
+            written = self.adapter.dump_json(value, by_alias=True, warnings=False)
+            result = from_json(written, allow_inf_nan=False)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UnserializableOutput(
+                f'The output, {type(value).__name__} for {self.metadata["python_type"]}, cannot be written as JSON.'
+            ) from error
+        return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
+
+
+class OutputMapper:
+    """Turns what the runs of one agent return into artifacts.
+
+    Args:
+        output_type: The agent's `output_type`.
+    """
+
+    text: bool
+    """Whether a string is among the declared types: then strings become text parts."""
+    streams_text: bool
+    """Whether text of the model is the output as it is: not if a function makes the output from it."""
+    modes: list[str]
+    """Media types of what the agent returns, for the agent card."""
+
+    def __init__(self, output_type: OutputSpec[Any]) -> None:
+        declared = [tp for tp in _declared_types(output_type) if tp not in _NO_ANSWERS]
+        data = [tp for tp in declared if tp is not str and tp is not Artifacts and not _file_types(tp)]
+        several = Artifacts in declared
+        self.text = str in declared
+        self.streams_text = _answers_in_text(output_type)
+        self.modes = [
+            *(('text/plain',) if self.text or several else ()),
+            *(('application/json',) if data or several else ()),
+            *dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in _file_modes(file)),
+        ] or ['text/plain']
+        self._members = [_member(tp) for tp in data]
+
+    def artifacts(self, output: Any, *, artifact_id: str, files: Sequence[BinaryContent] = ()) -> list[Artifact]:
+        """The artifacts of a run.
+
+        Args:
+            output: What the run returned.
+            artifact_id: Id of the first artifact; further ones get `-2`, `-3`, ... behind it.
+            files: The files in the run's last response; they go into the first artifact, unless they are the output.
+
+        Raises:
+            UnserializableOutput: The output cannot be written as JSON.
+        """
+        if isinstance(output, Artifacts):
+            named = [(name, _parts(value, _runtime_member, text=True)) for name, value in output.items()]
+        else:
+            named = [('result', _parts(output, self._member_of, text=self.text or not self._members))]
+        _add_files(named[0][1], files)
+        return [
+            Artifact(artifact_id=f'{artifact_id}-{n}' if n > 1 else artifact_id, name=name, parts=parts)
+            for n, (name, parts) in enumerate(named, 1)
+        ]
+
+    def _member_of(self, value: Any) -> _Member:
+        """The declared type that a value belongs to: its very class, else the first that holds it, else all of them."""
+        if len(self._members) == 1:
+            return self._members[0]
+        if not self._members:
+            return _runtime_member(value)
+        exact = (member for member in self._members if member.type is type(value))
+        held = (member for member in self._members if member.holds(value))
+        return next(exact, None) or next(held, None) or self._union
+
+    @cached_property
+    def _union(self) -> _Member:
+        schemas, definitions = TypeAdapter[Any].json_schemas(
+            (n, 'serialization', member.adapter) for n, member in enumerate(self._members)
+        )
+        name = ' | '.join(member.metadata['python_type'] for member in self._members)
+        return _Member(Any, _ANY, _metadata({'anyOf': list(schemas.values()), **definitions}, name))
+
+
+def text_of(output: Any) -> str | None:
+    """The output if it is text; members of string enumerations are not."""
+    return output if isinstance(output, str) and not isinstance(output, Enum) else None
+
+
+def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> list[Part]:
+    if text and (said := text_of(value)) is not None:
+        return [Part(text=said, media_type='text/plain')]
+    if isinstance(value, BinaryContent):
+        return [_file_part(value)]
+    if isinstance(value, (list, tuple)) and value:
+        items = cast('Sequence[Any]', value)
+        if all(isinstance(item, BinaryContent) for item in items):
+            return [_file_part(item) for item in items]
+    return [member_of(value).part(value)]
+
+
+def _file_part(file: BinaryContent) -> Part:
+    return Part(raw=file.base64, media_type=file.media_type, filename=_filename(file))
+
+
+def _filename(file: BinaryContent) -> str:
+    """The file's identifier, with an extension that says its type."""
+    try:
+        extension = f'.{file.format}'
+    except ValueError:
+        extension = mimetypes.guess_extension(file.media_type) or ''
+    name = file.identifier
+    known = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
+    return name if known else f'{name}{extension}'
+
+
+def _add_files(parts: list[Part], files: Sequence[BinaryContent]) -> None:
+    """Add the files that are not there yet: an image that is the output is a file of its response, too."""
+    there = {(part.get('media_type'), part.get('raw')) for part in parts}
+    new = (_file_part(file) for file in files)
+    parts.extend(part for part in new if (part.get('media_type'), part.get('raw')) not in there)
+
+
+def _metadata(json_schema: dict[str, Any], python_type: str) -> dict[str, Any]:
+    return {'json_schema': json_schema, 'python_type': python_type}
+
+
+def _member(tp: Any) -> _Member:
+    name = _type_name(tp)
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(tp)
+        schema = adapter.json_schema(mode='serialization')
+    except (PydanticUserError, PydanticUndefinedAnnotation, UserError):
+        # What an output function returns may be any class; Pydantic AI never validates it.
+        return _Member(tp, _ANY, _metadata({}, name))
+    # A `StructuredDict` is a private class, which has the name that users gave it in its schema.
+    return _Member(tp, adapter, _metadata(schema, schema.get('title', 'dict') if name.startswith('_') else name))
+
+
+@lru_cache(maxsize=256)
+def _member_of_class(tp: type[Any]) -> _Member:
+    return _member(tp)
+
+
+def _runtime_member(value: object) -> _Member:
+    return _member_of_class(type(value))
+
+
+def _declared_types(spec: object) -> Iterator[Any]:
+    """The types of an output specification one by one, as `AbstractAgent.output_json_schema` lists them."""
+    if wrapped := _WRAPPED.get(type(spec)):
+        yield from _declared_types(getattr(spec, wrapped))
+    elif isinstance(spec, Sequence):
+        for item in cast('Sequence[Any]', spec):
+            yield from _declared_types(item)
+    elif isinstance(spec, partial) or inspect.isfunction(spec) or inspect.ismethod(spec):
+        yield from _declared_types(_returned(spec))
+    else:
+        yield from _union_members(spec) or (spec,)
+
+
+def _returned(function: Any) -> Any:
+    """What an output function declares to return; text if it declares nothing, as Pydantic AI has it."""
+    if isinstance(function, partial):
+        function = cast('partial[Any]', function).func
+    return get_type_hints(function, include_extras=True).get('return', str)
+
+
+def _answers_in_text(spec: Any) -> bool:
+    if isinstance(spec, Sequence):
+        return any(_answers_in_text(item) for item in cast('Sequence[Any]', spec))
+    return spec is str or str in _union_members(spec)
+
+
+def _union_members(tp: Any) -> tuple[Any, ...]:
+    bare = _bare(tp)
+    return get_args(bare) if get_origin(bare) in _UNIONS else ()
+
+
+def _bare(tp: Any) -> Any:
+    """A type without its annotations and aliases."""
+    while True:
+        if get_origin(tp) is Annotated:
+            tp = tp.__origin__
+        elif hasattr(tp, '__value__'):
+            tp = tp.__value__
+        else:
+            return tp
+
+
+def _file_types(tp: Any) -> list[type[BinaryContent]]:
+    """The file class that a type is, or is a list or tuple of; empty for all other types."""
+    bare = _bare(tp)
+    if isinstance(bare, type) and issubclass(bare, BinaryContent):
+        return [bare]
+    if get_origin(bare) not in {list, tuple}:
+        return []
+    items = [_file_types(item) for item in get_args(bare) if item is not ...]
+    return [file for item in items for file in item] if all(items) else []
+
+
+def _file_modes(file: type[BinaryContent]) -> tuple[str, ...]:
+    if issubclass(file, BinaryImage):
+        return get_args(ImageMediaType)
+    return ('audio/wav', 'audio/mpeg') if issubclass(file, BinaryAudio) else (OCTET_STREAM,)
+
+
+def _type_name(tp: Any) -> str:
+    """A type as one writes it, without its modules."""
+    if tp is None or tp is type(None):
+        return 'None'
+    if tp is ...:
+        return '...'
+    origin, args = get_origin(tp), get_args(tp)
+    if origin is None:
+        return getattr(tp, '__name__', str(tp))
+    if origin is Annotated:
+        return _type_name(args[0])
+    if origin in _UNIONS:
+        return ' | '.join(map(_type_name, args))
+    inner = map(repr if origin is Literal else _type_name, args)
+    return f'{_type_name(origin)}[{", ".join(inner)}]'

@@ -1,0 +1,179 @@
+"""Every error a client can see, in one tree. Knows the protocol's numbers; knows neither bindings nor versions.
+
+A class's docstring is its default message, so it must be safe to send. An exception that is not an `A2AError` never
+reaches a client: the bindings log it and answer `InternalError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = (
+    'A2AError',
+    'ContentTypeNotSupportedError',
+    'ExtensionSupportRequiredError',
+    'FieldViolation',
+    'InternalError',
+    'InvalidParamsError',
+    'InvalidRequestError',
+    'JSONParseError',
+    'LeaseLost',
+    'MethodNotFoundError',
+    'OverloadedError',
+    'PayloadTooLargeError',
+    'PushNotificationNotSupportedError',
+    'TaskNotCancelableError',
+    'TaskNotFoundError',
+    'UnauthenticatedError',
+    'UnsupportedMediaTypeError',
+    'UnsupportedOperationError',
+    'VersionNotSupportedError',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldViolation:
+    """One bad field of a request (google.rpc.BadRequest.FieldViolation)."""
+
+    field: str
+    """Path of the field in the request's params, such as `message.parts[0].raw`."""
+    description: str
+    """What is wrong with it, and what would be right."""
+
+
+class A2AError(Exception):
+    """The request could not be served."""
+
+    code: ClassVar[int] = -32603
+    """JSON-RPC error code (A2A 1.0 §5.4)."""
+    http_status: ClassVar[int] = 500
+    """HTTP status of the HTTP+JSON binding."""
+    status: ClassVar[str] = 'INTERNAL'
+    """The gRPC status name that belongs to `http_status`."""
+    reason: ClassVar[str | None] = None
+    """`ErrorInfo.reason` of the A2A-specific errors, else None."""
+    transport: ClassVar[bool] = False
+    """Whether JSON-RPC answers too with `http_status` instead of 200: the request was refused below the protocol."""
+
+    def __init__(
+        self,
+        message: str | None = None,
+        *,
+        violations: Sequence[FieldViolation] = (),
+        metadata: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.message = message or (type(self).__doc__ or '').partition('\n')[0]
+        """What the client reads: never an exception's text, a secret or a prompt."""
+        self.violations = tuple(violations)
+        """The bad fields, for `InvalidParamsError`."""
+        self.metadata = dict(metadata or {})
+        """`ErrorInfo.metadata`: strings only."""
+        self.headers = dict(headers or {})
+        """HTTP response headers that belong to the error, such as `Retry-After` (seconds)."""
+        super().__init__(self.message)
+
+
+class JSONParseError(A2AError):
+    """Invalid JSON payload."""
+
+    code, http_status, status = -32700, 400, 'INVALID_ARGUMENT'
+
+
+class InvalidRequestError(A2AError):
+    """Request payload validation error."""
+
+    code, http_status, status = -32600, 400, 'INVALID_ARGUMENT'
+
+
+class MethodNotFoundError(A2AError):
+    """Method not found."""
+
+    code, http_status, status = -32601, 404, 'NOT_FOUND'
+
+
+class InvalidParamsError(A2AError):
+    """Invalid parameters."""
+
+    code, http_status, status = -32602, 400, 'INVALID_ARGUMENT'
+
+    @classmethod
+    def of(cls, field: str, description: str) -> InvalidParamsError:
+        """One bad field, named in the message as well as in the details."""
+        return cls(f'Invalid parameters: {field}: {description}', violations=[FieldViolation(field, description)])
+
+
+class InternalError(A2AError):
+    """Internal error."""
+
+
+class TaskNotFoundError(A2AError):
+    """Task not found."""
+
+    code, http_status, status, reason = -32001, 404, 'NOT_FOUND', 'TASK_NOT_FOUND'
+
+
+class TaskNotCancelableError(A2AError):
+    """Task cannot be canceled: it has already ended."""
+
+    code, http_status, status, reason = -32002, 400, 'FAILED_PRECONDITION', 'TASK_NOT_CANCELABLE'
+
+
+class UnsupportedOperationError(A2AError):
+    """This operation is not supported."""
+
+    code, http_status, status, reason = -32004, 400, 'FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION'
+
+
+class PushNotificationNotSupportedError(A2AError):
+    """Push notifications are not supported."""
+
+    code, http_status, status, reason = -32003, 400, 'FAILED_PRECONDITION', 'PUSH_NOTIFICATION_NOT_SUPPORTED'
+
+
+class ContentTypeNotSupportedError(A2AError):
+    """A part's media type is not supported by this agent."""
+
+    code, http_status, status, reason = -32005, 400, 'INVALID_ARGUMENT', 'CONTENT_TYPE_NOT_SUPPORTED'
+
+
+class ExtensionSupportRequiredError(A2AError):
+    """The agent requires an extension that the request does not declare in A2A-Extensions."""
+
+    code, http_status, status, reason = -32008, 400, 'FAILED_PRECONDITION', 'EXTENSION_SUPPORT_REQUIRED'
+
+
+class VersionNotSupportedError(A2AError):
+    """The requested A2A protocol version is not supported."""
+
+    code, http_status, status, reason = -32009, 400, 'FAILED_PRECONDITION', 'VERSION_NOT_SUPPORTED'
+
+
+class UnauthenticatedError(A2AError):
+    """Authentication is required."""
+
+    code, http_status, status, transport = -32000, 401, 'UNAUTHENTICATED', True
+
+
+class PayloadTooLargeError(A2AError):
+    """The request body is larger than this server accepts."""
+
+    code, http_status, status, transport = -32600, 413, 'INVALID_ARGUMENT', True
+
+
+class UnsupportedMediaTypeError(A2AError):
+    """The request body must be application/json."""
+
+    code, http_status, status, transport = -32600, 415, 'INVALID_ARGUMENT', True
+
+
+class OverloadedError(A2AError):
+    """The server has too much to do or is shutting down; try again later."""
+
+    code, http_status, status, transport = -32000, 503, 'UNAVAILABLE', True
+
+
+class LeaseLost(Exception):
+    """A write was refused because the task is held by somebody else by now. Never sent to a client."""

@@ -1,0 +1,196 @@
+"""What runs beside the requests: per event loop one host that owns agent, worker and drain. Knows no operation.
+
+Nothing exists before the first use, so an app can be made at import, before a fork, and without a running loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import Context
+from types import FrameType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from .bindings.sse import OpenStreams
+from .worker import Worker
+
+__all__ = ('Hosting',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Hosting:
+    """Starts a host on the first use in each loop; a lifespan starts and stops it properly.
+
+    Args:
+        make_worker: Makes the worker of the running loop.
+        agent: Entered while a host lives.
+        streams: The app's event streams, which end when it drains.
+        drain_grace: Seconds that running tasks get when the server shuts down.
+    """
+
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        agent: AbstractAsyncContextManager[Any],
+        *,
+        streams: OpenStreams,
+        drain_grace: float,
+    ) -> None:
+        self._make_worker = make_worker
+        self._agent = agent
+        self._streams = streams
+        self._drain_grace = drain_grace
+        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Host] = WeakKeyDictionary()
+        self._ready_loop: asyncio.AbstractEventLoop | None = None
+        self._draining = False
+
+    def ready(self) -> bool:
+        """Whether the running loop's host is up: one comparison, for every request."""
+        return self._ready_loop is not None and self._ready_loop is asyncio.get_running_loop()
+
+    def accepting(self) -> bool:
+        """Whether new tasks are taken."""
+        return not self._draining
+
+    def running(self, task_id: str) -> bool:
+        """Whether the task runs in this process."""
+        return any(host.worker is not None and host.worker.running(task_id) for host in self._hosts.values())
+
+    async def ensure(self) -> None:
+        """Have a host in the running loop.
+
+        Raises:
+            Exception: Whatever the agent raised when it was entered; the next call tries again.
+        """
+        loop = asyncio.get_running_loop()
+        host = self._hosts.get(loop)
+        if host is None or host.over:
+            host = self._hosts[loop] = _Host(self._make_worker, self._agent)
+        await host.started()
+        self._ready_loop = loop
+
+    async def start(self) -> None:
+        """Begin a lifespan."""
+        await self.ensure()
+
+    async def stop(self) -> None:
+        """End a lifespan: drain, then leave the agent."""
+        self._ready_loop = None
+        loop = asyncio.get_running_loop()
+        self.drain(loop)
+        if (host := self._hosts.pop(loop, None)) is not None:
+            await host.stop()
+        self._draining = self._streams.closing = False
+
+    def drain_everywhere(self) -> None:
+        """Begin to drain in every loop, from any thread."""
+        for loop in list(self._hosts):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.drain, loop)
+
+    @contextmanager
+    def signals(self) -> Generator[None]:
+        """Drain at SIGTERM and SIGINT, before the server waits for its connections: they may wait for our tasks.
+
+        The handlers that were there are called after. Only the main thread can have handlers; elsewhere, the lifespan
+        alone starts the drain.
+        """
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        restore = [(number, signal.getsignal(number), self._chain(number, loop)) for number in _SIGNALS]
+        try:
+            yield
+        finally:
+            for number, before, ours in restore:
+                if signal.getsignal(number) is ours:
+                    signal.signal(number, before)
+
+    def _chain(self, number: int, loop: asyncio.AbstractEventLoop) -> Callable[[int, FrameType | None], Any]:
+        before = signal.getsignal(number)
+
+        def handle(signum: int, frame: FrameType | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.drain, loop)
+            if callable(before):
+                before(signum, frame)
+
+        signal.signal(number, handle)
+        return handle
+
+    def drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to drain the host of this loop, called in it; its lifespan's end waits for that."""
+        host = self._hosts.get(loop)
+        if host is not None:
+            self._draining = True
+            host.drain(self._drain_grace)
+            self._streams.close()
+
+
+class _Host:
+    """One loop's worker and its hold on the agent. Ends with the loop, in bounded time."""
+
+    def __init__(self, make_worker: Callable[[], Worker], agent: AbstractAsyncContextManager[Any]) -> None:
+        self._make_worker = make_worker
+        self._agent = agent
+        self._loop = asyncio.get_running_loop()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._stop = asyncio.Event()
+        self._draining: asyncio.Task[None] | None = None
+        self.worker: Worker | None = None
+        # Of no request: what the first one carries in its context must not outlive it.
+        self._keeper = self._loop.create_task(self._keep_agent(), context=Context())
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended or could not start."""
+        return self._keeper.done()
+
+    async def started(self) -> None:
+        """Wait until it is up."""
+        await asyncio.shield(self._ready)
+
+    async def _keep_agent(self) -> None:
+        """Hold the agent in a task of its own: a task group that dies inside it cancels the task that entered it."""
+        try:
+            async with self._agent:
+                await self._work()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            if self._ready.done():
+                logger.exception('The agent could not be left properly.')
+            else:
+                self._ready.set_exception(error)
+
+    async def _work(self) -> None:
+        worker = self.worker = self._make_worker()
+        try:
+            await worker.start()
+            self._ready.set_result(None)
+            await self._stop.wait()
+        finally:
+            self.worker = None
+            await worker.close()
+
+    def drain(self, grace: float) -> None:
+        """Begin to drain, once."""
+        if self._draining is None and self.worker is not None:
+            self.worker.begin_drain()
+            self._draining = self._loop.create_task(self.worker.drain(grace), context=Context())
+
+    async def stop(self) -> None:
+        """Finish the drain, and leave the agent."""
+        if self._draining is not None:
+            await self._draining
+        self._stop.set()
+        await asyncio.wait([self._keeper])

@@ -1,0 +1,65 @@
+"""Which state may follow which, as a table. Pure: every writer of task state asks here and nowhere else (§4.1.3)."""
+
+from __future__ import annotations
+
+from .errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
+from .types import TaskHeader, TaskState
+
+__all__ = ('INTERRUPTED', 'LIVE', 'STOPPED', 'TERMINAL', 'check_cancel', 'check_message', 'check_subscribe', 'may_move')
+
+LIVE: frozenset[TaskState] = frozenset({'submitted', 'working'})
+"""Queued or running."""
+INTERRUPTED: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
+"""Waiting for the client."""
+TERMINAL: frozenset[TaskState] = frozenset({'completed', 'failed', 'canceled', 'rejected'})
+"""Over, for good."""
+STOPPED = INTERRUPTED | TERMINAL
+"""Where a blocking send answers (§3.2.2)."""
+
+_MOVES: dict[TaskState, frozenset[TaskState]] = {
+    'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
+    'working': STOPPED | frozenset[TaskState]({'working'}),
+    'input-required': frozenset({'submitted', 'failed', 'canceled'}),
+    'auth-required': frozenset({'submitted', 'failed', 'canceled'}),
+    **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
+}
+
+
+def may_move(state: TaskState, to: TaskState) -> bool:
+    """Whether a task may go from `state` to `to`; a terminal task never moves again."""
+    return to in _MOVES[state]
+
+
+def check_message(task: TaskHeader, context_id: str | None) -> None:
+    """Refuse a message that the task cannot take (§3.4.3, §3.1.1).
+
+    Raises:
+        InvalidParamsError: The message names another context than the task's.
+        UnsupportedOperationError: The task has ended.
+    """
+    if context_id is not None and context_id != task.context_id:
+        raise InvalidParamsError.of('message.contextId', "must be the task's own context, or absent")
+    if task.state in TERMINAL:
+        raise UnsupportedOperationError(
+            f'The task is {task.state} and takes no more messages; send one without taskId to go on in its context.'
+        )
+
+
+def check_cancel(task: TaskHeader) -> None:
+    """Refuse to cancel a task that has ended (§3.1.5).
+
+    Raises:
+        TaskNotCancelableError: The task is in a terminal state.
+    """
+    if task.state in TERMINAL:
+        raise TaskNotCancelableError
+
+
+def check_subscribe(task: TaskHeader) -> None:
+    """Refuse to subscribe to a task that has ended (§3.1.6).
+
+    Raises:
+        UnsupportedOperationError: The task is in a terminal state.
+    """
+    if task.state in TERMINAL:
+        raise UnsupportedOperationError(f'The task is {task.state}: there is nothing to subscribe to; use GetTask.')

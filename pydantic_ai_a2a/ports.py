@@ -1,0 +1,301 @@
+"""The seams to storage, as abstract classes: the service and the worker are written against these and nothing else.
+
+Plain values go in and out. For every method: reads see all writes that were answered before (read-your-writes), inputs
+are never mutated, a write either happens whole or not at all, a terminal task is never moved again, and events reach
+subscribers only once they are stored. `owner` is `Caller.owner`; a method that takes one treats another owner's task
+exactly as one that does not exist.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from .settings import Retention
+from .types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState
+
+__all__ = (
+    'Accepted',
+    'Backend',
+    'Claim',
+    'EventLog',
+    'Finish',
+    'Housekeeping',
+    'Marks',
+    'Status',
+    'Submission',
+    'Subscription',
+    'TaskQueue',
+    'TaskReader',
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A client's message that passed every check that needs no storage."""
+
+    owner: str
+    anonymous: bool
+    message_id: str
+    digest: bytes
+    """Same id and digest: the same message, sent again."""
+    body: bytes
+    """The message as 1.0 JSON, without taskId and contextId."""
+    task_id: str
+    """The task it continues, or the id of the task it creates."""
+    new: bool
+    """Whether it creates a task."""
+    context_id: str | None
+    """The context of a new task; for another one what the client named, or None."""
+    request: bytes | None = None
+    """What the run needs of the request, as a JSON object."""
+    traceparent: str | None = None
+    at: int
+    """Now (ms)."""
+
+
+class Accepted(NamedTuple):
+    """What became of a submission."""
+
+    header: TaskHeader
+    after: int
+    """Number of the newest event when the message was accepted first: a blocking send waits for what follows."""
+    replayed: bool
+    """Whether the message had been accepted before, so that nothing was stored now."""
+
+
+class Status(NamedTuple):
+    """A status to store with an event."""
+
+    state: TaskState
+    at: int
+    message: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A task that this holder runs: what it knows of it, and its right to write."""
+
+    header: TaskHeader
+    holder: str
+    fence: int
+    """Grows with every claim; a write with an older one is refused."""
+    attempt: int
+    """1, and one more for each holder that was lost."""
+    run: int
+    """Counts the agent runs of the task, from 1."""
+    inbox: int
+    """Row of the client message to run now."""
+    message: bytes
+    """That message, as JSON."""
+    head: str | None
+    """Newest entry of the conversation that the run continues; None for a new one."""
+    own_messages: Sequence[ModelMessage] | None
+    """Model messages of the task that are not in its context yet, because it was interrupted."""
+    request: bytes | None
+    traceparent: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How a run ends: everything that its last transaction writes."""
+
+    status: Status
+    events: Sequence[TaskEvent] = ()
+    """What it still has to say before the status, such as the closing artifact update."""
+    final: TaskEvent
+    """The status update; not stored if the run goes on with another message of the task."""
+    history: Sequence[tuple[str, bytes]] = ()
+    """Messages to add to the task's history: (messageId, JSON)."""
+    artifacts: Sequence[tuple[str, bytes]] | None = None
+    """The task's artifacts from now on: (artifactId, JSON); None leaves them."""
+    messages: Sequence[ModelMessage] = ()
+    """The run's new model messages. Terminal: appended to the context. Interrupted: kept with the task."""
+    usage: RunUsage | None = None
+    """What the run used, added to the conversation's."""
+    metadata: bytes | None = None
+    failure: str | None = None
+    """Class of the failure, for a failed task."""
+
+
+class Marks(NamedTuple):
+    """What others want of tasks that this holder runs, since it last renewed its leases."""
+
+    lost: Sequence[str]
+    """Tasks that it no longer holds: their runs stop and write nothing."""
+    cancel: Sequence[str]
+    """Tasks to cancel."""
+
+
+class TaskQueue(ABC):
+    """The state machine of tasks. Every method is one transaction."""
+
+    @abstractmethod
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        """Store a message and create its task, or hand it to the task it continues.
+
+        A message (owner, message id, digest) that was accepted before gives the first task again. An anonymous owner
+        gets that only for ids of 16 characters or more and within `idempotency_window` (ms).
+
+        Raises:
+            TaskNotFoundError: The task to continue is not there for this owner.
+            UnsupportedOperationError: It has ended.
+            InvalidParamsError: Another context, or a known message id with another content.
+            OverloadedError: `queue_limit` tasks wait already.
+        """
+
+    @abstractmethod
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        """Cancel a queued or waiting task at once; ask the holder of a running one to. `force` takes it away from it.
+
+        Raises:
+            TaskNotFoundError: Not there for this owner.
+            TaskNotCancelableError: It has ended.
+        """
+
+    @abstractmethod
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        """Take tasks that may run, oldest first, at most one per context, and move them to `working`.
+
+        Only `task_id` if it is given. A task of another holder whose lease ran out counts as one more attempt.
+        """
+
+    @abstractmethod
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        """Extend the leases of these tasks, all at once."""
+
+    @abstractmethod
+    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+        """Store events, and with a status the task's; the message of the status before it moves into the history.
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+    @abstractmethod
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        """End a run in one transaction, and release the task.
+
+        A completed run whose task has another unread message does not end it: its turn is stored, and the claim for
+        the next run is returned.
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+    @abstractmethod
+    async def release(self, claim: Claim) -> None:
+        """Hand a running task back: it stays `working`, keeps its context, and may be claimed by anybody."""
+
+
+class TaskReader(ABC):
+    """Consistent reads of tasks."""
+
+    @abstractmethod
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
+
+    @abstractmethod
+    async def list(self, query: TaskQuery) -> Page:
+        """One page of tasks, newest status first."""
+
+
+class Subscription(ABC):
+    """A reader's place in one task's log; as long as it is open, somebody watches the task."""
+
+    dropped: bool = False
+    """Whether the reader fell too far behind and gets nothing more."""
+
+    @abstractmethod
+    def start(self, after: int) -> None:
+        """Read strictly after this number: that of a snapshot read after subscribing, or one the client names."""
+
+    @abstractmethod
+    async def next(self) -> Sequence[TaskEvent]:
+        """The next events, in order and without gaps; waits for one. Empty after `nudge`, or when dropped."""
+
+    @abstractmethod
+    def nudge(self) -> None:
+        """Let a waiting `next` return with nothing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop. Idempotent; never blocks."""
+
+
+class EventLog(ABC):
+    """The numbered events of each task."""
+
+    @abstractmethod
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        """A place in the log. `on_drop` is called when more than the lag limit piles up behind a batch in its hands."""
+
+    @abstractmethod
+    async def wait(self, task_id: str, after: int) -> None:
+        """Return once an event after this number has moved the task to an interrupted or terminal state."""
+
+    @abstractmethod
+    def watched(self, task_id: str) -> bool:
+        """Whether anybody reads the task's events now. Cheap; may lag behind for readers in other processes."""
+
+    @abstractmethod
+    async def has(self, task_id: str, n: int) -> bool:
+        """Whether all events after number `n` are still there, so that a reader can resume from it."""
+
+
+class Housekeeping(ABC):
+    """What keeps the store small."""
+
+    @abstractmethod
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0."""
+
+    @abstractmethod
+    async def erase_task(self, task_id: str, owner: str | None) -> bool:
+        """Delete a finished or waiting task, its messages, artifacts and events; whether it was there.
+
+        Raises:
+            UnsupportedOperationError: It is queued or running; cancel it first.
+        """
+
+    @abstractmethod
+    async def erase_context(self, context_id: str, owner: str) -> bool:
+        """Delete a conversation and all its tasks; whether there was anything.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running.
+        """
+
+
+class Backend(ABC):
+    """All ports over one store, for one agent namespace."""
+
+    queue: TaskQueue
+    reader: TaskReader
+    events: EventLog
+    housekeeping: Housekeeping
+    durable: bool
+    """Whether tasks outlive the process."""
+
+    @abstractmethod
+    def conversations(self, owner: str) -> ConversationStore:
+        """The conversations of one owner; the context id is the conversation id."""
+
+    @abstractmethod
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        """Be told, in the caller's thread and context, of tasks that may have become claimable or are to be canceled.
+
+        Hints: none is promised. Returns the function that stops it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the backend holds."""

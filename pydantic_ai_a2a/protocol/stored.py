@@ -1,0 +1,161 @@
+"""The stored form: A2A 1.0 JSON, built by joining bytes. Pure; knows 1.0's spelling, nothing of requests or storage.
+
+What is stored is what a 1.0 client is sent, so a look-up or an event costs no JSON pass; other versions' codecs decode
+it. `pydantic_core` writes the JSON, so there are no raw line breaks in it and it can go into SSE as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from hashlib import sha256
+from os import urandom
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ..types import TaskState
+
+__all__ = (
+    'STATE_NAMES',
+    'TextArtifact',
+    'artifact_update',
+    'assemble',
+    'digest',
+    'message',
+    'new_id',
+    'status',
+    'status_update',
+    'text_part',
+    'timestamp',
+    'with_ids',
+)
+
+STATE_NAMES: dict[TaskState, bytes] = {
+    'submitted': b'"TASK_STATE_SUBMITTED"',
+    'working': b'"TASK_STATE_WORKING"',
+    'completed': b'"TASK_STATE_COMPLETED"',
+    'failed': b'"TASK_STATE_FAILED"',
+    'canceled': b'"TASK_STATE_CANCELED"',
+    'input-required': b'"TASK_STATE_INPUT_REQUIRED"',
+    'rejected': b'"TASK_STATE_REJECTED"',
+    'auth-required': b'"TASK_STATE_AUTH_REQUIRED"',
+}
+"""The states as JSON strings (§4.1.3)."""
+
+
+def new_id() -> str:
+    """An id nobody can guess: 128 random bits as hex."""
+    return urandom(16).hex()
+
+
+@lru_cache(maxsize=16)
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S')
+
+
+def timestamp(ms: int) -> bytes:
+    """A time as a JSON string: UTC with `Z`, in milliseconds (§5.6.1)."""
+    seconds, millis = divmod(ms, 1000)
+    return b'"%s.%03dZ"' % (_second(seconds).encode(), millis)
+
+
+def text_part(text: str) -> bytes:
+    """A text part of the agent's."""
+    return b'{"text":' + to_json(text) + b',"mediaType":"text/plain"}'
+
+
+def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
+    """A message without its task's ids, which `with_ids` adds.
+
+    Args:
+        message_id: Its id.
+        role: `b'ROLE_USER'` or `b'ROLE_AGENT'`.
+        parts: The parts as a JSON array.
+        rest: More members, as JSON, each with a comma before it.
+    """
+    return b'{"messageId":' + to_json(message_id) + b',"role":"' + role + b'","parts":' + parts + rest + b'}'
+
+
+def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
+    """The message, as one of the task's."""
+    return body[:-1] + b',"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id) + b'}'
+
+
+def digest(parts: bytes, context_id: str | None, task_id: str | None, references: Sequence[str]) -> bytes:
+    """What makes a resent message the same message: its content and where it goes, not its metadata."""
+    return sha256(parts + to_json([context_id, task_id, references])).digest()
+
+
+def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:
+    """A `TaskStatus` (§4.1.2)."""
+    head = b'{"state":' + STATE_NAMES[state] + b',"timestamp":' + timestamp(at)
+    return head + (b'}' if status_message is None else b',"message":' + status_message + b'}')
+
+
+def _ids(task_id: str, context_id: str) -> bytes:
+    return b'"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id)
+
+
+def status_update(task_id: str, context_id: str, task_status: bytes) -> bytes:
+    """A `StreamResponse` with a status update (§4.2.1)."""
+    return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + b'}}'
+
+
+def artifact_update(task_id: str, context_id: str, artifact: bytes) -> bytes:
+    """A `StreamResponse` with a whole artifact: it replaces what was streamed under its id, and is its last chunk."""
+    return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + b',"lastChunk":true}}'
+
+
+class TextArtifact:
+    """Writes one text artifact's chunks from prebuilt pieces, because there may be thousands of them."""
+
+    __slots__ = ('_head',)
+
+    def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str) -> None:
+        artifact = b'"artifact":{"artifactId":' + to_json(artifact_id) + b',"name":' + to_json(name)
+        self._head = b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
+
+    def chunk(self, text: str, *, first: bool, last: bool = False) -> bytes:
+        """A `StreamResponse` with one chunk (§4.2.2): the first replaces, later ones append."""
+        tail = b',"mediaType":"text/plain"}]}' + (b'' if first else b',"append":true')
+        return self._head + to_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
+
+
+def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes]) -> list[bytes]:
+    """The artifacts as they stand after these `artifactUpdate` payloads, adjacent text chunks joined (§4.2.2)."""
+    parts: dict[str, dict[str, Any]] = {}
+    for body in artifacts:
+        artifact = from_json(body)
+        parts[artifact['artifactId']] = artifact
+    for payload in updates:
+        update = from_json(payload)['artifactUpdate']
+        artifact = update['artifact']
+        known = parts.get(artifact['artifactId'])
+        if known is None or not update.get('append'):
+            parts[artifact['artifactId']] = artifact
+        else:
+            known['parts'].extend(artifact['parts'])
+    return [to_json({**artifact, 'parts': _join_text(artifact['parts'])}) for artifact in parts.values()]
+
+
+def _join_text(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    joined: list[dict[str, Any]] = []
+    run: list[str] = []
+    for part in parts:
+        if 'text' in part and run:
+            run.append(part['text'])
+            continue
+        _close_run(joined, run)
+        joined.append(part)
+        if 'text' in part:
+            run.append(part['text'])
+    _close_run(joined, run)
+    return joined
+
+
+def _close_run(joined: list[dict[str, Any]], run: list[str]) -> None:
+    if len(run) > 1:
+        joined[-1] = {**joined[-1], 'text': ''.join(run)}
+    run.clear()

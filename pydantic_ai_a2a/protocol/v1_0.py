@@ -1,0 +1,458 @@
+"""The JSON of A2A 1.0, as its a2a.proto defines it, to the vocabulary and back. Knows no other version and no binding.
+
+Requests are read as ProtoJSON is: camelCase or the proto's own names, enums by name or number, integers also as
+strings, null and empty strings as unset, unknown fields ignored. What is sent is written canonically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+
+from fasta2a.schema import Task, TaskStatus
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError, from_json, to_json
+from typing_extensions import TypedDict
+
+from ..errors import A2AError, FieldViolation
+from ..types import (
+    Artifact,
+    CancelParams,
+    GetParams,
+    ListParams,
+    Message,
+    Page,
+    Part,
+    SendParams,
+    StoredTask,
+    SubscribeParams,
+    TaskEvent,
+    TaskState,
+)
+from . import stored
+from .codec import (
+    MAX_ITEMS,
+    AnyJson,
+    Base64,
+    Codec,
+    Count,
+    Id,
+    Ids,
+    Line,
+    Lines,
+    MaybeId,
+    Millis,
+    Params,
+    RpcRefused,
+    RpcRequest,
+    Struct,
+    bad_fields,
+    encode_id,
+    invalid_fields,
+    parse_json,
+    refusal,
+)
+from .operations import OPERATIONS
+
+__all__ = (
+    'STATE_NAMES',
+    'V1_0',
+    'dump_artifact',
+    'dump_message',
+    'dump_parts',
+    'load_artifact',
+    'load_message',
+    'load_task',
+)
+
+STATE_NAMES: Mapping[TaskState, str] = MappingProxyType(
+    {state: name.decode().strip('"') for state, name in stored.STATE_NAMES.items()}
+)
+"""The states by their proto names, in the order of their numbers from 1 on."""
+
+_STATES: Mapping[object, TaskState | None] = {
+    'TASK_STATE_UNSPECIFIED': None,
+    0: None,
+    **{name: state for state, name in STATE_NAMES.items()},
+    **dict(enumerate(STATE_NAMES, 1)),
+}
+
+
+def _role(value: object) -> str:
+    if value == 'ROLE_USER' or (type(value) is int and value == 1):
+        return 'user'
+    raise PydanticCustomError('role', 'must be ROLE_USER: clients speak as users')
+
+
+def _task_state(value: object) -> TaskState | None:
+    if type(value) in (str, int) and value in _STATES:
+        return _STATES[value]
+    raise PydanticCustomError('state', 'must be one of {names}', {'names': ', '.join(STATE_NAMES.values())})
+
+
+# The messages of a2a.proto that requests consist of.
+
+_PROTO_JSON = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+
+
+@with_config(_PROTO_JSON)
+class _Part(TypedDict):
+    text: NotRequired[str | None]
+    raw: NotRequired[Base64 | None]
+    url: NotRequired[Line | None]
+    data: NotRequired[AnyJson]
+    filename: NotRequired[Line | None]
+    media_type: NotRequired[Line | None]
+    metadata: NotRequired[Struct | None]
+
+
+_CONTENTS = frozenset({'text', 'raw', 'url', 'data'})
+_MAY_BE_EMPTY = frozenset({'text', 'raw', 'data'})
+
+
+def _part(wire: _Part) -> Part:
+    part = {key: value for key, value in wire.items() if value is not None and (value != '' or key in _MAY_BE_EMPTY)}
+    contents = len(_CONTENTS & part.keys())
+    if not contents and 'data' in wire:
+        return cast('Part', {'data': None, **part})
+    if contents != 1:
+        raise PydanticCustomError('part', 'must hold exactly one of text, raw, url and data')
+    return cast('Part', part)
+
+
+@with_config(_PROTO_JSON)
+class _Message(TypedDict):
+    message_id: Id
+    context_id: NotRequired[MaybeId | None]
+    task_id: NotRequired[MaybeId | None]
+    role: Annotated[str, PlainValidator(_role)]
+    parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
+    metadata: NotRequired[Struct | None]
+    extensions: NotRequired[Lines | None]
+    reference_task_ids: NotRequired[Ids | None]
+
+
+_UNSET: tuple[object, ...] = (None, '', [])
+
+
+def _message(wire: _Message) -> Message:
+    return cast('Message', {key: value for key, value in wire.items() if value not in _UNSET})
+
+
+@with_config(_PROTO_JSON)
+class _Configuration(TypedDict, total=False):
+    accepted_output_modes: Lines | None
+    task_push_notification_config: Struct | None
+    history_length: Count | None
+    return_immediately: StrictBool | None
+
+
+@with_config(_PROTO_JSON)
+class _SendMessageRequest(TypedDict):
+    tenant: NotRequired[str | None]
+    message: Annotated[_Message, AfterValidator(_message)]
+    configuration: NotRequired[_Configuration | None]
+    metadata: NotRequired[Struct | None]
+
+
+def _send_params(wire: _SendMessageRequest) -> SendParams:
+    message, configuration = cast('Message', wire['message']), wire.get('configuration') or {}
+    return SendParams(
+        message=message,
+        return_immediately=configuration.get('return_immediately') or False,
+        history_length=configuration.get('history_length'),
+        accepted_output_modes=tuple(configuration.get('accepted_output_modes') or ()),
+        push_config=configuration.get('task_push_notification_config'),
+        metadata=wire.get('metadata'),
+    )
+
+
+@with_config(_PROTO_JSON)
+class _GetTaskRequest(TypedDict):
+    tenant: NotRequired[str | None]
+    id: Id
+    history_length: NotRequired[Count | None]
+
+
+def _get_params(wire: _GetTaskRequest) -> GetParams:
+    return GetParams(id=wire['id'], history_length=wire.get('history_length'))
+
+
+@with_config(_PROTO_JSON)
+class _ListTasksRequest(TypedDict, total=False):
+    tenant: str | None
+    context_id: MaybeId | None
+    status: Annotated[TaskState, PlainValidator(_task_state)] | None
+    page_size: Annotated[Count, Field(ge=1, le=100)] | None
+    page_token: Line | None
+    history_length: Count | None
+    status_timestamp_after: Millis | None
+    include_artifacts: StrictBool | None
+
+
+_LIST_ALL = ListParams()
+
+
+def _list_params(wire: _ListTasksRequest) -> ListParams:
+    return ListParams(
+        context_id=wire.get('context_id') or None,
+        state=wire.get('status'),
+        since=wire.get('status_timestamp_after'),
+        page_size=wire.get('page_size') or _LIST_ALL.page_size,
+        page_token=wire.get('page_token') or None,
+        history_length=wire.get('history_length'),
+        include_artifacts=wire.get('include_artifacts') or False,
+    )
+
+
+@with_config(_PROTO_JSON)
+class _CancelTaskRequest(TypedDict):
+    tenant: NotRequired[str | None]
+    id: Id
+    metadata: NotRequired[Struct | None]
+
+
+def _cancel_params(wire: _CancelTaskRequest) -> CancelParams:
+    return CancelParams(id=wire['id'], metadata=wire.get('metadata'))
+
+
+@with_config(_PROTO_JSON)
+class _SubscribeToTaskRequest(TypedDict):
+    tenant: NotRequired[str | None]
+    id: Id
+
+
+def _subscribe_params(wire: _SubscribeToTaskRequest) -> SubscribeParams:
+    return SubscribeParams(id=wire['id'])
+
+
+# JSON-RPC's envelope, by method (§9). `id` is checked when it is encoded.
+
+
+class _Rpc(TypedDict):
+    jsonrpc: Literal['2.0']
+    id: NotRequired[Any]
+
+
+class _SendRpc(_Rpc):
+    method: Literal['SendMessage', 'SendStreamingMessage']
+    params: Annotated[_SendMessageRequest, AfterValidator(_send_params)]
+
+
+class _GetRpc(_Rpc):
+    method: Literal['GetTask']
+    params: Annotated[_GetTaskRequest, AfterValidator(_get_params)]
+
+
+class _ListRpc(_Rpc):
+    method: Literal['ListTasks']
+    params: NotRequired[Annotated[_ListTasksRequest, AfterValidator(_list_params)] | None]
+
+
+class _CancelRpc(_Rpc):
+    method: Literal['CancelTask']
+    params: Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
+
+
+class _SubscribeRpc(_Rpc):
+    method: Literal['SubscribeToTask']
+    params: Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
+
+
+class _UnreadRpc(_Rpc):
+    method: Literal[
+        'CreateTaskPushNotificationConfig',
+        'GetTaskPushNotificationConfig',
+        'ListTaskPushNotificationConfigs',
+        'DeleteTaskPushNotificationConfig',
+        'GetExtendedAgentCard',
+    ]
+
+
+_REQUEST: TypeAdapter[Any] = TypeAdapter(
+    Annotated[
+        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _UnreadRpc,
+        Discriminator('method'),
+    ]
+)
+_DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': _LIST_ALL}
+
+_FIELDS = {
+    spelling: to_camel(name)
+    for wire in (_Part, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
+    for name in wire.__annotations__
+    for spelling in (name, to_camel(name))
+}
+
+
+def _holds_nul(value: object) -> bool:
+    # Without the escaped backslashes, what looks like an escaped NUL is one.
+    return b'\\u0000' in to_json(value).replace(rb'\\', b'')
+
+
+def _check_text(body: bytes) -> None:
+    """Refuse what validation lets pass inside values of any type: NaN, and NUL, which databases do not store."""
+    request = cast('dict[str, object]', parse_json(body))
+    if names := bad_fields(request.get('params'), _holds_nul, _FIELDS):
+        error = invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names)
+        raise RpcRefused(error, encode_id(request.get('id')))
+
+
+# Messages, artifacts and tasks: the vocabulary to JSON and back.
+
+_WIRE_NAMES = {
+    'artifact_id': 'artifactId',
+    'context_id': 'contextId',
+    'media_type': 'mediaType',
+    'message_id': 'messageId',
+    'reference_task_ids': 'referenceTaskIds',
+    'task_id': 'taskId',
+}
+_NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
+_ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
+_ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
+
+
+def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in item.items() if value is not None or key == 'data'}
+
+
+def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [_renamed(part, _WIRE_NAMES) for part in parts]
+
+
+def dump_parts(parts: Iterable[Part]) -> bytes:
+    """Write parts as a JSON array. Numbers that JSON lacks become null, as Pydantic writes them."""
+    return to_json(_wire_parts(parts), inf_nan_mode='null')
+
+
+def dump_message(message: Message) -> bytes:
+    """Write a message."""
+    wire = _renamed(message, _WIRE_NAMES)
+    wire |= {'role': _ROLE_NAMES[message['role']], 'parts': _wire_parts(message['parts'])}
+    return to_json(wire, inf_nan_mode='null')
+
+
+def dump_artifact(artifact: Artifact) -> bytes:
+    """Write an artifact."""
+    wire = _renamed(artifact, _WIRE_NAMES)
+    return to_json(wire | {'parts': _wire_parts(artifact['parts'])}, inf_nan_mode='null')
+
+
+def _load(body: bytes) -> dict[str, Any]:
+    item = _renamed(from_json(body), _NAMES)
+    item['parts'] = [_renamed(part, _NAMES) for part in item['parts']]
+    return item
+
+
+def load_message(body: bytes) -> Message:
+    """Read what `dump_message` wrote."""
+    message = _load(body)
+    return cast('Message', message | {'role': _ROLES[message['role']]})
+
+
+def load_artifact(body: bytes) -> Artifact:
+    """Read what `dump_artifact` wrote."""
+    return cast('Artifact', _load(body))
+
+
+def load_task(task: StoredTask) -> Task:
+    """A stored task as a value."""
+    header = task.header
+    status = TaskStatus(state=header.state, timestamp=stored.timestamp(header.status_at).decode().strip('"'))
+    if header.status_message is not None:
+        status['message'] = load_message(header.status_message)
+    loaded = Task(id=header.id, context_id=header.context_id, status=status)
+    if task.artifacts:
+        loaded['artifacts'] = [load_artifact(artifact) for artifact in task.artifacts]
+    if task.history:
+        loaded['history'] = [load_message(message) for message in task.history]
+    if header.metadata is not None:
+        loaded['metadata'] = from_json(header.metadata)
+    return loaded
+
+
+_DOMAIN = 'a2a-protocol.org'
+_REASONS = {
+    -32700: 'PARSE_ERROR',
+    -32600: 'INVALID_REQUEST',
+    -32601: 'METHOD_NOT_FOUND',
+    -32602: 'INVALID_PARAMS',
+    -32603: 'INTERNAL_ERROR',
+}
+
+
+def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:
+    """The error's details, as google.rpc has them; errors that are not A2A's own get a reason too (§9.5)."""
+    info = {
+        '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+        'reason': error.reason or _REASONS.get(error.code, error.status),
+        'domain': _DOMAIN,
+        'metadata': {'correlationId': correlation_id, **error.metadata},
+    }
+    if not error.violations:
+        return [info]
+    violations = [{'field': violation.field, 'description': violation.description} for violation in error.violations]
+    return [info, {'@type': 'type.googleapis.com/google.rpc.BadRequest', 'fieldViolations': violations}]
+
+
+class V1_0(Codec):
+    """A2A 1.0. What is stored is its JSON already, so that encoding joins bytes."""
+
+    version: ClassVar[str] = '1.0'
+
+    def decode(self, body: bytes) -> RpcRequest:
+        """Read a JSON-RPC request."""
+        try:
+            request = _REQUEST.validate_json(body)
+        except ValidationError as error:
+            raise refusal(body, error, OPERATIONS, _FIELDS) from None
+        if b'\\u0000' in body or b'NaN' in body or b'Infinity' in body:
+            _check_text(body)
+        method = request['method']
+        params = request.get('params') or _DEFAULT_PARAMS.get(method)
+        return RpcRequest(encode_id(request.get('id')), OPERATIONS[method], params)
+
+    def encode_task(self, task: StoredTask) -> bytes:
+        """Write a bare `Task` (§4.1.1)."""
+        header = task.header
+        status = stored.status(header.state, header.status_at, header.status_message)
+        chunks = [b'{"id":', to_json(header.id), b',"contextId":', to_json(header.context_id), b',"status":', status]
+        if task.artifacts:
+            chunks += (b',"artifacts":[', b','.join(task.artifacts), b']')
+        if task.history:
+            chunks += (b',"history":[', b','.join(task.history), b']')
+        if header.metadata is not None:
+            chunks += (b',"metadata":', header.metadata)
+        chunks.append(b'}')
+        return b''.join(chunks)
+
+    def encode_task_result(self, task: StoredTask) -> bytes:
+        """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
+        return b'{"task":' + self.encode_task(task) + b'}'
+
+    def encode_event(self, event: TaskEvent) -> bytes:
+        """Write a `StreamResponse`: the payload as it is stored."""
+        return event.payload
+
+    def encode_page(self, page: Page, *, page_size: int, next_page_token: str) -> bytes:
+        """Write a `ListTasksResponse` (§3.1.4)."""
+        tasks = b','.join(self.encode_task(task) for task in page.tasks)
+        token = to_json(next_page_token)
+        return b'{"tasks":[%s],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}' % (tasks, token, page_size, page.total)
+
+    def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
+        """Write JSON-RPC's error object; `data` is always an array (§9.5)."""
+        return to_json({'code': error.code, 'message': error.message, 'data': _details(error, correlation_id)})

@@ -1,0 +1,117 @@
+"""Runs the agent: the only caller of it. Knows Pydantic AI; knows neither tasks' storage nor the wire.
+
+A model request is streamed only while somebody watches and if the model can: a streamed request costs several times a
+plain one, and a run is never done twice to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_ai import Agent, BinaryContent, CancellationToken
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse, UserContent
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.run import AgentRun
+from pydantic_ai.usage import RunUsage
+from pydantic_graph import End
+
+from .conversion.stream import AnswerStream
+from .types import Note, TextDelta
+
+__all__ = ('RunOutput', 'Runner', 'can_stream')
+
+Emit = Callable[[TextDelta | Note], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutput:
+    """What a run came to."""
+
+    output: Any
+    files: Sequence[BinaryContent]
+    """Files in the model's final response."""
+    streamed: str | None
+    """Text that was emitted as the answer; None if it was not streamed."""
+    messages: Sequence[ModelMessage]
+    """The run's new messages."""
+    usage: RunUsage
+
+
+class Runner:
+    """Runs one agent, always with the same arguments."""
+
+    def __init__(self, agent: AbstractAgent[Any, Any], arguments: Mapping[str, Any], *, text_output: bool) -> None:
+        self._agent = agent
+        self._arguments = dict(arguments)
+        self._text_output = text_output
+
+    async def run(
+        self,
+        prompt: str | Sequence[UserContent],
+        history: Sequence[ModelMessage],
+        *,
+        context_id: str,
+        run_id: str,
+        token: CancellationToken,
+        watched: Callable[[], bool],
+        emit: Emit,
+    ) -> RunOutput:
+        """One run of the agent, in the current task.
+
+        Raises:
+            RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
+        """
+        answer = AnswerStream(self._text_output)
+        async with self._agent.iter(
+            prompt,
+            message_history=history or None,
+            conversation_id=context_id,
+            run_id=run_id,
+            cancellation_token=token,
+            infer_name=False,
+            **self._arguments,
+        ) as run:
+            await self._drive(run, answer, watched, emit)
+        result = run.result
+        assert result is not None, 'the run was driven to its end'
+        return RunOutput(
+            result.output, _files(result.new_messages()), answer.streamed, result.new_messages(), run.usage
+        )
+
+    async def _drive(
+        self, run: AgentRun[Any, Any], answer: AnswerStream, watched: Callable[[], bool], emit: Emit
+    ) -> None:
+        node = run.next_node
+        while not isinstance(node, End) and run.result is None:
+            if Agent.is_model_request_node(node) and watched() and can_stream(run.ctx.deps.model):
+                async with node.stream(run.ctx) as events:
+                    async for event in events:
+                        if (delta := answer.feed(event)) is not None:
+                            await emit(delta)
+            node = await run.next(node)
+            if Agent.is_call_tools_node(node) and (note := answer.end_response(node.model_response)) is not None:
+                await emit(note)
+
+
+def can_stream(model: Model) -> bool:
+    """Whether the model can stream a request, found out without making one."""
+    if isinstance(model, WrapperModel):
+        return can_stream(model.wrapped)
+    if isinstance(model, FallbackModel):
+        return all(can_stream(each) for each in model.models)
+    if isinstance(model, FunctionModel):
+        return model.stream_function is not None
+    return type(model).request_stream is not Model.request_stream
+
+
+def _files(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
+    last = messages[-1] if messages else None
+    if not isinstance(last, ModelResponse):
+        return []
+    return [part.content for part in last.parts if isinstance(part, FilePart)]

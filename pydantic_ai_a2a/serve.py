@@ -1,0 +1,126 @@
+"""Serves an app without a server's command line: in the main thread of a script, or beside a notebook or a test."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from .app import A2AApp
+
+__all__ = ('Server', 'run', 'serve')
+
+_START_TIME = 30.0
+"""Seconds that an app gets to start."""
+
+
+def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_options: Any) -> None:
+    """Serve until SIGINT or SIGTERM, in this thread.
+
+    Args:
+        app: What `to_a2a` returned, or an app that it is mounted in.
+        host: Address to listen on; the default is reached from this machine only.
+        port: Port to listen on.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+    """
+    listener = _listen(host, port)
+    with listener:
+        uvicorn.Server(uvicorn.Config(app, **uvicorn_options)).run(sockets=[listener])
+
+
+def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_options: Any) -> Server:
+    """Serve in a thread and event loop of its own; close it, or use it as a context manager.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import serve, to_a2a
+
+    with serve(to_a2a(Agent('test'))) as server:
+        print(server.url)
+    ```
+
+    Args:
+        app: What `to_a2a` returned, or an app that it is mounted in.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        RuntimeError: The app did not start.
+    """
+    return Server(app, _listen(host, port), {'log_level': 'warning', **uvicorn_options})
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections get TCP_NODELAY: asyncio sets it only where the protocol is named."""
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+class _Uvicorn(uvicorn.Server):
+    """A uvicorn server that says when it is up, or that it will not be."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.settled = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.settled.set()
+
+
+class Server:
+    """A server in a thread of its own."""
+
+    url: str
+    """Where it answers; ends in a slash."""
+
+    def __init__(self, app: ASGIApp, listener: socket.socket, options: dict[str, Any]) -> None:
+        host, port = listener.getsockname()[:2]
+        self.url = f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+        self._app = app
+        self._listener = listener
+        self._server = _Uvicorn(uvicorn.Config(app, lifespan='on', **options))
+        self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
+        self._thread.start()
+        if not self._server.settled.wait(_START_TIME) or not self._server.started:
+            self.close()
+            raise RuntimeError('The app did not start; its log says why.')
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._listener])
+        except SystemExit:
+            pass  # uvicorn's way to say that the lifespan failed, which `started` tells
+        finally:
+            self._server.settled.set()
+            self._listener.close()
+
+    def close(self) -> None:
+        """Drain and stop; returns when the thread has ended. Idempotent."""
+        self._server.should_exit = True
+        if isinstance(self._app, A2AApp):
+            self._app.hosting.drain_everywhere()
+        self._thread.join()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

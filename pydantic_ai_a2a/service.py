@@ -1,0 +1,282 @@
+"""One method per A2A operation: who may see what, and what an operation means. Knows no wire, version or agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json, to_json
+
+from .errors import (
+    InvalidParamsError,
+    OverloadedError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+from .lifecycle import TERMINAL, check_subscribe
+from .ports import Accepted, Backend, Submission, Subscription
+from .protocol import stored
+from .protocol.v1_0 import dump_parts
+from .settings import Limits, Retention
+from .types import (
+    CallContext,
+    CancelParams,
+    GetParams,
+    ListParams,
+    Message,
+    Page,
+    SendParams,
+    StoredTask,
+    SubscribeParams,
+    TaskQuery,
+    TaskState,
+)
+
+__all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+CAPABILITIES = frozenset({'streaming'})
+"""Capabilities that the agent card declares (§4.4.3)."""
+
+_ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """What a streaming operation answers."""
+
+    task_id: str
+    first: StoredTask | None
+    """The snapshot to begin with; None where the client resumes after an event that it has."""
+    subscription: Subscription | None
+    """What follows; None if nothing does."""
+    ends: frozenset[TaskState]
+    """States that close the stream."""
+
+
+class TaskList(NamedTuple):
+    """What ListTasks answers."""
+
+    page: Page
+    next_page_token: str
+    """Where the next page begins, for this owner and filter only; empty after the last."""
+
+
+class Service:
+    """The operations of one agent, for callers whose identity is settled."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        limits: Limits,
+        retention: Retention,
+        check_content: Callable[[Message], object],
+        accepting: Callable[[], bool],
+        now: Callable[[], int],
+    ) -> None:
+        self._backend = backend
+        self._limits = limits
+        self._idempotency_window = int(retention.idempotency_window.total_seconds() * 1000)
+        self._check_content = check_content
+        self._accepting = accepting
+        self._now = now
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def send_message(self, call: CallContext, params: SendParams) -> StoredTask:
+        """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
+        submission = self._submission(call, params)
+        accepted = await self._submit(submission, call.correlation_id)
+        task_id = accepted.header.id
+        if params.return_immediately:
+            return await self._snapshot(submission, accepted, params.history_length)
+        try:
+            async with asyncio.timeout(self._limits.max_wait):
+                await self._backend.events.wait(task_id, accepted.after)
+        except TimeoutError:
+            pass  # the ceiling of a blocking send: the task goes on, and the answer shows it as it is
+        return await self._load(task_id, call.caller.owner, params.history_length)
+
+    async def stream_message(self, call: CallContext, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
+        """Like `send_message`, with the task first and then its events (§3.1.2)."""
+        submission = self._submission(call, params)
+        subscription = self._backend.events.subscribe(submission.task_id, on_drop)
+        try:
+            accepted = await self._submit(submission, call.correlation_id)
+            if accepted.header.id != submission.task_id:  # sent before: join the first one's task
+                subscription.close()
+                subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
+            first = await self._snapshot(submission, accepted, params.history_length)
+        except BaseException:
+            subscription.close()
+            raise
+        return self._stream(first, subscription, _ENDS_SEND)
+
+    def _submission(self, call: CallContext, params: SendParams) -> Submission:
+        """Check what can be checked without storage, and give the message its stored form."""
+        if params.push_config is not None:
+            raise PushNotificationNotSupportedError
+        if not self._accepting():
+            raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
+        message = params.message
+        self._check_content(message)
+        parts = dump_parts(message['parts'])
+        task_id, context_id = message.get('task_id'), message.get('context_id')
+        rest = {
+            'metadata': message.get('metadata'),
+            'extensions': message.get('extensions'),
+            'referenceTaskIds': message.get('reference_task_ids'),
+        }
+        members = b''.join(b',"%s":%s' % (key.encode(), to_json(value)) for key, value in rest.items() if value)
+        return Submission(
+            owner=call.caller.owner,
+            anonymous=call.caller.anonymous,
+            message_id=message['message_id'],
+            digest=stored.digest(parts, context_id, task_id, message.get('reference_task_ids', ())),
+            body=stored.message(message['message_id'], b'ROLE_USER', parts, members),
+            task_id=task_id or stored.new_id(),
+            new=task_id is None,
+            context_id=context_id or (stored.new_id() if task_id is None else None),
+            request=_request(params),
+            traceparent=call.traceparent,
+            at=self._now(),
+        )
+
+    async def _submit(self, submission: Submission, correlation_id: str) -> Accepted:
+        accepted = await self._backend.queue.submit(
+            submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
+        )
+        logger.info('Task %s took a message (correlation id %s).', accepted.header.id, correlation_id)
+        return accepted
+
+    async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
+        """The task as it was when the message was accepted."""
+        header = accepted.header
+        if accepted.replayed or not submission.new:
+            return await self._load(header.id, header.owner, history_length)
+        message = stored.with_ids(submission.body, header.id, header.context_id)
+        return StoredTask(header, None if history_length == 0 else [message], None)
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    async def get_task(self, call: CallContext, params: GetParams) -> StoredTask:
+        """The task as it is now (§3.1.3)."""
+        return await self._load(params.id, call.caller.owner, params.history_length)
+
+    async def list_tasks(self, call: CallContext, params: ListParams) -> TaskList:
+        """One page of the caller's tasks (§3.1.4)."""
+        query = TaskQuery(
+            owner=call.caller.owner,
+            context_id=params.context_id,
+            state=params.state,
+            since=params.since,
+            page_size=params.page_size,
+            history_length=params.history_length,
+            include_artifacts=params.include_artifacts,
+        )
+        if params.page_token is not None:
+            query = replace(query, before=_read_token(params.page_token, query))
+        page = await self._backend.reader.list(query)
+        return TaskList(page, '' if page.next is None else _page_token(page.next, query))
+
+    async def cancel_task(self, call: CallContext, params: CancelParams) -> StoredTask:
+        """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
+        return await self.cancel(params.id, call.caller.owner)
+
+    async def cancel(self, task_id: str, owner: str | None) -> StoredTask:
+        """`cancel_task` for an owner, or for whoever owns it."""
+        queue = self._backend.queue
+        header = await queue.cancel(task_id, owner, at=self._now())
+        if header.state not in TERMINAL:
+            try:
+                async with asyncio.timeout(self._limits.cancel_grace):
+                    await self._backend.events.wait(task_id, header.last_event)
+            except TimeoutError:
+                pass  # the run does not stop in time: its task is taken away from it below
+            task = await self._load(task_id, owner, None)
+            if task.header.state not in TERMINAL:
+                await queue.cancel(task_id, owner, at=self._now(), force=True)
+        task = await self._load(task_id, owner, None)
+        if task.header.state != 'canceled':
+            raise TaskNotCancelableError
+        return task
+
+    async def subscribe_to_task(
+        self,
+        call: CallContext,
+        params: SubscribeParams,
+        on_drop: Callable[[], object],
+        last_event_id: int | None = None,
+    ) -> EventStream:
+        """The task and then its events until it ends; or only what follows the event the client has (§3.1.6)."""
+        owner = call.caller.owner
+        subscription = self._backend.events.subscribe(params.id, on_drop)
+        try:
+            task = await self._load(params.id, owner, None)
+            if last_event_id is None:
+                check_subscribe(task.header)
+            elif await self._backend.events.has(params.id, last_event_id):
+                return self._resume(task, subscription, last_event_id)
+        except BaseException:
+            subscription.close()
+            raise
+        return self._stream(task, subscription, TERMINAL)
+
+    def _stream(self, first: StoredTask, subscription: Subscription, ends: frozenset[TaskState]) -> EventStream:
+        header = first.header
+        if header.state in ends:
+            subscription.close()
+            return EventStream(header.id, first, None, ends)
+        subscription.start(header.last_event)
+        return EventStream(header.id, first, subscription, ends)
+
+    def _resume(self, task: StoredTask, subscription: Subscription, after: int) -> EventStream:
+        header = task.header
+        if header.state in TERMINAL and after >= header.last_event:
+            subscription.close()
+            return EventStream(header.id, None, None, TERMINAL)
+        subscription.start(after)
+        return EventStream(header.id, None, subscription, TERMINAL)
+
+    async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
+        task = await self._backend.reader.load(task_id, owner, history_length=history_length)
+        if task is None:
+            raise TaskNotFoundError
+        return task
+
+
+def _request(params: SendParams) -> bytes | None:
+    """What a run may need to know of the request later."""
+    known: dict[str, Any] = {}
+    if params.accepted_output_modes:
+        known['acceptedOutputModes'] = params.accepted_output_modes
+    if params.metadata:
+        known['metadata'] = params.metadata
+    return to_json(known) if known else None
+
+
+def _filter_mark(query: TaskQuery) -> str:
+    """Binds a page token to the owner and the filter it was made for."""
+    return sha256(to_json([query.owner, query.context_id, query.state, query.since])).hexdigest()[:16]
+
+
+def _page_token(before: tuple[int, str], query: TaskQuery) -> str:
+    return urlsafe_b64encode(to_json([*before, _filter_mark(query)])).decode()
+
+
+def _read_token(token: str, query: TaskQuery) -> tuple[int, str]:
+    try:
+        status_at, task_id, mark = from_json(urlsafe_b64decode(token.encode()))
+        if mark == _filter_mark(query) and isinstance(status_at, int) and isinstance(task_id, str):
+            return status_at, task_id
+    except (ValueError, TypeError):
+        pass  # no token of ours: refused below like one of another list
+    raise InvalidParamsError.of('pageToken', 'is not a token that this list with these filters has given')

@@ -1,0 +1,73 @@
+"""Every span of this package: one per operation and one per agent run, in the caller's trace. Knows no content.
+
+Spans are made only where an OpenTelemetry SDK is configured; attributes are ids and names, never what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+from opentelemetry import propagate, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
+
+__all__ = ('SCOPE', 'operation_span', 'run_span', 'traceparent')
+
+SCOPE = 'pydantic_ai_a2a'
+"""Instrumentation scope of the spans, and name of the logger."""
+
+_NOTHING: AbstractContextManager[None] = nullcontext()
+
+
+def _recording() -> bool:
+    return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
+
+
+def operation_span(method: str, scope: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
+    """A server span `a2a {method}` for one operation; a child of the caller's span if the request names one."""
+    if not _recording():
+        return _NOTHING
+    # Inside a span of our own process (a web framework's), that one is the parent already.
+    context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_headers(scope))
+    return _span(f'a2a {method}', SpanKind.SERVER, context, {'rpc.system': 'jsonrpc', 'rpc.method': method})
+
+
+def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
+    return {name.decode('latin-1'): value.decode('latin-1') for name, value in scope['headers']}
+
+
+def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
+    """A consumer span `a2a run` around one agent run; `parent` is the submitter's traceparent, from another process."""
+    if not _recording():
+        return _NOTHING
+    context = None
+    if parent is not None and not trace.get_current_span().get_span_context().is_valid:
+        context = propagate.extract({'traceparent': parent})
+    attributes = {'a2a.task.id': task_id, 'gen_ai.conversation.id': context_id}
+    return _span('a2a run', SpanKind.CONSUMER, context, attributes)
+
+
+@contextmanager
+def _span(name: str, kind: SpanKind, context: Context | None, attributes: dict[str, str]) -> Generator[Span]:
+    tracer = trace.get_tracer(SCOPE)
+    # Exceptions may hold content: their class is enough here, the log has the rest.
+    with tracer.start_as_current_span(
+        name, context, kind, attributes, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except BaseException as error:
+            span.set_status(Status(StatusCode.ERROR))
+            span.set_attribute('error.type', type(error).__qualname__)
+            raise
+
+
+def traceparent() -> str | None:
+    """The current span as W3C trace context, to be stored with a task."""
+    if not _recording():
+        return None
+    carrier: dict[str, str] = {}
+    propagate.inject(carrier)
+    return carrier.get('traceparent')

@@ -1,0 +1,205 @@
+"""The vocabulary: what the layers pass to each other. Plain values; no I/O, no agent, no version, no binding.
+
+Names and TypedDicts are FastA2A's where `fasta2a.schema` says what A2A 1.0 says. It differs from 1.0 in: roles and
+states (`user`, `input-required` for `ROLE_USER`, `TASK_STATE_INPUT_REQUIRED`), `SecurityRequirement.schemes` (a list of
+scopes for `{"list": [...]}`), `MessageSendConfiguration` (`blocking` for `returnImmediately`; `accepted_output_modes`
+required), the push configuration methods' names, and `ListTasksResult` (all optional). The codecs bridge these.
+
+What is stored is what is sent: messages, artifacts and events are kept as their A2A 1.0 JSON, so that a look-up joins
+bytes. Times are integers, milliseconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fasta2a.schema import Artifact, Message, Part, TaskState
+
+__all__ = (
+    'ANONYMOUS',
+    'Artifact',
+    'CallContext',
+    'Caller',
+    'CancelParams',
+    'GetParams',
+    'ListParams',
+    'Message',
+    'Note',
+    'Page',
+    'Part',
+    'SendParams',
+    'StoredTask',
+    'SubscribeParams',
+    'TaskEvent',
+    'TaskHeader',
+    'TaskQuery',
+    'TaskState',
+    'TextDelta',
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who calls: what `authenticate=` returns. Tasks and conversations belong to one (tenant, id)."""
+
+    id: str = ''
+    """Stable name of the caller; empty for an anonymous one."""
+    tenant: str = ''
+    """The tenant the caller acts in; empty where there are none."""
+    scopes: frozenset[str] = field(default=frozenset(), compare=False)
+    """What the caller may do, as its credentials say."""
+
+    @property
+    def anonymous(self) -> bool:
+        """Whether nobody vouched for this caller. All anonymous callers of a tenant are one owner."""
+        return not self.id
+
+    @property
+    def owner(self) -> str:
+        """The key under which what the caller owns is stored."""
+        return f'{quote(self.tenant, safe="")}/{quote(self.id, safe="")}' if self.tenant or self.id else '/'
+
+
+ANONYMOUS = Caller()
+
+
+@dataclass(frozen=True, slots=True)
+class CallContext:
+    """One call, as the service sees it."""
+
+    caller: Caller
+    correlation_id: str
+    """Names the call in logs, in `X-Correlation-Id` and in an error's details."""
+    traceparent: str | None = None
+    """W3C trace context of the caller, to continue its trace in another process."""
+
+
+class TaskEvent(NamedTuple):
+    """One stored event of a task's log."""
+
+    n: int
+    """Its number in the task's log: from 1, without gaps, never used again. The SSE event id."""
+    state: TaskState | None
+    """The state of a status update; None for an artifact update."""
+    payload: bytes
+    """The A2A 1.0 `StreamResponse` as JSON: exactly one of `statusUpdate` and `artifactUpdate`."""
+
+
+class TextDelta(NamedTuple):
+    """Text that the model adds to the answer's artifact."""
+
+    text: str
+    first: bool
+    """Whether a new answer begins: the artifact is replaced, not appended to."""
+
+
+class Note(NamedTuple):
+    """Text that the agent wrote on the way, before it called tools: a status update of the working task."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHeader:
+    """A task without its messages and artifacts: what the life cycle decides on."""
+
+    id: str
+    context_id: str
+    owner: str
+    state: TaskState
+    status_at: int
+    """When the state was reached (ms)."""
+    status_message: bytes | None
+    """The status's message, as JSON."""
+    metadata: bytes | None
+    """The task's metadata, as a JSON object."""
+    last_event: int
+    """Number of the newest event in the log; 0 before the first."""
+
+
+class StoredTask(NamedTuple):
+    """A task as one consistent read gives it: everything up to `header.last_event`."""
+
+    header: TaskHeader
+    history: Sequence[bytes] | None
+    """The newest messages asked for, oldest first; None if none were asked for."""
+    artifacts: Sequence[bytes] | None
+    """Its artifacts, assembled so far; None if they were not asked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """What ListTasks asks of storage (§3.1.4)."""
+
+    owner: str | None
+    """Only this owner's tasks; None for every owner's, which only the Python API asks for."""
+    context_id: str | None = None
+    state: TaskState | None = None
+    since: int | None = None
+    """Only tasks whose status is as new as this (ms, inclusive)."""
+    page_size: int = 50
+    before: tuple[int, str] | None = None
+    """Where the page begins: after the task with this (status_at, id)."""
+    history_length: int | None = None
+    include_artifacts: bool = False
+
+
+class Page(NamedTuple):
+    """One page of tasks, newest status first."""
+
+    tasks: Sequence[StoredTask]
+    next: tuple[int, str] | None
+    """`TaskQuery.before` of the next page; None on the last one."""
+    total: int
+    """How many tasks match, over all pages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendParams:
+    """Decoded params of SendMessage and SendStreamingMessage (§3.1.1)."""
+
+    message: Message
+    return_immediately: bool = False
+    history_length: int | None = None
+    accepted_output_modes: tuple[str, ...] = ()
+    push_config: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListParams:
+    """Decoded params of ListTasks (§3.1.4)."""
+
+    context_id: str | None = None
+    state: TaskState | None = None
+    since: int | None = None
+    page_size: int = 50
+    page_token: str | None = None
+    history_length: int | None = None
+    include_artifacts: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetParams:
+    """Decoded params of GetTask (§3.1.3)."""
+
+    id: str
+    history_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelParams:
+    """Decoded params of CancelTask (§3.1.5)."""
+
+    id: str
+    metadata: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscribeParams:
+    """Decoded params of SubscribeToTask (§3.1.6)."""
+
+    id: str

@@ -1,0 +1,313 @@
+"""Runs queued tasks, as many at once as there are slots. Knows the ports, the runner and the recorder; no HTTP.
+
+A task runs in one asyncio task, in a copy of the context of whoever submitted it, so that its trace and overrides hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from os import urandom
+from typing import Any
+
+from pydantic_ai import CancellationToken
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.messages import ModelMessage
+
+from . import telemetry
+from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, Failure, classify
+from .conversion.inbound import Accepts, user_prompt
+from .conversion.outbound import OutputMapper, text_of
+from .errors import LeaseLost
+from .ports import Backend, Claim
+from .protocol.v1_0 import load_message
+from .recorder import Recorder
+from .runner import Runner
+from .settings import Retention, Workers
+
+__all__ = ('Worker', 'now_ms')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_SWEEP_EVERY = 100
+"""Finished tasks between two sweeps, besides those of the heartbeat."""
+_SWEEP_BATCHES = 20
+_STOP_TIME = 5.0
+"""Seconds that a run which swallows its cancellation may hold up the end of its loop."""
+
+
+def now_ms() -> int:
+    """The time, in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class _Running:
+    task: asyncio.Task[None]
+    token: CancellationToken = field(default_factory=CancellationToken)
+
+
+class Worker:
+    """Runs the tasks of one backend in one event loop."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        runner: Runner,
+        *,
+        accepts: Accepts,
+        outputs: OutputMapper,
+        settings: Workers,
+        retention: Retention,
+    ) -> None:
+        self.holder = urandom(8).hex()
+        """Names this worker on the tasks it holds."""
+        self._backend = backend
+        self._runner = runner
+        self._accepts = accepts
+        self._outputs = outputs
+        self._settings = settings
+        self._retention = retention
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[str, _Running] = {}
+        self._waiting: dict[str, Context] = {}
+        """Tasks that were submitted here and could not start at once, with the context to run them in."""
+        self._slots = settings.running
+        self._active: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._finished = 0
+        self._filling: asyncio.Task[None] | None = None
+        self._heart: asyncio.Task[None] | None = None
+        self._stop_listening: Callable[[], None] | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen for work, and take what waits already."""
+        self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
+        self._heart = self._loop.create_task(self._beat(), context=Context())
+        await self._fill()
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new is started any more."""
+        return self._draining
+
+    def running(self, task_id: str) -> bool:
+        """Whether this worker runs the task now."""
+        return task_id in self._running
+
+    def begin_drain(self) -> None:
+        """Start nothing new from now on."""
+        self._draining = True
+
+    async def drain(self, grace: float) -> None:
+        """Let running tasks finish for so many seconds; then hand the rest over, or end it where nobody could."""
+        self.begin_drain()
+        if not self._backend.durable:
+            await self._fail_the_rest()
+        if self._active:
+            await asyncio.wait(self._active, timeout=grace)
+        await self._abandon()
+        if not self._backend.durable:
+            await self._fail_the_rest()
+
+    async def close(self) -> None:
+        """Stop at once. Tasks that still run are handed back and go on when a worker starts again."""
+        self.begin_drain()
+        await self._abandon()
+
+    async def _abandon(self) -> None:
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+        stopping = [task for task in (self._heart, self._filling, *self._active) if task is not None]
+        for task in stopping:
+            task.cancel()
+        if stopping:
+            await asyncio.wait(stopping, timeout=_STOP_TIME)
+
+    async def _fail_the_rest(self) -> None:
+        """End every task that is queued or was handed back: its store goes with the process."""
+        now = now_ms()
+        while claims := await self._backend.queue.claim(self.holder, at=now, until=now + 60_000, limit=100):
+            for claim in claims:
+                await self._fail(claim, self._recorder(claim), SHUTDOWN)
+
+    # --- what the backend tells -------------------------------------------------------------------------------------
+
+    def _on_ready(self, task_id: str) -> None:
+        context = copy_context()
+        if _current_loop() is self._loop:
+            self._begin(task_id, context)
+        else:
+            self._loop.call_soon_threadsafe(self._begin, task_id, context)
+
+    def _on_cancel(self, task_id: str) -> None:
+        self._waiting.pop(task_id, None)
+        if (running := self._running.get(task_id)) is not None:
+            running.token.cancel()
+
+    def _begin(self, task_id: str, context: Context) -> None:
+        if self._draining or self._slots <= 0:
+            self._waiting[task_id] = context
+        else:
+            self._spawn(self._claim_and_run(task_id, context), context)
+
+    def _spawn(self, work: Any, context: Context) -> None:
+        self._slots -= 1
+        task = self._loop.create_task(work, context=context)
+        self._active.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._active.discard(task)
+        self._slots += 1
+        if self._waiting:
+            self._fill_soon()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error('A task could not be recorded; it stays as it is until its lease ends.', exc_info=error)
+
+    async def _claim_and_run(self, task_id: str, context: Context) -> None:
+        now = now_ms()
+        until = now + int(self._settings.lease * 1000)
+        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
+        if claims:
+            await self._run(claims[0])
+        else:
+            self._waiting[task_id] = context  # an earlier task of its context is not done yet
+
+    def _fill_soon(self) -> None:
+        if self._filling is None or self._filling.done():
+            self._filling = self._loop.create_task(self._fill(), context=Context())
+
+    async def _fill(self) -> None:
+        """Start as many waiting tasks as there are free slots."""
+        free = self._slots
+        if self._draining or free <= 0:
+            return
+        now = now_ms()
+        until = now + int(self._settings.lease * 1000)
+        for claim in await self._backend.queue.claim(self.holder, at=now, until=until, limit=free):
+            context = self._waiting.pop(claim.header.id, None)
+            self._spawn(self._run(claim), Context() if context is None else context)
+
+    async def _beat(self) -> None:
+        """Renew the leases, pick up what was lost or asked elsewhere, sweep."""
+        while True:
+            await asyncio.sleep(self._settings.lease / 3)
+            try:
+                await self._renew()
+                await self._fill()
+                await self._sweep()
+            except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
+                logger.exception('The heartbeat of worker %s failed.', self.holder)
+
+    async def _renew(self) -> None:
+        until = now_ms() + int(self._settings.lease * 1000)
+        marks = await self._backend.queue.renew(self.holder, list(self._running), until=until)
+        for task_id in (*marks.lost, *marks.cancel):
+            self._on_cancel(task_id)
+
+    async def _sweep(self) -> None:
+        for _ in range(_SWEEP_BATCHES):
+            if not await self._backend.housekeeping.sweep(self._retention, at=now_ms()):
+                return
+            await asyncio.sleep(0)
+
+    # --- one task ---------------------------------------------------------------------------------------------------
+
+    async def _run(self, claim: Claim) -> None:
+        following: Claim | None = claim
+        try:
+            while following is not None:
+                following = await self._run_once(following)
+        finally:
+            self._running.pop(claim.header.id, None)
+        self._finished += 1
+        if self._finished % _SWEEP_EVERY == 0:
+            await self._sweep()
+
+    async def _run_once(self, claim: Claim) -> Claim | None:
+        task = asyncio.current_task()
+        assert task is not None
+        running = self._running[claim.header.id] = _Running(task)
+        recorder = self._recorder(claim)
+        if claim.attempt > self._settings.attempts:
+            return await self._fail(claim, recorder, EXPIRED_ATTEMPTS)
+        try:
+            with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
+                return await self._record_run(claim, recorder, running.token)
+        except LeaseLost:
+            logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
+        except asyncio.CancelledError as error:
+            if not task.cancelling():  # raised by the agent itself: handed back, the task would fail like this for ever
+                return await self._fail(claim, recorder, classify(error), error)
+            await self._backend.queue.release(claim)
+            raise
+        except Exception as error:
+            return await self._fail(claim, recorder, classify(error), error)
+        return None
+
+    async def _record_run(self, claim: Claim, recorder: Recorder, token: CancellationToken) -> Claim | None:
+        header = claim.header
+        try:
+            result = await self._runner.run(
+                user_prompt(load_message(claim.message), self._accepts),
+                await self._history(claim),
+                context_id=header.context_id,
+                run_id=_run_id(claim),
+                token=token,
+                watched=lambda: self._backend.events.watched(header.id),
+                emit=recorder.write,
+            )
+        except RunTimedOut:
+            raise
+        except RunCancelled as canceled:
+            await recorder.cancel(canceled.new_messages(), canceled.usage)
+            return None
+        return await recorder.complete(
+            self._outputs.artifacts(result.output, artifact_id=recorder.artifact_id, files=result.files),
+            answer=text_of(result.output),
+            streamed=result.streamed,
+            messages=result.messages,
+            usage=result.usage,
+        )
+
+    async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
+        """What the run continues: the context, and what the task itself said before it was interrupted."""
+        entries = await self._backend.conversations(claim.header.owner).read_history(claim.head)
+        history = [entry.message for entry in entries]
+        return history if claim.own_messages is None else [*history, *claim.own_messages]
+
+    async def _fail(
+        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
+    ) -> None:
+        correlation_id = _run_id(claim)
+        logger.error(
+            'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, correlation_id, exc_info=error
+        )
+        try:
+            await recorder.fail(failure.kind, failure.sentence, correlation_id)
+        except LeaseLost:
+            logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
+
+    def _recorder(self, claim: Claim) -> Recorder:
+        return Recorder(claim, self._backend.queue, now_ms)
+
+
+def _run_id(claim: Claim) -> str:
+    """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
+    run_id = f'{claim.header.id}.{claim.run}'
+    return run_id if claim.attempt == 1 else f'{run_id}.{claim.attempt}'
+
+
+def _current_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

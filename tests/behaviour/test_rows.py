@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from .rows import ROWS, Row, covered_by, covers
+
+NARROWING = ('keyword', 'markexpr', 'deselect', 'ignore', 'ignore_glob', 'lf', 'last_failed', 'stepwise')
+"""Options that leave tests out."""
+
+
+def selection(config: pytest.Config) -> str | None:
+    """What the session was told to collect, if that was not everything."""
+    for option in NARROWING:
+        if value := config.getoption(option, None):
+            return f'{option}={value}'
+    everything = {config.rootpath / path for path in config.getini('testpaths')}
+    asked = {(config.invocation_params.dir / arg).resolve() for arg in config.args}
+    if not everything <= asked:
+        return ' '.join(config.args)
+    return None
+
+
+@pytest.fixture(scope='module')
+def tests_by_row(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+    tests: dict[str, list[str]] = {name: [] for name in ROWS}
+    for item in request.session.items:
+        for row in covered_by(item):
+            tests[row.name].append(item.nodeid)
+    return tests
+
+
+@pytest.mark.parametrize('row', [row for row in ROWS.values() if not row.waits_for], ids=lambda row: row.id)
+def test_a_behaviour_that_is_promised_has_a_test(
+    row: Row, tests_by_row: dict[str, list[str]], pytestconfig: pytest.Config
+) -> None:
+    if not tests_by_row[row.name] and (selected := selection(pytestconfig)):
+        pytest.skip(f'only a part of the tests was collected: {selected}')
+    assert tests_by_row[row.name]
+
+
+@pytest.mark.parametrize('row', [row for row in ROWS.values() if row.waits_for], ids=lambda row: row.id)
+def test_a_behaviour_that_has_a_test_is_not_listed_as_a_later_one(row: Row, tests_by_row: dict[str, list[str]]) -> None:
+    assert tests_by_row[row.name] == []
+
+
+def test_the_id_of_a_test_carries_the_names_of_its_behaviours(request: pytest.FixtureRequest) -> None:
+    ids = [(row.id, item.nodeid) for item in request.session.items for row in covered_by(item)]
+    assert [(name, nodeid) for name, nodeid in ids if name not in nodeid] == []
+
+
+def test_an_unknown_behaviour_is_refused_where_it_is_named() -> None:
+    with pytest.raises(ValueError, match="no behaviour has the name 'no such row'"):
+        covers('str', 'no such row')

@@ -1,0 +1,275 @@
+"""A client that calls an ASGI app in process: no sockets, real streaming, and readers that stall or leave on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, NamedTuple
+
+from starlette.types import ASGIApp, Message
+
+LIMIT = 20.0
+"""Seconds that any wait of a test may take."""
+
+_ids = count(1)
+
+
+def message(text: str = 'hello', **fields: Any) -> dict[str, Any]:
+    """A user message of A2A 1.0 with an id of its own."""
+    return {'messageId': f'message-{next(_ids):012d}', 'role': 'ROLE_USER', 'parts': [{'text': text}], **fields}
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Event(NamedTuple):
+    """One server-sent event."""
+
+    id: int
+    data: Any
+
+    @property
+    def result(self) -> Any:
+        return self.data['result']
+
+
+class RpcError(Exception):
+    def __init__(self, error: dict[str, Any]) -> None:
+        self.code: int = error['code']
+        self.message: str = error['message']
+        self.data: list[dict[str, Any]] = error.get('data', [])
+        super().__init__(f'{self.code} {self.message}')
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that the server complains about."""
+        return [each['field'] for detail in self.data for each in detail.get('fieldViolations', ())]
+
+    @property
+    def reason(self) -> str:
+        return self.data[0]['reason']
+
+
+class Exchange:
+    """One HTTP request to the app, in a task of its own."""
+
+    def __init__(self, app: ASGIApp, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        path, _, query = path.partition('?')
+        self.scope: dict[str, Any] = {
+            'type': 'http',
+            'asgi': {'version': '3.0', 'spec_version': '2.3'},
+            'http_version': '1.1',
+            'method': method,
+            'path': path,
+            'raw_path': path.encode(),
+            'query_string': query.encode(),
+            'root_path': '',
+            'scheme': 'http',
+            'headers': [
+                (b'host', b'testserver'),
+                *((name.lower().encode(), value.encode('latin-1')) for name, value in headers.items()),
+            ],
+            'server': ('testserver', 80),
+            'client': ('testclient', 1),
+            'state': {},
+        }
+        self._body = body
+        self._given = False
+        self.gone = asyncio.Event()
+        """Set it to disconnect."""
+        self.reading = asyncio.Event()
+        """Clear it to stop reading: the app's sends then wait, like those of a server with a full buffer."""
+        self.reading.set()
+        self._sent: asyncio.Queue[Message] = asyncio.Queue()
+        self.task = asyncio.create_task(app(self.scope, self._receive, self._send))
+
+    async def _receive(self) -> Message:
+        if not self._given:
+            self._given = True
+            return {'type': 'http.request', 'body': self._body, 'more_body': False}
+        await self.gone.wait()
+        return {'type': 'http.disconnect'}
+
+    async def _send(self, message: Message) -> None:
+        await self.reading.wait()
+        self._sent.put_nowait(message)
+
+    async def next(self) -> Message:
+        """The app's next message; raises what the app raised instead of sending one."""
+        getting = asyncio.create_task(self._sent.get())
+        async with asyncio.timeout(LIMIT):
+            await asyncio.wait([getting, self.task], return_when=asyncio.FIRST_COMPLETED)
+        if not getting.done() and self._sent.empty():
+            getting.cancel()
+            await self.task
+            raise AssertionError('the app returned without finishing its answer')
+        return await getting
+
+    async def answer(self) -> Answer:
+        """The whole answer."""
+        start = await self.next()
+        headers = {name.decode(): value.decode('latin-1') for name, value in start['headers']}
+        body = b''
+        while True:
+            part = await self.next()
+            body += part.get('body', b'')
+            if not part.get('more_body'):
+                break
+        async with asyncio.timeout(LIMIT):
+            await self.task
+        return Answer(start['status'], headers, body)
+
+
+class Stream:
+    """An open event stream."""
+
+    def __init__(self, exchange: Exchange, headers: dict[str, str]) -> None:
+        self.exchange = exchange
+        self.headers = headers
+        self.comments = 0
+        self._buffer = b''
+        self._over = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        """The next event; the stream's end ends the iteration."""
+        while True:
+            frame, separator, rest = self._buffer.partition(b'\n\n')
+            if separator:
+                self._buffer = rest
+                if frame.startswith(b':'):
+                    self.comments += 1
+                    continue
+                fields = dict(line.split(b': ', 1) for line in frame.split(b'\n'))
+                return Event(int(fields[b'id']), json.loads(fields[b'data']))
+            if self._over:
+                raise StopAsyncIteration
+            part = await self.exchange.next()
+            self._buffer += part.get('body', b'')
+            self._over = not part.get('more_body')
+
+    async def rest(self) -> list[Event]:
+        """All events until the stream ends."""
+        return [event async for event in self]
+
+    async def until(self, state: str) -> list[Event]:
+        """Events up to the first status update with this state, that one included."""
+        events: list[Event] = []
+        async for event in self:
+            events.append(event)
+            if event.result.get('statusUpdate', {}).get('status', {}).get('state') == state:
+                return events
+        raise AssertionError(f'the stream ended without {state}')
+
+
+class Client:
+    """Speaks A2A 1.0 over JSON-RPC to an app in process."""
+
+    def __init__(self, app: ASGIApp, *, path: str = '/', headers: Mapping[str, str] | None = None) -> None:
+        self.app = app
+        self.path = path
+        self.headers = {'A2A-Version': '1.0', **(headers or {})}
+
+    async def post(self, body: bytes, headers: Mapping[str, str] | None = None, *, path: str | None = None) -> Answer:
+        """POST raw bytes as JSON, unless the headers say otherwise."""
+        merged = {'Content-Type': 'application/json', **self.headers, **(headers or {})}
+        return await Exchange(self.app, 'POST', path or self.path, merged, body).answer()
+
+    async def get(self, path: str, headers: Mapping[str, str] | None = None, *, method: str = 'GET') -> Answer:
+        return await Exchange(self.app, method, path, headers or {}, b'').answer()
+
+    async def call(self, method: str, params: Any = None, **headers: str) -> Any:
+        """The result of an operation; an error raises RpcError. Header names are given with `_` for `-`."""
+        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+        answer = await self.post(body, {name.replace('_', '-'): value for name, value in headers.items()})
+        if 'error' in answer.json:
+            raise RpcError(answer.json['error'])
+        return answer.json['result']
+
+    async def send(self, text: str | dict[str, Any] = 'hello', **configuration: Any) -> dict[str, Any]:
+        """SendMessage; the task."""
+        sent = message(text) if isinstance(text, str) else text
+        return (await self.call('SendMessage', {'message': sent, 'configuration': configuration}))['task']
+
+    @asynccontextmanager
+    async def stream(self, method: str, params: Any, **headers: str) -> AsyncIterator[Stream]:
+        """An event stream; an error instead of one raises RpcError. Leaving the block disconnects."""
+        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+        merged = {'Content-Type': 'application/json', **self.headers}
+        merged |= {name.replace('_', '-'): value for name, value in headers.items()}
+        exchange = Exchange(self.app, 'POST', self.path, merged, body)
+        try:
+            start = await exchange.next()
+            given = {name.decode(): value.decode('latin-1') for name, value in start['headers']}
+            if given['content-type'] == 'application/json':
+                raise RpcError(json.loads((await exchange.next())['body'])['error'])
+            yield Stream(exchange, given)
+        finally:
+            exchange.gone.set()
+            exchange.reading.set()
+            async with asyncio.timeout(LIMIT):
+                await asyncio.wait([exchange.task])
+
+    def send_streaming(self, text: str | dict[str, Any] = 'hello', **configuration: Any) -> Any:
+        """SendStreamingMessage, as a context manager."""
+        sent = message(text) if isinstance(text, str) else text
+        return self.stream('SendStreamingMessage', {'message': sent, 'configuration': configuration})
+
+    def subscribe(self, task_id: str, **headers: str) -> Any:
+        """SubscribeToTask, as a context manager."""
+        return self.stream('SubscribeToTask', {'id': task_id}, **headers)
+
+    async def get_task(self, task_id: str, **params: Any) -> dict[str, Any]:
+        return await self.call('GetTask', {'id': task_id, **params})
+
+
+@asynccontextmanager
+async def lifespan(app: ASGIApp) -> AsyncIterator[None]:
+    """Run an app's lifespan around a block."""
+    to_app: asyncio.Queue[Message] = asyncio.Queue()
+    from_app: asyncio.Queue[Message] = asyncio.Queue()
+
+    async def run() -> None:
+        await app({'type': 'lifespan', 'asgi': {'version': '3.0'}, 'state': {}}, to_app.get, from_app.put)
+
+    async def expect(kind: str) -> None:
+        async with asyncio.timeout(LIMIT):
+            got = await from_app.get()
+        assert got['type'] == kind, got
+
+    task = asyncio.create_task(run())
+    to_app.put_nowait({'type': 'lifespan.startup'})
+    await expect('lifespan.startup.complete')
+    try:
+        yield
+    finally:
+        to_app.put_nowait({'type': 'lifespan.shutdown'})
+        await expect('lifespan.shutdown.complete')
+        async with asyncio.timeout(LIMIT):
+            await task
+
+
+def state_of(task: dict[str, Any]) -> str:
+    return task['status']['state'].removeprefix('TASK_STATE_')
+
+
+def texts(task: dict[str, Any]) -> list[str]:
+    """The texts of a task's artifacts."""
+    return [part['text'] for part in _parts(task) if 'text' in part]
+
+
+def _parts(task: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for artifact in task.get('artifacts', ()):
+        yield from artifact['parts']

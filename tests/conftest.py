@@ -1,0 +1,28 @@
+"""Fixtures of all tests. Every wait is bounded: a test that hangs fails after `LIMIT` seconds with its stack."""
+
+from __future__ import annotations
+
+import faulthandler
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+LIMIT = 120.0
+
+# The same examples in every run and process, however busy the machine is.
+settings.register_profile('steady', deadline=None, derandomize=True, database=None)
+settings.load_profile('steady')
+
+
+@pytest.fixture(scope='session')
+def anyio_backend() -> str:
+    return 'asyncio'
+
+
+@pytest.fixture(autouse=True)
+def bounded() -> Iterator[None]:
+    """End the process rather than hang: pytest cannot interrupt a test that blocks its thread."""
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai.messages import (
+    AudioUrl,
+    DocumentUrl,
+    ImageUrl,
+    VideoUrl,
+)
+from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
+
+from pydantic_ai_a2a.conversion.inbound import Accepts, accepts, user_prompt
+from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsError
+from pydantic_ai_a2a.types import Message, Part
+
+PNG = b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR'
+PDF = b'%PDF-1.7'
+WAV = b'RIFF\x24\0\0\0WAVEfmt '
+MP4 = b'\0\0\0\x20ftypisom\0\0\2\0'
+EVERYTHING = accepts(DEFAULT_PROFILE)
+TEXT_ONLY = accepts(
+    ModelProfile(
+        supports_image_input=False,
+        supports_document_input=False,
+        supports_audio_file_input=False,
+        supports_video_input=False,
+    )
+)
+
+
+def raw(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def message(*parts: Part) -> Message:
+    return Message(role='user', message_id='m', parts=list(parts))
+
+
+def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
+    prompt = user_prompt(message(part), takes)
+    return prompt if isinstance(prompt, str) else prompt[0]
+
+
+URLS = [
+    Part(url='https://example.com/a.png'),
+    Part(url='http://example.com:8080/a.MP3?token=x#y', filename='song.mp3'),
+    Part(url='https://example.com/clip.mp4'),
+    Part(url='https://example.com/paper.pdf'),
+    Part(url='https://example.com/download?id=a.png', media_type='application/pdf'),
+    Part(url='https://example.com/download', filename='paper.docx'),
+    Part(url='https://example.com/data.json'),
+    Part(url='https://example.com/drawing.svg'),
+    Part(url='https://youtu.be/dQw4w9WgXcQ'),
+    Part(url='https://8.8.8.8/a.gif'),
+    Part(url='https://[2606:4700:4700::1111]/a.gif'),
+    Part(url='https://bücher.example/a.gif'),
+]
+
+
+def test_urls_become_what_their_type_says() -> None:
+    assert user_prompt(message(*URLS), EVERYTHING) == snapshot(
+        [
+            ImageUrl(url='https://example.com/a.png', _media_type='image/png'),
+            AudioUrl(url='http://example.com:8080/a.MP3?token=x#y', _media_type='audio/mpeg', _identifier='song.mp3'),
+            VideoUrl(url='https://example.com/clip.mp4', _media_type='video/mp4'),
+            DocumentUrl(url='https://example.com/paper.pdf', _media_type='application/pdf'),
+            DocumentUrl(url='https://example.com/download?id=a.png', _media_type='application/pdf'),
+            DocumentUrl(
+                url='https://example.com/download',
+                _media_type='application/vnd.openxmlformats-officedocument.wordprocessingml.document',
+                _identifier='paper.docx',
+            ),
+            DocumentUrl(url='https://example.com/data.json', _media_type='application/json'),
+            DocumentUrl(url='https://example.com/drawing.svg', _media_type='image/svg+xml'),
+            VideoUrl(url='https://youtu.be/dQw4w9WgXcQ', _media_type='video/mp4'),
+            ImageUrl(url='https://8.8.8.8/a.gif', _media_type='image/gif'),
+            ImageUrl(url='https://[2606:4700:4700::1111]/a.gif', _media_type='image/gif'),
+            ImageUrl(url='https://bücher.example/a.gif', _media_type='image/gif'),
+        ]
+    )
+
+
+def test_a_url_keeps_its_type_and_file_name() -> None:
+    url = one(Part(url='https://example.com/x', media_type='image/jpg', filename='x.jpg'))
+    assert (type(url), url.media_type, url.identifier) == (ImageUrl, 'image/jpeg', 'x.jpg')
+
+
+@pytest.mark.parametrize(
+    'url',
+    ['https://example.com', 'https://example.com/a', 'https://example.com/a.txt.gz', 'https://example.com/?a.png'],
+)
+def test_a_url_of_unknown_type_is_refused(url: str) -> None:
+    with pytest.raises(ContentTypeNotSupportedError, match='needs a mediaType'):
+        one(Part(url=url))
+
+
+@pytest.mark.parametrize(
+    ('part', 'field'),
+    [
+        (Part(url='https://example.com/a.png'), 'message.parts[0].url'),
+        (Part(url='https://example.com/a', media_type='text/plain'), 'message.parts[0].mediaType'),
+    ],
+)
+def test_a_url_whose_type_the_model_does_not_take_is_refused(part: Part, field: str) -> None:
+    with pytest.raises(ContentTypeNotSupportedError) as refused:
+        one(part, TEXT_ONLY)
+    assert refused.value.metadata == {'field': field}
+
+
+@pytest.mark.parametrize(
+    'url',
+    [
+        'file:///etc/passwd',
+        'data:image/png;base64,AAAA',
+        'ftp://example.com/a.png',
+        '//example.com/a.png',
+        'example.com/a.png',
+        '',
+        'https://',
+        'https:///a.png',
+        'https://./a.png',
+        'https://:443/a.png',
+        'https://user@example.com/a.png',
+        'https://user:secret@example.com/a.png',
+        'https://example.com:0/a.png',
+        'https://example.com:99999/a.png',
+        'https://[::1/a.png',
+        'https://a..b/a.png',
+        'https://exa mple.com/a.png',
+        'https://example.com/\na.png',
+        'https://example.com\\@127.0.0.1/a.png',
+        'https://127%2e0.0.1/a.png',
+        'https://[fe80::1%25eth0]/a.png',
+    ],
+)
+def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidParamsError, match=r'^Invalid parameters: message\.parts\[0\]\.url: must'):
+        one(Part(url=url))
+
+
+@pytest.mark.parametrize(
+    'host',
+    [
+        'localhost',
+        'LOCALHOST.',
+        'api.localhost',
+        'ⓛocalhost',
+        '127.0.0.1',
+        '127.0.0.1.',
+        '127.1',
+        '2130706433',
+        '0x7f000001',
+        '0177.0.0.1',
+        '１２７.0.0.1',
+        '0.0.0.0',
+        '10.1.2.3',
+        '172.16.0.1',
+        '192.168.1.1',
+        '169.254.169.254',
+        '100.64.0.1',
+        '224.0.0.1',
+        '255.255.255.255',
+        '[::]',
+        '[::1]',
+        '[::ffff:127.0.0.1]',
+        '[::127.0.0.1]',
+        '[fe80::1]',
+        '[fec0::1]',
+        '[fd00::1]',
+        '[ff02::1]',
+        '[2002:7f00:1::]',
+        '[64:ff9b::7f00:1]',
+    ],
+)
+def test_private_addresses_are_refused_in_any_notation(host: str) -> None:
+    with pytest.raises(InvalidParamsError, match='must not point to a private address'):
+        one(Part(url=f'http://{host}/a.png'))
