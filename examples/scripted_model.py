@@ -44,7 +44,7 @@ def _after_tool(result: ToolReturnPart, question: str, info: AgentInfo) -> Model
         return _say(f'I cannot tell. {result.content}')
     if result.tool_name == 'find_station':
         hours = _hours(question)
-        note = f'I measure for {hours} hours; that takes its time. ' if hours else ''
+        note = f'I measure for {hours} hours; that takes its time.' if hours else ''
         return _say(note, ToolCallPart('measure', {'station': result.content, 'hours': hours}))
     return _say('', ToolCallPart(info.output_tools[0].name, to_jsonable_python(result.content)))
 

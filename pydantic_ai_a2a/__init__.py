@@ -8,6 +8,7 @@ from .attach import attach
 from .conversion.outbound import Artifacts
 from .errors import A2AError
 from .mounting import mount
+from .runner import RunOptions
 from .serve import Server, run, serve
 from .settings import Limits, Retention, Workers
 from .types import Caller
@@ -19,6 +20,7 @@ __all__ = (
     'Caller',
     'Limits',
     'Retention',
+    'RunOptions',
     'Server',
     'Workers',
     'mount',

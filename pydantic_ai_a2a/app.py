@@ -10,24 +10,13 @@ from fasta2a import FastA2A
 from fasta2a.broker import InMemoryBroker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill, Task
 from fasta2a.storage import InMemoryStorage
-from pydantic_ai import AgentSpec
-from pydantic_ai.agent import (
-    AbstractAgent,
-    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
-    AgentRetries,
-)
-from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
-from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.conversation_store import ConversationStore
-from pydantic_ai.models import KnownModelName, Model
-from pydantic_ai.output import OutputSpec
-from pydantic_ai.toolsets import AbstractToolset
-from pydantic_ai.usage import UsageLimits
-from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Route
 from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
+from typing_extensions import Unpack
 
 from .backends.sqlite import SqliteBackend
 from .bindings.base import Authenticate
@@ -41,8 +30,8 @@ from .conversion.outbound import OutputMapper
 from .errors import TaskNotFoundError
 from .hosting import Hosting
 from .ports import Backend
-from .protocol.v1_0 import load_task
-from .runner import Runner
+from .protocol import stored
+from .runner import Runner, RunOptions
 from .service import Service
 from .settings import Limits, Retention, Workers
 from .types import ANONYMOUS, Caller, TaskQuery, TaskState
@@ -81,7 +70,7 @@ class A2AApp(FastA2A):
         task = await self._backend.reader.load(task_id, None)
         if task is None:
             raise TaskNotFoundError
-        return load_task(task)
+        return stored.load_task(task)
 
     async def list_tasks(
         self,
@@ -102,7 +91,7 @@ class A2AApp(FastA2A):
         owner = None if caller is None else caller.owner
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
         page = await self._backend.reader.list(query)
-        return [load_task(task) for task in page.tasks]
+        return [stored.load_task(task) for task in page.tasks]
 
     async def cancel_task(self, task_id: str) -> Task:
         """Cancel a task and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
@@ -111,7 +100,7 @@ class A2AApp(FastA2A):
             TaskNotFoundError: There is none with this id.
             TaskNotCancelableError: It has ended.
         """
-        return load_task(await self._service.cancel(task_id, None))
+        return stored.load_task(await self._service.cancel(task_id, None))
 
     async def erase_task(self, task_id: str) -> bool:
         """Delete a task with its messages, artifacts and events; whether it was there.
@@ -157,26 +146,13 @@ def to_a2a(
     limits: Limits = Limits(),
     retention: Retention = Retention(),
     workers: Workers = Workers(),
-    # Runs of the agent
-    output_type: OutputSpec[Any] | None = None,
-    model: Model | KnownModelName | str | None = None,
-    instructions: AgentInstructions[Any] = None,
-    deps: Any = None,
-    model_settings: AgentModelSettings[Any] | None = None,
-    usage_limits: UsageLimits | None = None,
-    timeout: float | None = None,
-    metadata: AgentMetadata[Any] | None = None,
-    retries: int | AgentRetries | None = None,
-    toolsets: Sequence[AbstractToolset[Any]] | None = None,
-    capabilities: Sequence[AgentCapability[Any]] | None = None,
-    workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None = None,
-    spec: dict[str, Any] | AgentSpec | None = None,
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
     middleware: Sequence[Middleware] | None = None,
     exception_handlers: dict[Any, ExceptionHandler] | None = None,
     lifespan: Lifespan[Any] | None = None,
+    **run: Unpack[RunOptions],
 ) -> A2AApp:
     """Serve an agent over A2A 1.0: an ASGI app for `run`, `serve`, `uvicorn module:app` or `mount`.
 
@@ -213,52 +189,19 @@ def to_a2a(
         limits: What one request, stream or queue may take.
         retention: How long what is stored is kept.
         workers: How many tasks run at once, and how they stop.
-        output_type: As in `Agent.run`, like all that follow; they hold for every run.
-        model: See `Agent.run`.
-        instructions: See `Agent.run`.
-        deps: See `Agent.run`; the same object for every run.
-        model_settings: See `Agent.run`.
-        usage_limits: See `Agent.run`; over them, the task is `failed`.
-        timeout: See `Agent.run`, in seconds; after it, the task is `failed`.
-        metadata: See `Agent.run`.
-        retries: See `Agent.run`.
-        toolsets: See `Agent.run`.
-        capabilities: See `Agent.run`.
-        workspace: See `Agent.run`.
-        spec: See `Agent.run`.
         debug: See Starlette, like all that follow.
         routes: Further routes.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
         exception_handlers: See Starlette.
         lifespan: Entered within ours.
+        run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
 
     Raises:
+        TypeError: A run option is none, or belongs to a request.
         ValueError: The agent card would not be valid.
     """
-    arguments = {
-        'output_type': output_type,
-        'model': model,
-        'instructions': instructions,
-        'deps': deps,
-        'model_settings': model_settings,
-        'usage_limits': usage_limits,
-        'timeout': timeout,
-        'metadata': metadata,
-        'retries': retries,
-        'toolsets': toolsets,
-        'capabilities': capabilities,
-        'workspace': workspace,
-        'spec': spec,
-    }
     store = _backend(backend, namespace or name or agent.name or 'agent', limits)
-    parts = _Parts(
-        agent,
-        store,
-        {key: value for key, value in arguments.items() if value is not None},
-        limits=limits,
-        retention=retention,
-        workers=workers,
-    )
+    parts = _Parts(agent, store, run, limits=limits, retention=retention, workers=workers)
     settings = CardSettings(
         name=name,
         description=description,
@@ -312,20 +255,20 @@ class _Parts:
         self,
         agent: AbstractAgent[Any, Any],
         backend: Backend,
-        arguments: dict[str, Any],
+        options: RunOptions,
         *,
         limits: Limits,
         retention: Retention,
         workers: Workers,
     ) -> None:
         self._agent = agent
-        takes = accepts(resolve_profile(arguments.get('model', agent.model)))
-        outputs = OutputMapper(arguments.get('output_type', agent.output_type))
+        runner = Runner(agent, options)
+        takes = accepts(resolve_profile(options.get('model') or agent.model))
+        outputs = OutputMapper(options.get('output_type') or agent.output_type)
         self._takes, self._outputs = takes, outputs
         self.streams = OpenStreams(limits.keep_alive)
 
         def make_worker() -> Worker:
-            runner = Runner(agent, arguments, text_output=outputs.streams_text)
             return Worker(backend, runner, accepts=takes, outputs=outputs, settings=workers, retention=retention)
 
         self.hosting = Hosting(make_worker, agent, streams=self.streams, drain_grace=workers.drain_grace)

@@ -12,7 +12,6 @@ from pydantic_core import to_json
 
 from .ports import Claim, Finish, Status, TaskQueue
 from .protocol import stored
-from .protocol.v1_0 import dump_artifact, dump_parts
 from .types import Artifact, Note, Part, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Recorder',)
@@ -61,7 +60,7 @@ class Recorder:
             messages: The run's new model messages.
             usage: What the run used.
         """
-        bodies = [(artifact['artifact_id'], dump_artifact(artifact)) for artifact in artifacts]
+        bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
         closing = self._closing(artifacts, [body for _, body in bodies], streamed)
         history: list[tuple[str, bytes]] = []
         if answer is not None:
@@ -120,7 +119,7 @@ class Recorder:
         self, parts: Sequence[Part], message_id: str | None = None, metadata: dict[str, Any] | None = None
     ) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
-        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', dump_parts(parts), rest)
+        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts), rest)
         return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
 
 

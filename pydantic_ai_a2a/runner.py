@@ -6,25 +6,63 @@ plain one, and a run is never done twice to find out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from pydantic_ai import Agent, BinaryContent, CancellationToken
-from pydantic_ai.agent import AbstractAgent
+from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken
+from pydantic_ai.agent import (
+    AbstractAgent,
+    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
+    AgentRetries,
+)
+from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
+from pydantic_ai.capabilities import AgentCapability
 from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse, UserContent
-from pydantic_ai.models import Model
+from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.output import OutputSpec
 from pydantic_ai.run import AgentRun
-from pydantic_ai.usage import RunUsage
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.usage import RunUsage, UsageLimits
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from pydantic_graph import End
+from typing_extensions import TypedDict
 
 from .conversion.stream import AnswerStream
 from .types import Note, TextDelta
 
-__all__ = ('RunOutput', 'Runner', 'can_stream')
+__all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream')
+
+
+class RunOptions(TypedDict, total=False):
+    """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
+
+    What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
+    deferred tool results, event handler.
+    """
+
+    output_type: OutputSpec[Any]
+    """Instead of the agent's own; not for agents with output validators."""
+    model: Model | KnownModelName | str
+    instructions: AgentInstructions[Any]
+    """In addition to the agent's own."""
+    deps: Any
+    """The same object for every run."""
+    model_settings: AgentModelSettings[Any]
+    usage_limits: UsageLimits
+    """A task that goes over them is `failed`."""
+    timeout: float
+    """Seconds; a task that takes longer is `failed`."""
+    metadata: AgentMetadata[Any]
+    retries: int | AgentRetries
+    toolsets: Sequence[AbstractToolset[Any]]
+    capabilities: Sequence[AgentCapability[Any]]
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new']
+    spec: dict[str, Any] | AgentSpec
+
 
 Emit = Callable[[TextDelta | Note], Awaitable[None]]
 
@@ -44,12 +82,21 @@ class RunOutput:
 
 
 class Runner:
-    """Runs one agent, always with the same arguments."""
+    """Runs one agent, always with the same options.
 
-    def __init__(self, agent: AbstractAgent[Any, Any], arguments: Mapping[str, Any], *, text_output: bool) -> None:
+    Args:
+        agent: Any Pydantic AI agent.
+        options: Given to every run.
+
+    Raises:
+        TypeError: An option is none, or belongs to a request.
+    """
+
+    def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+        if unknown := options.keys() - RunOptions.__annotations__.keys():
+            raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
         self._agent = agent
-        self._arguments = dict(arguments)
-        self._text_output = text_output
+        self._options = options
 
     async def run(
         self,
@@ -61,13 +108,14 @@ class Runner:
         token: CancellationToken,
         watched: Callable[[], bool],
         emit: Emit,
+        text_output: bool,
     ) -> RunOutput:
         """One run of the agent, in the current task.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
         """
-        answer = AnswerStream(self._text_output)
+        answer = AnswerStream(text_output)
         async with self._agent.iter(
             prompt,
             message_history=history or None,
@@ -75,7 +123,7 @@ class Runner:
             run_id=run_id,
             cancellation_token=token,
             infer_name=False,
-            **self._arguments,
+            **self._options,
         ) as run:
             await self._drive(run, answer, watched, emit)
         result = run.result

@@ -22,7 +22,6 @@ from .errors import (
 from .lifecycle import TERMINAL, check_subscribe
 from .ports import Accepted, Backend, Submission, Subscription
 from .protocol import stored
-from .protocol.v1_0 import dump_parts
 from .settings import Limits, Retention
 from .types import (
     CallContext,
@@ -128,7 +127,7 @@ class Service:
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
         self._check_content(message)
-        parts = dump_parts(message['parts'])
+        parts = stored.dump_parts(message['parts'])
         task_id, context_id = message.get('task_id'), message.get('context_id')
         rest = {
             'metadata': message.get('metadata'),

@@ -24,7 +24,7 @@ from .conversion.inbound import Accepts, user_prompt
 from .conversion.outbound import OutputMapper, text_of
 from .errors import LeaseLost
 from .ports import Backend, Claim
-from .protocol.v1_0 import load_message
+from .protocol import stored
 from .recorder import Recorder
 from .runner import Runner
 from .settings import Retention, Workers
@@ -257,13 +257,14 @@ class Worker:
         header = claim.header
         try:
             result = await self._runner.run(
-                user_prompt(load_message(claim.message), self._accepts),
+                user_prompt(stored.load_message(claim.message), self._accepts),
                 await self._history(claim),
                 context_id=header.context_id,
                 run_id=_run_id(claim),
                 token=token,
                 watched=lambda: self._backend.events.watched(header.id),
                 emit=recorder.write,
+                text_output=self._outputs.streams_text,
             )
         except RunTimedOut:
             raise

@@ -28,7 +28,7 @@ class Discovery:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD."""
-        body = self._card.render(self._url or str(Request(scope).base_url))
+        body = self._card.render(self._url or _base_url(scope))
         tag = etag(body)
         headers = [
             (b'etag', tag.encode()),
@@ -42,6 +42,11 @@ class Discovery:
         headers += [(b'content-type', b'application/json'), (b'content-length', b'%d' % len(body))]
         await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
         await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+
+
+def _base_url(scope: Scope) -> str:
+    """The URL of the app itself: `Request.base_url` is that of the outermost app it is mounted in."""
+    return str(Request({**scope, 'app_root_path': scope.get('root_path', '')}).base_url)
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:

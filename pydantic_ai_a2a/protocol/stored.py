@@ -6,16 +6,17 @@ it. `pydantic_core` writes the JSON, so there are no raw line breaks in it and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from os import urandom
-from typing import Any
+from typing import Any, cast
 
+from fasta2a.schema import Task, TaskStatus
 from pydantic_core import from_json, to_json
 
-from ..types import TaskState
+from ..types import Artifact, Message, Part, StoredTask, TaskState
 
 __all__ = (
     'STATE_NAMES',
@@ -23,6 +24,12 @@ __all__ = (
     'artifact_update',
     'assemble',
     'digest',
+    'dump_artifact',
+    'dump_message',
+    'dump_parts',
+    'load_artifact',
+    'load_message',
+    'load_task',
     'message',
     'new_id',
     'status',
@@ -159,3 +166,77 @@ def _close_run(joined: list[dict[str, Any]], run: list[str]) -> None:
     if len(run) > 1:
         joined[-1] = {**joined[-1], 'text': ''.join(run)}
     run.clear()
+
+
+# Messages, artifacts and tasks: the vocabulary to JSON and back.
+
+_WIRE_NAMES = {
+    'artifact_id': 'artifactId',
+    'context_id': 'contextId',
+    'media_type': 'mediaType',
+    'message_id': 'messageId',
+    'reference_task_ids': 'referenceTaskIds',
+    'task_id': 'taskId',
+}
+_NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
+_ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
+_ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
+
+
+def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in item.items() if value is not None or key == 'data'}
+
+
+def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [_renamed(part, _WIRE_NAMES) for part in parts]
+
+
+def dump_parts(parts: Iterable[Part]) -> bytes:
+    """Write parts as a JSON array. Numbers that JSON lacks become null, as Pydantic writes them."""
+    return to_json(_wire_parts(parts), inf_nan_mode='null')
+
+
+def dump_message(message: Message) -> bytes:
+    """Write a message."""
+    wire = _renamed(message, _WIRE_NAMES)
+    wire |= {'role': _ROLE_NAMES[message['role']], 'parts': _wire_parts(message['parts'])}
+    return to_json(wire, inf_nan_mode='null')
+
+
+def dump_artifact(artifact: Artifact) -> bytes:
+    """Write an artifact."""
+    wire = _renamed(artifact, _WIRE_NAMES)
+    return to_json(wire | {'parts': _wire_parts(artifact['parts'])}, inf_nan_mode='null')
+
+
+def _load(body: bytes) -> dict[str, Any]:
+    item = _renamed(from_json(body), _NAMES)
+    item['parts'] = [_renamed(part, _NAMES) for part in item['parts']]
+    return item
+
+
+def load_message(body: bytes) -> Message:
+    """Read what `dump_message` wrote."""
+    message = _load(body)
+    return cast('Message', message | {'role': _ROLES[message['role']]})
+
+
+def load_artifact(body: bytes) -> Artifact:
+    """Read what `dump_artifact` wrote."""
+    return cast('Artifact', _load(body))
+
+
+def load_task(task: StoredTask) -> Task:
+    """A stored task as a value."""
+    header = task.header
+    status = TaskStatus(state=header.state, timestamp=timestamp(header.status_at).decode().strip('"'))
+    if header.status_message is not None:
+        status['message'] = load_message(header.status_message)
+    loaded = Task(id=header.id, context_id=header.context_id, status=status)
+    if task.artifacts:
+        loaded['artifacts'] = [load_artifact(artifact) for artifact in task.artifacts]
+    if task.history:
+        loaded['history'] = [load_message(message) for message in task.history]
+    if header.metadata is not None:
+        loaded['metadata'] = from_json(header.metadata)
+    return loaded

@@ -6,11 +6,10 @@ strings, null and empty strings as unset, unknown fields ignored. What is sent i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
-from fasta2a.schema import Task, TaskStatus
 from pydantic import (
     AfterValidator,
     ConfigDict,
@@ -23,12 +22,11 @@ from pydantic import (
     with_config,
 )
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError, from_json, to_json
+from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, FieldViolation
 from ..types import (
-    Artifact,
     CancelParams,
     GetParams,
     ListParams,
@@ -69,12 +67,6 @@ from .operations import OPERATIONS
 __all__ = (
     'STATE_NAMES',
     'V1_0',
-    'dump_artifact',
-    'dump_message',
-    'dump_parts',
-    'load_artifact',
-    'load_message',
-    'load_task',
 )
 
 STATE_NAMES: Mapping[TaskState, str] = MappingProxyType(
@@ -308,80 +300,6 @@ def _check_text(body: bytes) -> None:
     if names := bad_fields(request.get('params'), _holds_nul, _FIELDS):
         error = invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names)
         raise RpcRefused(error, encode_id(request.get('id')))
-
-
-# Messages, artifacts and tasks: the vocabulary to JSON and back.
-
-_WIRE_NAMES = {
-    'artifact_id': 'artifactId',
-    'context_id': 'contextId',
-    'media_type': 'mediaType',
-    'message_id': 'messageId',
-    'reference_task_ids': 'referenceTaskIds',
-    'task_id': 'taskId',
-}
-_NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
-_ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
-_ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
-
-
-def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in item.items() if value is not None or key == 'data'}
-
-
-def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    return [_renamed(part, _WIRE_NAMES) for part in parts]
-
-
-def dump_parts(parts: Iterable[Part]) -> bytes:
-    """Write parts as a JSON array. Numbers that JSON lacks become null, as Pydantic writes them."""
-    return to_json(_wire_parts(parts), inf_nan_mode='null')
-
-
-def dump_message(message: Message) -> bytes:
-    """Write a message."""
-    wire = _renamed(message, _WIRE_NAMES)
-    wire |= {'role': _ROLE_NAMES[message['role']], 'parts': _wire_parts(message['parts'])}
-    return to_json(wire, inf_nan_mode='null')
-
-
-def dump_artifact(artifact: Artifact) -> bytes:
-    """Write an artifact."""
-    wire = _renamed(artifact, _WIRE_NAMES)
-    return to_json(wire | {'parts': _wire_parts(artifact['parts'])}, inf_nan_mode='null')
-
-
-def _load(body: bytes) -> dict[str, Any]:
-    item = _renamed(from_json(body), _NAMES)
-    item['parts'] = [_renamed(part, _NAMES) for part in item['parts']]
-    return item
-
-
-def load_message(body: bytes) -> Message:
-    """Read what `dump_message` wrote."""
-    message = _load(body)
-    return cast('Message', message | {'role': _ROLES[message['role']]})
-
-
-def load_artifact(body: bytes) -> Artifact:
-    """Read what `dump_artifact` wrote."""
-    return cast('Artifact', _load(body))
-
-
-def load_task(task: StoredTask) -> Task:
-    """A stored task as a value."""
-    header = task.header
-    status = TaskStatus(state=header.state, timestamp=stored.timestamp(header.status_at).decode().strip('"'))
-    if header.status_message is not None:
-        status['message'] = load_message(header.status_message)
-    loaded = Task(id=header.id, context_id=header.context_id, status=status)
-    if task.artifacts:
-        loaded['artifacts'] = [load_artifact(artifact) for artifact in task.artifacts]
-    if task.history:
-        loaded['history'] = [load_message(message) for message in task.history]
-    if header.metadata is not None:
-        loaded['metadata'] = from_json(header.metadata)
-    return loaded
 
 
 _DOMAIN = 'a2a-protocol.org'

@@ -15,9 +15,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, TaskNotFoundError
-from pydantic_ai_a2a.protocol.v1_0 import (
-    STATE_NAMES,
-    V1_0,
+from pydantic_ai_a2a.protocol.stored import (
     dump_artifact,
     dump_message,
     dump_parts,
@@ -25,6 +23,7 @@ from pydantic_ai_a2a.protocol.v1_0 import (
     load_message,
     load_task,
 )
+from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES, V1_0
 from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent, TaskHeader
 
 CODEC = V1_0()

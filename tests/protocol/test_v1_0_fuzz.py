@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pydantic_ai_a2a.protocol.codec import RpcRefused, RpcRequest, request_id
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
-from pydantic_ai_a2a.protocol.v1_0 import V1_0, dump_message
+from pydantic_ai_a2a.protocol.stored import dump_message
+from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import SendParams
 
 CODEC = V1_0()

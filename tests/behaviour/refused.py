@@ -1,0 +1,54 @@
+"""Requests as bytes, a server that must refuse them, and what a refusal looks like."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import to_a2a
+
+from ..client import Answer, Client, RpcError, lifespan, message
+
+
+@asynccontextmanager
+async def untouched(**options: Any) -> AsyncGenerator[Client]:
+    """A client of a server that has stored and run nothing when the block ends."""
+    runs: list[object] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        runs.append(messages)
+        return ModelResponse(parts=[TextPart('never')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), **options)
+    async with lifespan(app):
+        yield Client(app)
+        assert await app.list_tasks() == []
+    assert runs == []
+
+
+def rpc(method: object, params: object = None, **fields: object) -> bytes:
+    return json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': params, **fields}).encode()
+
+
+def send(**fields: object) -> bytes:
+    """A SendMessage whose message has some other fields; those that are None are left out."""
+    sent = {key: value for key, value in (message() | fields).items() if value is not None}
+    return rpc('SendMessage', {'message': sent})
+
+
+def refusal(answer: Answer, *, status: int = 200, id: object = 'r-1') -> RpcError:
+    """The error of an answer that is a whole JSON-RPC error, with the correlation id that its header has, too."""
+    assert (answer.status, answer.headers['content-type']) == (status, 'application/json')
+    assert answer.json.keys() == {'jsonrpc', 'id', 'error'}
+    assert (answer.json['jsonrpc'], answer.json['id']) == ('2.0', id)
+    error = RpcError(answer.json['error'])
+    assert error.data[0]['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'
+    assert error.data[0]['domain'] == 'a2a-protocol.org'
+    assert error.data[0]['metadata']['correlationId'] == answer.headers['x-correlation-id'] != ''
+    return error

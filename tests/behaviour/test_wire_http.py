@@ -1,0 +1,204 @@
+"""What is answered below and beside the operations: bodies, content types, versions, capabilities, errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message
+
+from pydantic_ai_a2a import Caller, Limits, to_a2a
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+
+from ..client import Client, Exchange, lifespan, message, state_of
+from .refused import refusal, rpc, send, untouched
+from .rows import covers
+
+PUSH = [name for name in OPERATIONS if 'PushNotificationConfig' in name]
+SERVED = [name for name, operation in OPERATIONS.items() if operation.capability in (None, 'streaming')]
+
+
+class Upload(Exchange):
+    """A request with a body that has no end, in chunks of 1 MB."""
+
+    chunks = 0
+
+    async def _receive(self) -> Message:
+        self.chunks += 1
+        return {'type': 'http.request', 'body': b' ' * 1_000_000, 'more_body': True}
+
+
+def upload(app: ASGIApp, headers: Mapping[str, str] | None = None) -> Upload:
+    return Upload(app, 'POST', '/', {'Content-Type': 'application/json', **(headers or {})}, b'')
+
+
+@covers('50 MB body')
+async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() -> None:
+    async with untouched() as client:
+        exchange = upload(client.app, {'Content-Length': '50000000'})
+        error = refusal(await exchange.answer(), status=413, id=None)
+    assert exchange.chunks == 0
+    assert (error.code, error.message) == snapshot((-32600, 'The request body is larger than 10000000 bytes.'))
+
+
+@covers('50 MB body')
+async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
+    async with untouched() as client:
+        exchange = upload(client.app)
+        refusal(await exchange.answer(), status=413, id=None)
+    assert exchange.chunks == 11
+
+
+@covers('50 MB body')
+async def test_the_limit_of_a_body_can_be_set() -> None:
+    body = rpc('ListTasks')
+    async with untouched(limits=Limits(body=len(body))) as client:
+        fits = await client.post(body)
+        refusal(await client.post(body + b' '), status=413, id=None)
+    assert fits.status == 200
+
+
+@covers('`text/plain` from a foreign Origin')
+@pytest.mark.parametrize(
+    'content_type',
+    [
+        pytest.param(None, id='none'),
+        'text/plain',
+        'text/plain; application/json',
+        'application/x-www-form-urlencoded',
+        'multipart/form-data; boundary=x',
+        'application/jsonp',
+    ],
+)
+async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str | None) -> None:
+    headers = {'Origin': 'https://evil.example'} | ({'Content-Type': content_type} if content_type else {})
+    async with untouched() as client:
+        answer = await Exchange(client.app, 'POST', '/', headers, send()).answer()
+    error = refusal(answer, status=415, id=None)
+    assert (error.code, error.message) == (-32600, 'The request body must be application/json.')
+    assert 'access-control-allow-origin' not in answer.headers
+
+
+@covers('`text/plain` from a foreign Origin')
+async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
+    asks = {
+        'Origin': 'https://evil.example',
+        'Access-Control-Request-Method': 'POST',
+        'Access-Control-Request-Headers': 'content-type',
+    }
+    async with untouched() as client:
+        answer = await client.get('/', asks, method='OPTIONS')
+    assert answer.status == 405
+    assert [name for name in answer.headers if name.startswith('access-control')] == []
+
+
+@pytest.mark.parametrize(
+    'content_type', ['application/json; charset=utf-8', 'Application/JSON', 'application/json ;q=1']
+)
+async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('ListTasks'), {'Content-Type': content_type})
+    assert answer.json['result']['tasks'] == []
+
+
+@covers('`A2A-Version: 9.9`')
+@pytest.mark.parametrize('where', ['header', 'query'])
+@pytest.mark.parametrize('method', OPERATIONS)
+async def test_a_version_that_is_not_served_is_refused_in_every_operation(method: str, where: str) -> None:
+    async with untouched() as client:
+        client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
+        path = '/' if where == 'header' else '/?A2A-Version=9.9'
+        error = refusal(await client.post(rpc(method, {'message': message(), 'id': 't'}), path=path))
+    assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
+    assert error.message == "A2A version '9.9' is not supported; use 1.0."
+    assert error.data[0]['metadata']['supportedVersions'] == '1.0'
+
+
+@pytest.mark.parametrize('version', ['1.0', '1.0.7', '1', ' 1.0 ', '', None])
+async def test_a_version_that_is_served_is_known_by_its_major_and_minor(version: str | None) -> None:
+    async with untouched() as client:
+        client.headers = {} if version is None else {'A2A-Version': version}
+        assert (await client.call('ListTasks'))['tasks'] == []
+
+
+@pytest.mark.parametrize('method', PUSH)
+async def test_push_notifications_are_refused_as_the_card_declares_none(method: str) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'taskId': 't'})))
+    assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_send_that_asks_for_push_notifications_is_refused(method: str) -> None:
+    configuration = {'taskPushNotificationConfig': {'url': 'https://example.com'}}
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
+    assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
+
+
+async def test_there_is_no_extended_card() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc('GetExtendedAgentCard')))
+    assert (error.code, error.reason) == (-32004, 'UNSUPPORTED_OPERATION')
+
+
+@pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'id': 'no-such-task'})))
+    assert (error.code, error.reason) == (-32001, 'TASK_NOT_FOUND')
+
+
+async def test_an_error_is_described_in_full() -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('GetTask', {'id': 'no-such-task'}))
+    error = answer.json['error']
+    assert error['data'][0]['metadata'].pop('correlationId') == answer.headers['x-correlation-id']
+    assert error == snapshot(
+        {
+            'code': -32001,
+            'message': 'Task not found.',
+            'data': [
+                {
+                    '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+                    'reason': 'TASK_NOT_FOUND',
+                    'domain': 'a2a-protocol.org',
+                    'metadata': {},
+                }
+            ],
+        }
+    )
+
+
+async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Request) -> Caller:
+        raise RuntimeError('the secret of the house')
+
+    async with untouched(authenticate=broken) as client:
+        answer = await client.post(send())
+    error = refusal(answer, id=None)
+    assert (error.code, error.reason, error.message) == snapshot((-32603, 'INTERNAL_ERROR', 'Internal error.'))
+    assert b'secret' not in answer.body
+    [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
+    assert record.levelno == logging.ERROR
+    assert answer.headers['x-correlation-id'] in record.getMessage()
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == 'the secret of the house'
+
+
+@pytest.mark.parametrize('method', SERVED)
+async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(method: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send()
+        params = {'message': message(), 'id': task['id']}
+        answer = await client.post(rpc(method, params))
+    assert answer.status == 200
+    assert state_of(task) == 'COMPLETED'
+    stream = method == 'SendStreamingMessage'
+    assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')

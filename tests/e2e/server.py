@@ -1,0 +1,127 @@
+"""Servers in processes of their own, and what tests say to them beside A2A. Every wait is bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from os import environ
+from pathlib import Path
+
+import httpx
+from a2a.client import Client, ClientConfig, create_client
+
+LIMIT = 30.0
+"""Seconds that any wait may take."""
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """A Python process whose output is read all the time."""
+
+    def __init__(self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, '-u', '-W', 'error', *arguments],
+            cwd=cwd,
+            env={**environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding='utf-8',
+        )
+        self.output = ''
+        self._changed = threading.Condition()
+        self._over = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                with self._changed:
+                    self.output += line
+                    self._changed.notify_all()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """Wait until the output has the pattern."""
+        end = time.monotonic() + LIMIT
+        with self._changed:
+            while (found := re.search(pattern, self.output)) is None:
+                left = end - time.monotonic()
+                if self._over or left <= 0 or not self._changed.wait(left):
+                    raise AssertionError(f'{pattern!r} is not in the output:\n{self.output}')
+        return found
+
+    @property
+    def url(self) -> str:
+        """Where uvicorn says that it listens; ends in a slash."""
+        return self.wait_for(r'Uvicorn running on (http://\S+)')[1] + '/'
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def exit_code(self) -> int:
+        """How the process ended, once it has; negative is the signal that ended it."""
+        try:
+            code = self._process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'the process does not end; its output:\n{self.output}') from None
+        self._reader.join(LIMIT)
+        return code
+
+    async def ended(self) -> int:
+        """`exit_code`, beside a running event loop."""
+        return await asyncio.to_thread(self.exit_code)
+
+    def close(self) -> None:
+        """End the process, with force if it needs that."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            try:
+                self._process.wait(LIMIT)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait(LIMIT)
+        self._reader.join(LIMIT)
+
+
+@contextmanager
+def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Iterator[Process]:
+    """A Python process that ends with the block."""
+    running = Process(*arguments, cwd=cwd, env=env)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@contextmanager
+def uvicorn(app: str, *options: str, cwd: Path = ROOT) -> Iterator[Process]:
+    """`uvicorn module:app` on a free port, up and listening."""
+    with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd) as server:
+        assert server.url
+        yield server
+
+
+@asynccontextmanager
+async def official_client(url: str, **config: object) -> AsyncIterator[Client]:
+    """The official client, with the card that is at the URL."""
+    async with httpx.AsyncClient(timeout=LIMIT) as http:
+        yield await create_client(url, ClientConfig(httpx_client=http, **config))
+
+
+class Steering:
+    """Tells the agents of `apps.py` when to go on, over routes of their own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
