@@ -47,7 +47,7 @@ class A2AApp(FastA2A):
     """
 
     hosting: Hosting
-    """Starts with the first request, or with the lifespan."""
+    """Starts with the first call, or with the lifespan."""
 
     def __init__(self, backend: Backend, service: Service, **options: Any) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
@@ -56,9 +56,7 @@ class A2AApp(FastA2A):
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve; the first request in an event loop starts what the lifespan has not."""
-        if scope['type'] == 'http' and not self.hosting.ready():
-            await self.hosting.ensure()
+        """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
         await Starlette.__call__(self, scope, receive, send)
 
     async def get_task(self, task_id: str) -> Task:
@@ -108,7 +106,7 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: It is queued or running; cancel it first.
         """
-        return await self._backend.housekeeping.erase_task(task_id, None)
+        return await self._backend.housekeeping.erase_task(task_id, None, at=now_ms())
 
     async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
         """Delete a caller's conversation and all its tasks; whether there was anything.
@@ -116,7 +114,7 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
         """
-        return await self._backend.housekeeping.erase_context(context_id, caller.owner)
+        return await self._backend.housekeeping.erase_context(context_id, caller.owner, at=now_ms())
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:
         """A caller's conversations, as Pydantic AI's store: load, fork or delete them by their context id."""
@@ -179,7 +177,8 @@ def to_a2a(
         extensions: Protocol extensions that the card declares; a request must declare the required ones.
         security_schemes: How callers authenticate, for the card; `authenticate` enforces it.
         security_requirements: Which of the schemes are needed, for the card.
-        docs_url: Path of FastA2A's documentation page; None for none.
+        docs_url: Path of FastA2A's page that shows the card; None for none. Its form sends FastA2A's own methods, which
+            are not served.
         default_input_modes: Media types on the card; what the model's profile takes.
         default_output_modes: Media types on the card; from the output type.
         backend: Where tasks and conversations live: in the memory of this process, or a `Backend` of your own.
@@ -220,6 +219,7 @@ def to_a2a(
         extensions=Extensions(extensions or ()),
         streams=parts.streams,
         runs_here=parts.hosting.running,
+        start=parts.hosting.ensure,
     )
     app = A2AApp(
         store,
@@ -304,12 +304,11 @@ def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], 
     async def lifespan(app: Any) -> AsyncGenerator[Any]:
         await hosting.start()
         try:
-            with hosting.signals():
-                if users is None:
-                    yield
-                else:
-                    async with users(app) as state:
-                        yield state
+            if users is None:
+                yield
+            else:
+                async with users(app) as state:
+                    yield state
         finally:
             await hosting.stop()
 

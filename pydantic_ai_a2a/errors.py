@@ -65,13 +65,13 @@ class A2AError(Exception):
         metadata: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        self.message = message or (type(self).__doc__ or '').partition('\n')[0]
+        self.message: str = message or (type(self).__doc__ or '').partition('\n')[0]
         """What the client reads: never an exception's text, a secret or a prompt."""
-        self.violations = tuple(violations)
+        self.violations: tuple[FieldViolation, ...] = tuple(violations)
         """The bad fields, for `InvalidParamsError`."""
-        self.metadata = dict(metadata or {})
+        self.metadata: dict[str, str] = dict(metadata or {})
         """`ErrorInfo.metadata`: strings only."""
-        self.headers = dict(headers or {})
+        self.headers: dict[str, str] = dict(headers or {})
         """HTTP response headers that belong to the error, such as `Retry-After` (seconds)."""
         super().__init__(self.message)
 

@@ -10,11 +10,10 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import Context
 from types import FrameType
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from .bindings.sse import OpenStreams
 from .worker import Worker
@@ -47,14 +46,11 @@ class Hosting:
         self._make_worker = make_worker
         self._agent = agent
         self._streams = streams
-        self._drain_grace = drain_grace
-        self._hosts: WeakKeyDictionary[asyncio.AbstractEventLoop, _Host] = WeakKeyDictionary()
-        self._ready_loop: asyncio.AbstractEventLoop | None = None
+        self.drain_grace = drain_grace
+        self._hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
+        self._ready: _Host | None = None
+        """The host that was used last, if it is up."""
         self._draining = False
-
-    def ready(self) -> bool:
-        """Whether the running loop's host is up: one comparison, for every request."""
-        return self._ready_loop is not None and self._ready_loop is asyncio.get_running_loop()
 
     def accepting(self) -> bool:
         """Whether new tasks are taken."""
@@ -62,7 +58,7 @@ class Hosting:
 
     def running(self, task_id: str) -> bool:
         """Whether the task runs in this process."""
-        return any(host.worker is not None and host.worker.running(task_id) for host in self._hosts.values())
+        return any(host.worker is not None and host.worker.running(task_id) for host in list(self._hosts.values()))
 
     async def ensure(self) -> None:
         """Have a host in the running loop.
@@ -71,11 +67,17 @@ class Hosting:
             Exception: Whatever the agent raised when it was entered; the next call tries again.
         """
         loop = asyncio.get_running_loop()
+        if self._ready is not None and self._ready.loop is loop:
+            return  # all that most requests need
         host = self._hosts.get(loop)
         if host is None or host.over:
-            host = self._hosts[loop] = _Host(self._make_worker, self._agent)
+            for each in [each for each in self._hosts if each.is_closed()]:
+                del self._hosts[each]
+            if not self._hosts:
+                self._draining = self._streams.closing = False
+            host = self._hosts[loop] = _Host(self._make_worker, self._agent, self._signals)
         await host.started()
-        self._ready_loop = loop
+        self._ready = host
 
     async def start(self) -> None:
         """Begin a lifespan."""
@@ -83,7 +85,7 @@ class Hosting:
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""
-        self._ready_loop = None
+        self._ready = None
         loop = asyncio.get_running_loop()
         self.drain(loop)
         if (host := self._hosts.pop(loop, None)) is not None:
@@ -97,11 +99,11 @@ class Hosting:
                 loop.call_soon_threadsafe(self.drain, loop)
 
     @contextmanager
-    def signals(self) -> Generator[None]:
+    def _signals(self) -> Generator[None]:
         """Drain at SIGTERM and SIGINT, before the server waits for its connections: they may wait for our tasks.
 
-        The handlers that were there are called after. Only the main thread can have handlers; elsewhere, the lifespan
-        alone starts the drain.
+        The handlers that were there are called after. Only the main thread can have handlers; elsewhere, the end of a
+        lifespan alone starts the drain.
         """
         loop = asyncio.get_running_loop()
         if threading.current_thread() is not threading.main_thread():
@@ -132,65 +134,86 @@ class Hosting:
         host = self._hosts.get(loop)
         if host is not None:
             self._draining = True
-            host.drain(self._drain_grace)
+            host.drain(self.drain_grace)
             self._streams.close()
 
 
 class _Host:
     """One loop's worker and its hold on the agent. Ends with the loop, in bounded time."""
 
-    def __init__(self, make_worker: Callable[[], Worker], agent: AbstractAsyncContextManager[Any]) -> None:
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        agent: AbstractAsyncContextManager[Any],
+        signals: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._make_worker = make_worker
         self._agent = agent
-        self._loop = asyncio.get_running_loop()
-        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._signals = signals
+        self.loop = asyncio.get_running_loop()
+        self._up: asyncio.Future[None] = self.loop.create_future()
+        self._entered: asyncio.Future[None] = self.loop.create_future()
         self._stop = asyncio.Event()
+        self._leave = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
         self.worker: Worker | None = None
         # Of no request: what the first one carries in its context must not outlive it.
-        self._keeper = self._loop.create_task(self._keep_agent(), context=Context())
+        self._task = self.loop.create_task(self._work(), context=Context())
 
     @property
     def over(self) -> bool:
         """Whether it has ended or could not start."""
-        return self._keeper.done()
+        return self._task.done()
 
     async def started(self) -> None:
         """Wait until it is up."""
-        await asyncio.shield(self._ready)
+        await asyncio.shield(self._up)
+
+    async def _work(self) -> None:
+        """Have a worker while the agent is held. It outlives the hold: without it, each run enters the agent anew."""
+        keeper = self.loop.create_task(self._keep_agent(), context=Context())
+        try:
+            await self._entered
+            worker = self.worker = self._make_worker()
+            try:
+                await worker.start()
+                with self._signals():
+                    self._up.set_result(None)
+                    await self._stop.wait()
+            finally:
+                self.worker = None
+                await worker.close()
+        except Exception as error:
+            self._up.set_exception(error)
+        finally:
+            self._leave.set()
+            await asyncio.wait([keeper])
+            self._up.cancel()
 
     async def _keep_agent(self) -> None:
         """Hold the agent in a task of its own: a task group that dies inside it cancels the task that entered it."""
         try:
             async with self._agent:
-                await self._work()
-        except asyncio.CancelledError:
-            raise
+                self._entered.set_result(None)
+                await self._leave.wait()
         except Exception as error:
-            if self._ready.done():
+            if self._entered.done():
                 logger.exception('The agent could not be left properly.')
             else:
-                self._ready.set_exception(error)
-
-    async def _work(self) -> None:
-        worker = self.worker = self._make_worker()
-        try:
-            await worker.start()
-            self._ready.set_result(None)
-            await self._stop.wait()
-        finally:
-            self.worker = None
-            await worker.close()
+                self._entered.set_exception(error)
+        except asyncio.CancelledError:
+            if not self._entered.cancel() and not self._task.cancelling():
+                logger.error('Something inside the agent has failed and ended the hold on it; each run enters it anew.')
 
     def drain(self, grace: float) -> None:
         """Begin to drain, once."""
         if self._draining is None and self.worker is not None:
             self.worker.begin_drain()
-            self._draining = self._loop.create_task(self.worker.drain(grace), context=Context())
+            self._draining = self.loop.create_task(self.worker.drain(grace), context=Context())
 
     async def stop(self) -> None:
         """Finish the drain, and leave the agent."""
         if self._draining is not None:
             await self._draining
         self._stop.set()
-        await asyncio.wait([self._keeper])
+        await asyncio.wait([self._task])

@@ -259,15 +259,17 @@ class Housekeeping(ABC):
         """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0."""
 
     @abstractmethod
-    async def erase_task(self, task_id: str, owner: str | None) -> bool:
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         """Delete a finished or waiting task, its messages, artifacts and events; whether it was there.
+
+        Readers of a waiting one get a last event: it is canceled.
 
         Raises:
             UnsupportedOperationError: It is queued or running; cancel it first.
         """
 
     @abstractmethod
-    async def erase_context(self, context_id: str, owner: str) -> bool:
+    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
         """Delete a conversation and all its tasks; whether there was anything.
 
         Raises:

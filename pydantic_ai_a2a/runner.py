@@ -47,21 +47,29 @@ class RunOptions(TypedDict, total=False):
     output_type: OutputSpec[Any]
     """Instead of the agent's own; not for agents with output validators."""
     model: Model | KnownModelName | str
+    """Instead of the agent's own."""
     instructions: AgentInstructions[Any]
     """In addition to the agent's own."""
     deps: Any
     """The same object for every run."""
     model_settings: AgentModelSettings[Any]
+    """Over the agent's own, one by one."""
     usage_limits: UsageLimits
     """A task that goes over them is `failed`."""
     timeout: float
     """Seconds; a task that takes longer is `failed`."""
     metadata: AgentMetadata[Any]
+    """In addition to the agent's own."""
     retries: int | AgentRetries
+    """Instead of the agent's own."""
     toolsets: Sequence[AbstractToolset[Any]]
+    """In addition to the agent's own."""
     capabilities: Sequence[AgentCapability[Any]]
+    """In addition to the agent's own."""
     workspace: WorkspaceBackend | WorkspaceRef | Literal['new']
+    """As in `Agent.run`; the same for every run."""
     spec: dict[str, Any] | AgentSpec
+    """In addition to what the agent is made of."""
 
 
 Emit = Callable[[TextDelta | Note], Awaitable[None]]

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
+from collections.abc import Iterator
+from math import ceil
 from types import TracebackType
 from typing import Any
 
 import uvicorn
+from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from .app import A2AApp
 
 __all__ = ('Server', 'run', 'serve')
 
+logger = logging.getLogger('uvicorn.error')
+
 _START_TIME = 30.0
 """Seconds that an app gets to start."""
+_CUT_OFF = 5
+"""Seconds after the apps' own grace when connections are cut whose clients do not read: uvicorn waits for them."""
 
 
 def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_options: Any) -> None:
@@ -29,7 +37,7 @@ def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_op
     """
     listener = _listen(host, port)
     with listener:
-        uvicorn.Server(uvicorn.Config(app, **uvicorn_options)).run(sockets=[listener])
+        _Uvicorn(_config(app, uvicorn_options)).run(sockets=[listener])
 
 
 def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_options: Any) -> Server:
@@ -69,8 +77,28 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+
+
+def _served(app: ASGIApp) -> Iterator[A2AApp]:
+    """The app and what is mounted in it, as far as it is ours: uvicorn waits for streams that only these can end."""
+    if isinstance(app, A2AApp):
+        yield app
+    for route in getattr(app, 'routes', ()):
+        if isinstance(route, Mount):
+            yield from _served(route.app)
+
+
+def _config(app: ASGIApp, options: dict[str, Any]) -> uvicorn.Config:
+    grace = max((each.hosting.drain_grace for each in _served(app)), default=0.0)
+    defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
+    return uvicorn.Config(app, **(defaults | options))
+
+
 class _Uvicorn(uvicorn.Server):
-    """A uvicorn server that says when it is up, or that it will not be."""
+    """A uvicorn server that says when and where it is up, or that it will not be."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -79,6 +107,8 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
+            if self.started and sockets:  # uvicorn itself is silent about sockets that it is given
+                logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(sockets[0]))
         finally:
             self.settled.set()
 
@@ -90,11 +120,10 @@ class Server:
     """Where it answers; ends in a slash."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, options: dict[str, Any]) -> None:
-        host, port = listener.getsockname()[:2]
-        self.url = f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+        self.url = _url(listener)
         self._app = app
         self._listener = listener
-        self._server = _Uvicorn(uvicorn.Config(app, lifespan='on', **options))
+        self._server = _Uvicorn(_config(app, {'lifespan': 'on', **options}))
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
         if not self._server.settled.wait(_START_TIME) or not self._server.started:
@@ -113,8 +142,8 @@ class Server:
     def close(self) -> None:
         """Drain and stop; returns when the thread has ended. Idempotent."""
         self._server.should_exit = True
-        if isinstance(self._app, A2AApp):
-            self._app.hosting.drain_everywhere()
+        for app in _served(self._app):
+            app.hosting.drain_everywhere()
         self._thread.join()
 
     def __enter__(self) -> Server:

@@ -98,8 +98,8 @@ class Worker:
         return self._draining
 
     def running(self, task_id: str) -> bool:
-        """Whether this worker runs the task now."""
-        return task_id in self._running
+        """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""
+        return task_id in self._running or (task_id in self._waiting and not self._backend.durable)
 
     def begin_drain(self) -> None:
         """Start nothing new from now on."""
@@ -178,8 +178,10 @@ class Worker:
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
             await self._run(claims[0])
-        else:
-            self._waiting[task_id] = context  # an earlier task of its context is not done yet
+            return
+        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        if task is not None and task.header.state == 'submitted':  # an earlier task of its context is not done yet
+            self._waiting[task_id] = context
 
     def _fill_soon(self) -> None:
         if self._filling is None or self._filling.done():
@@ -271,9 +273,11 @@ class Worker:
         except RunCancelled as canceled:
             await recorder.cancel(canceled.new_messages(), canceled.usage)
             return None
+        artifacts = self._outputs.artifacts(result.output, artifact_id=recorder.artifact_id, files=result.files)
         return await recorder.complete(
-            self._outputs.artifacts(result.output, artifact_id=recorder.artifact_id, files=result.files),
-            answer=text_of(result.output),
+            artifacts,
+            # A string of another declared type, such as a Literal, is data.
+            answer=text_of(result.output) if 'text' in artifacts[0]['parts'][0] else None,
             streamed=result.streamed,
             messages=result.messages,
             usage=result.usage,

@@ -8,11 +8,11 @@ from ..ports import Accepted, Status, Submission
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from .sql import (
+    ADD_ITEM,
     BY_ID_AND_OWNER,
     TASK,
     Transaction,
     add_events,
-    add_item,
     end_unheld,
     find,
     header_of,
@@ -44,11 +44,11 @@ def submit(
         header, events = yield from _continue(agent, header, message.at)
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
-    item = yield from add_item(agent, header.id, 'message', message.message_id, body)
+    rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
     yield (
         'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at)'
         ' VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
-        (agent, message.owner, key, message.digest, header.id, item, after, message.at),
+        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at),
     )
     return Accepted(header, after, replayed=False), events
 
@@ -81,23 +81,25 @@ def _replay(agent: str, message: Submission, key: str, window: int) -> Transacti
 
 def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
-    rows = yield "SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted'", (agent,)
-    if rows[0][0] >= queue_limit:
-        raise OverloadedError(headers={'Retry-After': '1'})
-    yield (
+    rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent)'
-        " SELECT ?, ?, ?, ?, 'submitted', ?, COALESCE(MAX(queue_seq), 0) + 1, ?, ? FROM task WHERE agent = ?",
+        " SELECT ?, ?, ?, ?, 'submitted', ?, (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?"
+        " WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted') < ? RETURNING id",
         (
             agent,
             message.task_id,
             message.owner,
             message.context_id,
             message.at,
+            agent,
             message.request,
             message.traceparent,
             agent,
+            queue_limit,
         ),
     )
+    if not rows:
+        raise OverloadedError(headers={'Retry-After': '1'})
     return TaskHeader(
         id=message.task_id,
         context_id=message.context_id,
@@ -122,7 +124,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         f' WHERE {TASK}',
         (agent, agent, header.id),
     )
-    yield from add_events(agent, header.id, [event])
+    yield add_events(agent, header.id, [event])
     moved = (yield BY_ID_AND_OWNER, (agent, header.id, None, None))[0]
     return header_of(moved), [event]
 

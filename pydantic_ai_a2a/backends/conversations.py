@@ -7,6 +7,7 @@ same name is another one. A run's new messages are appended in the transaction t
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import urandom
 from typing import Any
@@ -63,6 +64,9 @@ SCHEMA = (
     """,
 )
 
+RECORD_OF_TASK = (
+    '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
+)
 HEAD = 'SELECT head_id FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _UPSERT = (
@@ -104,28 +108,42 @@ def load_messages(body: bytes) -> list[ModelMessage]:
 
 
 def append(
-    agent: str, owner: str, conversation_id: str, messages: Sequence[ModelMessage], *, usage: RunUsage | None, at: int
+    agent: str,
+    owner: str,
+    conversation_id: str,
+    record: bytes | None,
+    messages: Sequence[ModelMessage],
+    *,
+    usage: RunUsage | None,
+    at: int,
 ) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
-    """Append new messages to the conversation as it stands now, whatever the run had started from."""
-    rows = yield _RECORD, (agent, owner, conversation_id)
-    record = (
-        _record_ta.validate_json(rows[0][0])
-        if rows
-        else ConversationRecord(conversation_id=conversation_id, head_id=None, scope=owner)
-    )
+    """Append new messages to the conversation as it stands now, whatever the run had started from.
+
+    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction.
+    """
+    known = None if record is None else _record_ta.validate_json(record)
+    head = None if known is None else known.head_id
+    entries: list[tuple[str, str, str, str | None, bytes]] = []
     for message in messages:
         entry_id = urandom(16).hex()
-        yield _ENTRY, (agent, owner, entry_id, record.head_id, dump_messages([message])[1:-1])
-        record.head_id = entry_id
-    if usage is not None:
-        record.usage = record.usage + usage
-    record.revision = urandom(16).hex()
-    record.updated_at = datetime.fromtimestamp(at / 1000, UTC)
-    yield _write(agent, owner, record)
+        entries.append((agent, owner, entry_id, head, dump_messages([message])[1:-1]))
+        head = entry_id
+    yield _ENTRY, entries
+    used = usage if usage is not None else RunUsage()
+    changes: dict[str, Any] = {
+        'head_id': head,
+        'revision': urandom(16).hex(),
+        'updated_at': datetime.fromtimestamp(at / 1000, UTC),
+    }
+    if known is None:
+        grown = ConversationRecord(conversation_id=conversation_id, scope=owner, usage=used, **changes)
+    else:
+        grown = replace(known, usage=known.usage + used, **changes)
+    yield _write(agent, owner, grown)
 
 
 def _write(agent: str, owner: str, record: ConversationRecord) -> tuple[str, Sequence[Any]]:
-    at = int(record.updated_at.timestamp() * 1000)
+    at = round(record.updated_at.timestamp() * 1000)
     body = _record_ta.dump_json(record)
     return _UPSERT, (agent, owner, record.conversation_id, record.head_id, record.revision, at, body)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..errors import LeaseLost
@@ -17,31 +16,27 @@ from .sql import (
     HELD,
     TASK,
     UNREAD,
+    Rows,
+    Statement,
     Transaction,
     add_events,
-    add_item,
+    add_items,
     header_of,
-    message_to_history,
     set_status,
     status_event,
 )
 
 __all__ = ('claim', 'emit', 'finish', 'release', 'renew')
 
-_FIRST_OF_ITS_CONTEXT = (
-    'NOT EXISTS (SELECT 1 FROM task e WHERE e.agent = task.agent AND e.owner = task.owner'
+_QUEUED = (
+    "state = 'submitted' AND NOT EXISTS (SELECT 1 FROM task e WHERE e.agent = task.agent AND e.owner = task.owner"
     " AND e.context_id = task.context_id AND e.state IN ('submitted', 'working') AND e.queue_seq < task.queue_seq)"
 )
-_CANDIDATE = 'SELECT id, holder, state, attempt FROM task WHERE agent = ?'
-_CLAIM_ONE = (
-    f"{_CANDIDATE} AND id = ? AND (state = 'submitted' OR state = 'working' AND holder IS NULL)"
-    f' AND {_FIRST_OF_ITS_CONTEXT}'
-)
-_CLAIM_QUEUED = f"{_CANDIDATE} AND state = 'submitted' AND {_FIRST_OF_ITS_CONTEXT} ORDER BY queue_seq LIMIT ?"
-_CLAIM_LOST = (
-    f"{_CANDIDATE} AND state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
-    ' ORDER BY queue_seq LIMIT ?'
-)
+"""Waits, and is the first of its context to run."""
+_LOST = "state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
+_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
+_FIND_QUEUED = _FIND.format(_QUEUED)
+_FIND_LOST = _FIND.format(_LOST)
 _RUN = (
     'run, request, traceparent, own_messages, context_head,'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
@@ -49,10 +44,16 @@ _RUN = (
     f' (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
     f' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq WHERE {UNREAD} ORDER BY inbox.seq LIMIT 1)'
 )
+_TOLD = (
+    '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
+    ' ORDER BY n DESC LIMIT 1)'
+)
+"""The state that the task's readers know."""
 _TAKE = (
     "UPDATE task SET state = 'working', status_at = ?, holder = ?, lease_until = ?, fence = fence + 1,"
-    f' attempt = attempt + ?, run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK}'
-    f' RETURNING {HEADER}, fence, attempt, {_RUN}'
+    ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
+    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({_QUEUED} OR {_LOST})'
+    f' RETURNING {HEADER}, {_TOLD}, fence, attempt, {_RUN}'
 )
 
 
@@ -60,23 +61,20 @@ def claim(
     agent: str, holder: str, *, at: int, until: int, limit: int, task_id: str | None
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
     """See `TaskQueue.claim`; also gives the events to publish, per task."""
-    if task_id is not None:
-        rows = yield _CLAIM_ONE, (agent, task_id)
-    else:
-        rows = yield _CLAIM_LOST, (agent, holder, at, limit)
-        if len(rows) < limit:
-            rows += yield _CLAIM_QUEUED, (agent, limit - len(rows))
+    found: Rows = [(task_id,)]
+    if task_id is None:
+        found = yield _FIND_LOST, (agent, holder, at, limit)
+        if len(found) < limit:
+            found += yield _FIND_QUEUED, (agent, limit - len(found))
     claims: list[tuple[Claim, list[TaskEvent]]] = []
-    for found, lost_holder, state, attempt in rows:
-        one_more = 1 if lost_holder is not None or attempt == 0 else 0
-        row = (yield _TAKE, (at, holder, until, one_more, agent, found))[0]
-        header, fence, attempts = header_of(row), *row[HEADER_SIZE : HEADER_SIZE + 2]
-        events: list[TaskEvent] = []
-        if state == 'submitted':
-            events = [status_event(header, Status('working', at, None), header.last_event + 1)]
-            yield from add_events(agent, found, events)
-            header = replace(header, last_event=header.last_event + 1)
-        claims.append((_claim_of(header, row[HEADER_SIZE + 2 :], holder, fence, attempts), events))
+    for (each,) in found:
+        rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
+        if rows:
+            told, fence, attempt, *run_row = rows[0][HEADER_SIZE:]
+            header = header_of(rows[0], more_events=0 if told == 'working' else 1)
+            events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
+            yield add_events(agent, each, events)
+            claims.append((_claim_of(header, run_row, holder, fence, attempt), events))
     return claims
 
 
@@ -130,70 +128,70 @@ def emit(agent: str, claimed: Claim, events: Sequence[TaskEvent], status: Status
         yield from set_status(agent, header, status)
 
 
+_STANDING = (
+    f'SELECT status_message, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?), {conversations.RECORD_OF_TASK}'
+    f' FROM task WHERE {HELD} AND inbox_read < ?'
+)
+
+
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
     """See `TaskQueue.finish`; also gives the events to publish."""
     header = claimed.header
-    rows = yield (
-        f'SELECT (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq <> ?) FROM task WHERE {HELD}',
-        (claimed.inbox, agent, header.id, claimed.fence, claimed.holder),
-    )
+    rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.inbox)
     if not rows:
         raise LeaseLost
-    unread = rows[0][0] if end.status.state == 'completed' else None
-    yield 'UPDATE inbox SET unread = 0 WHERE seq = ?', (claimed.inbox,)
-    yield from message_to_history(agent, header.id)
-    yield from _store_results(agent, header.id, end)
-    events = [*end.events] if unread is not None else [*end.events, end.final]
-    yield from add_events(agent, header.id, events)
-    own = yield from _store_messages(agent, claimed, end)
-    if unread is not None:
+    said, unread, record = rows[0]
+    if end.artifacts is not None and claimed.run > 1:
+        yield "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", (agent, header.id)
+    yield add_items(agent, header.id, _items(said, end))
+    goes_on = unread is not None and end.status.state == 'completed'
+    events = [*end.events] if goes_on else [*end.events, end.final]
+    yield add_events(agent, header.id, events)
+    if end.status.state in ('completed', 'canceled'):
+        messages = [*(claimed.own_messages or ()), *end.messages]
+        yield from conversations.append(
+            agent, header.owner, header.context_id, record, messages, usage=end.usage, at=end.status.at
+        )
+    if goes_on:
         return (yield from _next_run(agent, claimed)), events
-    yield (
-        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
-        ' own_messages = ?, context_head = ?, holder = NULL, lease_until = NULL, cancel_requested = 0'
-        f' WHERE {TASK}',
-        (
-            *end.status,
-            end.metadata if end.metadata is not None else header.metadata,
-            end.final.n,
-            end.failure,
-            own,
-            claimed.head if own is not None else None,
-            agent,
-            header.id,
-        ),
-    )
+    yield _end(agent, claimed, end)
     return None, events
 
 
-def _store_results(agent: str, task_id: str, end: Finish) -> Transaction[None]:
-    for item_id, body in end.history:
-        yield from add_item(agent, task_id, 'message', item_id, body)
-    if end.artifacts is None:
-        return
-    yield "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", (agent, task_id)
-    for item_id, body in end.artifacts:
-        yield from add_item(agent, task_id, 'artifact', item_id, body)
+def _items(said: bytes | None, end: Finish) -> list[tuple[str, str, bytes]]:
+    """What a run adds to its task; the message of the status before moves into the history (§3.7)."""
+    items = [] if said is None else [('message', '', said)]
+    items += [('message', *message) for message in end.history]
+    return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
 
 
-def _store_messages(agent: str, claimed: Claim, end: Finish) -> Transaction[bytes | None]:
-    """Append the task's model messages to its context; those of an interrupted task are kept with it instead."""
-    if end.status.state in INTERRUPTED:
-        return conversations.dump_messages([*(claimed.own_messages or ()), *end.messages])
-    if end.status.state in ('completed', 'canceled'):
-        header = claimed.header
-        messages = [*(claimed.own_messages or ()), *end.messages]
-        yield from conversations.append(
-            agent, header.owner, header.context_id, messages, usage=end.usage, at=end.status.at
-        )
-    return None
+def _end(agent: str, claimed: Claim, end: Finish) -> Statement:
+    """Write the status, and let go of the task; the model messages of an interrupted one stay with it."""
+    interrupted = end.status.state in INTERRUPTED
+    own = [*(claimed.own_messages or ()), *end.messages] if interrupted else ()
+    return (
+        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
+        ' own_messages = ?, context_head = ?, inbox_read = ?, holder = NULL, lease_until = NULL, cancel_requested = 0'
+        f' WHERE {TASK}',
+        (
+            *end.status,
+            end.metadata if end.metadata is not None else claimed.header.metadata,
+            end.final.n,
+            end.failure,
+            conversations.dump_messages(own) if interrupted else None,
+            claimed.head if interrupted else None,
+            claimed.inbox,
+            agent,
+            claimed.header.id,
+        ),
+    )
 
 
 def _next_run(agent: str, claimed: Claim) -> Transaction[Claim]:
     row = yield (
-        'UPDATE task SET run = run + 1, status_message = NULL, own_messages = NULL, context_head = NULL'
+        'UPDATE task SET run = run + 1, inbox_read = ?, status_message = NULL, own_messages = NULL, context_head = NULL'
         f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
-        (agent, claimed.header.id),
+        (claimed.inbox, agent, claimed.header.id),
     )
     header = header_of(row[0])
     return _claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)

@@ -28,6 +28,7 @@ SCHEMA = (
         last_event BIGINT NOT NULL DEFAULT 0,
         events_swept INTEGER NOT NULL DEFAULT 0,
         context_head TEXT,
+        inbox_read BIGINT NOT NULL DEFAULT 0,
         own_messages BLOB,
         checkpoint BLOB,
         request BLOB,
@@ -72,8 +73,7 @@ SCHEMA = (
         task_id TEXT NOT NULL,
         item BIGINT NOT NULL,
         after_event BIGINT NOT NULL,
-        accepted_at BIGINT NOT NULL,
-        unread INTEGER NOT NULL DEFAULT 1
+        accepted_at BIGINT NOT NULL
     )
     """,
     'CREATE UNIQUE INDEX inbox_replay ON inbox (agent, owner, replay_key) WHERE replay_key IS NOT NULL',

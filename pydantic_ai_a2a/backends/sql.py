@@ -1,8 +1,8 @@
 """The vocabulary of the SQL state machine: transactions, header rows, and the steps that others are made of. Pure.
 
-A transaction is a generator: it yields a statement with its values, is sent the rows, and returns its result. A driver
-runs it between BEGIN and COMMIT, in whatever way it executes statements. Values are `?`; but for column types, the
-statements keep to what SQLite and PostgreSQL share.
+A transaction is a generator: it yields a statement with its values, is sent the rows, and returns its result. A list of
+values executes the statement for each of them, and gives no rows. A driver runs it between BEGIN and COMMIT, in whatever
+way it executes statements. Values are `?`; but for column types, the statements keep to what SQLite and PostgreSQL share.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..types import TaskEvent, TaskHeader
 from . import conversations
 
 __all__ = (
+    'ADD_ITEM',
     'BY_ID_AND_OWNER',
     'HEADER',
     'HEADER_SIZE',
@@ -24,9 +25,10 @@ __all__ = (
     'TASK',
     'UNREAD',
     'Rows',
+    'Statement',
     'Transaction',
     'add_events',
-    'add_item',
+    'add_items',
     'end_unheld',
     'find',
     'header_of',
@@ -37,7 +39,8 @@ __all__ = (
 
 T = TypeVar('T')
 Rows: TypeAlias = list[Any]
-Transaction: TypeAlias = Generator[tuple[str, Sequence[Any]], Rows, T]
+Statement: TypeAlias = tuple[str, Sequence[Any]]
+Transaction: TypeAlias = Generator[Statement, Rows, T]
 
 HEADER = (
     'id, context_id, owner, state, status_at, status_message, metadata,'
@@ -48,11 +51,13 @@ _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR ? IS NULL)'
 TASK = 'agent = ? AND id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
-UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND unread = 1'
+UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read'
+
+ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?)'
 
 
-def header_of(row: Sequence[Any]) -> TaskHeader:
-    """The header that a `HEADER` row holds."""
+def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
+    """The header that a `HEADER` row holds, and so many events later."""
     task_id, context_id, owner, state, status_at, status_message, metadata, last_event = row[:HEADER_SIZE]
     return TaskHeader(
         id=task_id,
@@ -62,7 +67,7 @@ def header_of(row: Sequence[Any]) -> TaskHeader:
         status_at=status_at,
         status_message=status_message,
         metadata=metadata,
-        last_event=last_event,
+        last_event=last_event + more_events,
     )
 
 
@@ -98,36 +103,34 @@ def message_to_history(agent: str, task_id: str) -> Transaction[None]:
     )
 
 
-def add_item(agent: str, task_id: str, kind: str, item_id: str, body: bytes) -> Transaction[int]:
-    """Add a message or an artifact; the number of its row."""
-    rows = yield (
-        'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?) RETURNING seq',
-        (agent, task_id, kind, item_id, body),
-    )
-    return rows[0][0]
+def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]]) -> Statement:
+    """Add messages and artifacts: (kind, id, JSON)."""
+    return ADD_ITEM, [(agent, task_id, *item) for item in items]
 
 
-def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Transaction[None]:
+def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Statement:
     """Add events to the log, for a writer whose right to has been checked."""
-    for event in events:
-        yield (
-            'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
-            (agent, task_id, event.n, event.state, event.payload),
-        )
+    return (
+        'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
+        [(agent, task_id, *event) for event in events],
+    )
 
 
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
-    own = yield f'SELECT own_messages FROM task WHERE {TASK}', (agent, header.id)
-    if status.state == 'canceled' and own[0][0] is not None:
-        messages = conversations.load_messages(own[0][0])
-        yield from conversations.append(agent, header.owner, header.context_id, messages, usage=None, at=status.at)
+    rows = yield f'SELECT own_messages, {conversations.RECORD_OF_TASK} FROM task WHERE {TASK}', (agent, header.id)
+    own_messages, record = rows[0]
+    if status.state == 'canceled' and own_messages is not None:
+        messages = conversations.load_messages(own_messages)
+        yield from conversations.append(
+            agent, header.owner, header.context_id, record, messages, usage=None, at=status.at
+        )
     yield from set_status(agent, header, status)
     yield (
         'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'
         f' failure = ? WHERE {TASK}',
         (event.n, failure, agent, header.id),
     )
-    yield from add_events(agent, header.id, [event])
+    yield add_events(agent, header.id, [event])
     return event

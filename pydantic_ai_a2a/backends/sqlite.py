@@ -68,19 +68,34 @@ class SqliteBackend(Backend):
         with self.lock:
             execute('BEGIN')
             try:
-                statement, values = next(transaction)
-                while True:
-                    statement, values = transaction.send(execute(statement, values).fetchall())
-            except StopIteration as stop:
-                execute('COMMIT')
-                return stop.value
+                result = self._drive(transaction)
             except BaseException:
                 execute('ROLLBACK')
                 raise
+            execute('COMMIT')
+            return result
+
+    def read(self, transaction: sql.Transaction[T]) -> T:
+        """Run a transaction that writes nothing: the lock is all that it needs."""
+        with self.lock:
+            return self._drive(transaction)
+
+    def _drive(self, transaction: sql.Transaction[T]) -> T:
+        execute, execute_many = self._connection.execute, self._connection.executemany
+        try:
+            statement, values = next(transaction)
+            while True:
+                if type(values) is list:
+                    execute_many(statement, values)
+                    statement, values = transaction.send([])
+                else:
+                    statement, values = transaction.send(execute(statement, values).fetchall())
+        except StopIteration as stop:
+            return stop.value
 
     async def read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         """Stored events after a number."""
-        return self.run(views.events_after(self.namespace, task_id, after, limit))
+        return self.read(views.events_after(self.namespace, task_id, after, limit))
 
     def conversations(self, owner: str) -> ConversationStore:
         async def run(transaction: sql.Transaction[Any]) -> Any:
@@ -158,12 +173,12 @@ class _Reader(TaskReader):
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
-        return self._backend.run(
+        return self._backend.read(
             views.load(self._backend.namespace, task_id, owner, history_length=history_length, artifacts=artifacts)
         )
 
     async def list(self, query: TaskQuery) -> Page:
-        return self._backend.run(views.page(self._backend.namespace, query))
+        return self._backend.read(views.page(self._backend.namespace, query))
 
 
 class _Events(EventLog):
@@ -176,7 +191,7 @@ class _Events(EventLog):
 
     async def wait(self, task_id: str, after: int) -> None:
         async def stopped() -> bool:
-            return self._backend.run(views.stopped_after(self._backend.namespace, task_id, after))
+            return self._backend.read(views.stopped_after(self._backend.namespace, task_id, after))
 
         await self._tails.wait(task_id, stopped)
 
@@ -184,7 +199,7 @@ class _Events(EventLog):
         return self._tails.watched(task_id)
 
     async def has(self, task_id: str, n: int) -> bool:
-        return self._backend.run(views.resumable(self._backend.namespace, task_id, n))
+        return self._backend.read(views.resumable(self._backend.namespace, task_id, n))
 
 
 class _Housekeeping(Housekeeping):
@@ -192,14 +207,17 @@ class _Housekeeping(Housekeeping):
         self._backend = backend
 
     async def sweep(self, retention: Retention, *, at: int) -> int:
+        return self._tell(sweep.sweep(self._backend.namespace, retention, at))
+
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        return self._tell(sweep.erase_task(self._backend.namespace, task_id, owner, at))
+
+    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
+        return self._tell(sweep.erase_context(self._backend.namespace, context_id, owner, at))
+
+    def _tell(self, transaction: sql.Transaction[tuple[T, sweep.Told]]) -> T:
         with self._backend.lock:
-            swept, ended = self._backend.run(sweep.sweep(self._backend.namespace, retention, at))
-            for task_id, event in ended:
+            result, told = self._backend.run(transaction)
+            for task_id, event in told:
                 self._backend.tails.publish(task_id, [event])
-        return swept
-
-    async def erase_task(self, task_id: str, owner: str | None) -> bool:
-        return self._backend.run(sweep.erase_task(self._backend.namespace, task_id, owner))
-
-    async def erase_context(self, context_id: str, owner: str) -> bool:
-        return self._backend.run(sweep.erase_context(self._backend.namespace, context_id, owner))
+        return result

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ..errors import UnsupportedOperationError
-from ..lifecycle import LIVE
+from ..lifecycle import INTERRUPTED, LIVE
 from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
 from . import conversations
-from .sql import BY_ID_AND_OWNER, HEADER, Transaction, end_unheld, header_of
+from .sql import BY_ID_AND_OWNER, HEADER, Transaction, end_unheld, header_of, status_event
 
-__all__ = ('erase_context', 'erase_task', 'sweep')
+__all__ = ('Told', 'erase_context', 'erase_task', 'sweep')
+
+Told: TypeAlias = list[tuple[str, TaskEvent]]
+"""Events of tasks, for their readers."""
 
 _ROWS = 500
 """Rows that one sweep deletes at most, so that it never holds up the queue."""
@@ -20,7 +25,7 @@ _ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected')"
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 
 
-def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, list[tuple[str, TaskEvent]]]]:
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Told]]:
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
     ended = yield from _expire_waiting(agent, retention, at)
     swept = len(ended)
@@ -34,13 +39,13 @@ def _ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[list[tuple[str, TaskEvent]]]:
+def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Told]:
     rows = yield (
         f"SELECT {HEADER} FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
         (agent, at - _ms(retention.waiting.total_seconds()), _TASKS),
     )
-    ended: list[tuple[str, TaskEvent]] = []
+    ended: Told = []
     for row in rows:
         header = header_of(row)
         body = stored.message(
@@ -123,21 +128,26 @@ def _sweep_contexts(agent: str, retention: Retention, at: int) -> Transaction[in
     return swept
 
 
-def erase_task(agent: str, task_id: str, owner: str | None) -> Transaction[bool]:
-    """See `Housekeeping.erase_task`."""
+def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
+    """See `Housekeeping.erase_task`; also gives the events to publish: readers of a waiting task wait for its end."""
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
     if not rows:
-        return False
-    if header_of(rows[0]).state in LIVE:
+        return False, []
+    header = header_of(rows[0])
+    if header.state in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
     yield from _drop_task(agent, task_id)
-    return True
+    if header.state not in INTERRUPTED:
+        return True, []
+    return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]
 
 
-def erase_context(agent: str, context_id: str, owner: str) -> Transaction[bool]:
-    """See `Housekeeping.erase_context`."""
+def erase_context(agent: str, context_id: str, owner: str, at: int) -> Transaction[tuple[bool, Told]]:
+    """See `Housekeeping.erase_context`; also gives the events to publish."""
     rows = yield 'SELECT id FROM task WHERE agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
+    told: Told = []
     for (task_id,) in rows:
-        yield from erase_task(agent, task_id, owner)
+        _, events = yield from erase_task(agent, task_id, owner, at)
+        told += events
     known = yield from conversations.erase(agent, owner, context_id)
-    return bool(rows) or known
+    return bool(rows) or known, told

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 
 from ..lifecycle import STOPPED
@@ -24,6 +25,12 @@ _BATCH_EVENTS = 256
 _BATCH_BYTES = 256_000
 
 
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call back in a loop, from any thread; in one that is closed there is nobody left to tell."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)
+
+
 class _Waiter:
     """A future that any thread may resolve."""
 
@@ -36,8 +43,8 @@ class _Waiter:
     def resolve(self) -> None:
         if asyncio._get_running_loop() is self._loop:
             self._set()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._set)
+        else:
+            _soon(self._loop, self._set)
 
     def _set(self) -> None:
         if not self.future.done():
@@ -60,6 +67,10 @@ class _Tail:
         self.published += len(event.payload)
         while self.size > limit and len(self.events) > 1:
             self.size -= len(self.events.popleft().payload)
+
+    def reaches_past(self, n: int) -> bool:
+        """Whether there is an event after `n`."""
+        return bool(self.events) and self.events[-1].n > n
 
     def after(self, n: int) -> list[TaskEvent] | None:
         """A batch of the events after `n`; None if the tail does not reach back that far."""
@@ -99,7 +110,9 @@ class _Reader(Subscription):
         while not self.dropped:
             with self._tails.lock:
                 batch = self._tail.after(self._after)
-            if batch is None and (self._behind or self._tail.events):
+            if batch is not None:
+                self._behind = False
+            elif self._behind or self._tail.events:
                 batch = await self._from_store()
             if batch:
                 return self._take(batch)
@@ -121,14 +134,14 @@ class _Reader(Subscription):
         return batch
 
     async def _wait(self) -> bool:
-        """Wait for a publication; whether it was one, not a nudge."""
+        """Wait for a publication or a nudge; whether there is something to read."""
         with self._tails.lock:
-            if self._tail.events and self._tail.events[-1].n > self._after:
+            if self._tail.reaches_past(self._after):
                 return True
             waiter = self._waiter = _Waiter()
         await waiter.future
         nudged, self._nudged, self._waiter = self._nudged, False, None
-        return not nudged
+        return not nudged or self._tail.reaches_past(self._after)
 
     def wake(self, limit: int) -> None:
         """The tail has grown: wake the reader, or drop it if it has not come back for too long."""
@@ -136,7 +149,7 @@ class _Reader(Subscription):
             self._waiter.resolve()
         elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
             self.dropped = True
-            self._loop.call_soon_threadsafe(self._on_drop)
+            _soon(self._loop, self._on_drop)
 
     def nudge(self) -> None:
         if self._waiter is not None:
@@ -166,8 +179,9 @@ class Tails:
                 for reader in tail.readers:
                     reader.wake(self._lag_limit)
         if task_id in self._waiters and any(event.state in STOPPED for event in events):
-            for waiter in tuple(self._waiters[task_id]):
-                waiter.resolve()
+            with self.lock:
+                for waiter in self._waiters.get(task_id, ()):
+                    waiter.resolve()
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         """See `EventLog.subscribe`."""
@@ -193,12 +207,14 @@ class Tails:
     async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
         """Wait until a stopping event is published, unless `stopped` says that one is there already."""
         waiter = _Waiter()
-        waiters = self._waiters.setdefault(task_id, [])
-        waiters.append(waiter)
+        with self.lock:
+            self._waiters.setdefault(task_id, []).append(waiter)
         try:
             if not await stopped():
                 await waiter.future
         finally:
-            waiters.remove(waiter)
-            if not waiters:
-                self._waiters.pop(task_id, None)
+            with self.lock:
+                waiters = self._waiters[task_id]
+                waiters.remove(waiter)
+                if not waiters:
+                    del self._waiters[task_id]

@@ -66,7 +66,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
             conditions.append(condition)
             values.append(value)
     where = ' AND '.join(conditions)
-    total = yield f'SELECT COUNT(*) FROM task WHERE {where}', values
+    total = yield f'SELECT COUNT(*) FROM task WHERE {where}', tuple(values)
     if query.before is not None:
         where += ' AND (status_at, id) < (?, ?)'
         values = [*values, *query.before]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -58,8 +58,10 @@ class JsonRpc:
         extensions: Extensions,
         streams: OpenStreams,
         runs_here: Callable[[str], bool],
+        start: Callable[[], Awaitable[None]],
     ) -> None:
         self.service = service
+        self.start = start
         self.extensions = extensions
         self.streams = streams
         self.runs_here = runs_here
@@ -112,6 +114,7 @@ class _Exchange:
         self.id = request.id
         refuse_unsupported(request.operation, CAPABILITIES)
         self._headers = self._endpoint.extensions.negotiate(header(self._scope, b'a2a-extensions'))
+        await self._endpoint.start()
         with telemetry.operation_span(request.operation.name, self._scope):
             call = CallContext(caller, self.correlation_id, telemetry.traceparent())
             if request.operation.stream:

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
@@ -17,7 +18,7 @@ from ..client import Answer, Client, RpcError, lifespan, message
 
 
 @asynccontextmanager
-async def untouched(**options: Any) -> AsyncGenerator[Client]:
+async def untouched(profile: ModelProfile | None = None, **options: Any) -> AsyncGenerator[Client]:
     """A client of a server that has stored and run nothing when the block ends."""
     runs: list[object] = []
 
@@ -25,7 +26,7 @@ async def untouched(**options: Any) -> AsyncGenerator[Client]:
         runs.append(messages)
         return ModelResponse(parts=[TextPart('never')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), **options)
+    app = to_a2a(Agent(FunctionModel(answer, profile=profile)), **options)
     async with lifespan(app):
         yield Client(app)
         assert await app.list_tasks() == []

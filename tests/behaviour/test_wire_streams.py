@@ -45,7 +45,9 @@ async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None
         body = rpc('SendStreamingMessage', {'message': message()})
         answer = await Exchange(app, 'POST', '/', headers, body).answer()
     correlation_id = answer.headers.pop('x-correlation-id')
-    assert (answer.status, answer.headers) == snapshot()
+    assert (answer.status, answer.headers) == snapshot(
+        (200, {'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no'})
+    )
     assert len(correlation_id) == 16
 
 
@@ -71,7 +73,17 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() 
     app = to_a2a(words())
     async with lifespan(app):
         events = await whole_stream(app)
-    assert [(event.id, next(iter(event.result))) for event in events] == snapshot()
+    assert [(event.id, next(iter(event.result))) for event in events] == snapshot(
+        [
+            (0, 'task'),
+            (1, 'statusUpdate'),
+            (2, 'artifactUpdate'),
+            (3, 'artifactUpdate'),
+            (4, 'artifactUpdate'),
+            (5, 'artifactUpdate'),
+            (6, 'statusUpdate'),
+        ]
+    )
     assert events[0].result['task']['status']['state'] == 'TASK_STATE_SUBMITTED'
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 

@@ -29,7 +29,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from pydantic_ai_a2a import Limits, Workers, mount, to_a2a
+from pydantic_ai_a2a import Workers, mount, to_a2a
 
 CHUNK = 64 * 1024
 
@@ -103,6 +103,7 @@ async def obey(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[s
     elif verb == 'flood':
         for n in range(int(rest)):
             yield f'{n:08}'.ljust(CHUNK, '.')
+        await gates['flood'].wait()
     else:
         raise RuntimeError('nobody but the log may read this')
 
@@ -112,8 +113,7 @@ async def obey_at_once(messages: list[ModelMessage], info: AgentInfo) -> ModelRe
     items = [item async for item in obey(messages, info)]
     text = ''.join(item for item in items if isinstance(item, str))
     calls = [call for item in items if isinstance(item, dict) for call in item.values()]
-    tools = [ToolCallPart(call.name or '', call.json_args) for call in calls if isinstance(call, DeltaToolCall)]
-    return ModelResponse(parts=[TextPart(text), *tools])
+    return ModelResponse(parts=[TextPart(text), *(ToolCallPart(call.name or '', call.json_args) for call in calls)])
 
 
 puppet = Agent(FunctionModel(obey_at_once, stream_function=obey), name='Puppet', description='Does what it is told.')
@@ -141,7 +141,7 @@ def reflect(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     prompts = [part.content for part in messages[-1].parts if isinstance(part, UserPromptPart)]
     content = prompts[0] if not isinstance(prompts[0], str) else prompts
     files = [item for item in content if isinstance(item, BinaryContent)]
-    data = [item.content for item in content if isinstance(item, StructuredContent)]
+    data = [item.value for item in content if isinstance(item, StructuredContent)]
     if data:
         names = [f'{file.identifier}: {file.media_type}' for file in files]
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'data': data[0], 'files': names})])

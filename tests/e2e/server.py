@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from os import environ
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import httpx
-from a2a.client import Client, ClientConfig, create_client
 
 LIMIT = 30.0
 """Seconds that any wait may take."""
@@ -96,7 +100,7 @@ class Process:
 
 
 @contextmanager
-def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Iterator[Process]:
+def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Generator[Process]:
     """A Python process that ends with the block."""
     running = Process(*arguments, cwd=cwd, env=env)
     try:
@@ -106,22 +110,57 @@ def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = N
 
 
 @contextmanager
-def uvicorn(app: str, *options: str, cwd: Path = ROOT) -> Iterator[Process]:
+def uvicorn(app: str, *options: str, cwd: Path = ROOT) -> Generator[Process]:
     """`uvicorn module:app` on a free port, up and listening."""
     with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd) as server:
         assert server.url
         yield server
 
 
-@asynccontextmanager
-async def official_client(url: str, **config: object) -> AsyncIterator[Client]:
-    """The official client, with the card that is at the URL."""
-    async with httpx.AsyncClient(timeout=LIMIT) as http:
-        yield await create_client(url, ClientConfig(httpx_client=http, **config))
-
-
-class Steering:
-    """Tells the agents of `apps.py` when to go on, over routes of their own."""
+class Gates:
+    """The gates at which the agents of `apps.py` wait."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._url = f'{url}gates/'
+
+    async def reached(self, gate: str) -> None:
+        """Wait until a run waits at the gate."""
+        await self._request('GET', gate, 'reached')
+
+    async def open(self, gate: str) -> None:
+        """Let the run go on."""
+        await self._request('POST', gate, 'open')
+
+    async def stopped(self, gate: str) -> bool:
+        """Whether a run was cancelled at the gate."""
+        return (await self._request('GET', gate, 'stopped')).json()
+
+    async def _request(self, method: str, gate: str, path: str) -> httpx.Response:
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            return (await http.request(method, f'{self._url}{gate}/{path}')).raise_for_status()
+
+
+def rpc(method: str, **params: Any) -> dict[str, Any]:
+    return {'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}
+
+
+def send_streaming(text: str) -> dict[str, Any]:
+    message = {'messageId': uuid4().hex, 'role': 'ROLE_USER', 'parts': [{'text': text}]}
+    return rpc('SendStreamingMessage', message=message)
+
+
+def unread(url: str, text: str) -> socket.socket:
+    """A connection on which a message is sent and the stream not read; the kernel keeps as little as it can."""
+    content = json.dumps(send_streaming(text)).encode()
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    assert parts.port is not None
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(LIMIT)
+    connection.connect((parts.hostname, parts.port))
+    connection.sendall(
+        b'POST / HTTP/1.1\r\nHost: %s\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n'
+        b'Content-Length: %d\r\n\r\n%s' % (parts.netloc.encode(), len(content), content)
+    )
+    return connection

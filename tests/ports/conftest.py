@@ -21,7 +21,7 @@ def memory() -> Backend:
 BACKENDS: dict[str, MakeBackend] = {'memory': memory}
 
 
-@pytest.fixture(params=BACKENDS.values(), ids=BACKENDS.keys())
+@pytest.fixture(params=[*BACKENDS.values()], ids=[*BACKENDS])
 def make_backend(request: pytest.FixtureRequest) -> MakeBackend:
     """Makes an empty backend."""
     return request.param

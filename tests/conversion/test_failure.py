@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import pytest
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    ModelHTTPError,
+    ModelRateLimitError,
+    RunTimedOut,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+
+from pydantic_ai_a2a.conversion.failure import classify
+
+SECRET = 'sk-secret'
+
+
+@pytest.mark.parametrize(
+    ('error', 'kind'),
+    [
+        (UsageLimitExceeded(SECRET), 'usage-limit'),
+        (RunTimedOut(SECRET), 'timeout'),
+        (ContentFilterError(SECRET), 'refused-content'),
+        (UnexpectedModelBehavior(SECRET), 'bad-output'),
+        (ModelRateLimitError(SECRET, SECRET), 'provider-busy'),
+        (ModelAPIError(SECRET, SECRET), 'provider-error'),
+        (ModelHTTPError(500, SECRET, SECRET), 'provider-error'),
+        (ExceptionGroup(SECRET, [ValueError(SECRET), ModelAPIError(SECRET, SECRET)]), 'provider-error'),
+        (ValueError(SECRET), 'internal'),
+        (KeyboardInterrupt(SECRET), 'internal'),
+    ],
+)
+def test_a_failure_has_a_class_and_a_sentence_without_the_error_text(error: BaseException, kind: str) -> None:
+    failure = classify(error)
+    assert failure.kind == kind
+    assert SECRET not in failure.sentence

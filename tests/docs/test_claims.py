@@ -1,0 +1,92 @@
+"""What the documentation lists is what the package has: names, settings, errors, files, layers, make targets, links."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+import pydantic_ai_a2a
+from pydantic_ai_a2a import Limits, Retention, Workers, errors
+from pydantic_ai_a2a.protocol.v1_0 import V1_0
+
+from .blocks import ROOT, blocks, table
+
+PACKAGE = ROOT / 'pydantic_ai_a2a'
+DOCS = ROOT / 'docs'
+
+
+def test_the_reference_has_every_public_name() -> None:
+    members = re.findall(r'^::: pydantic_ai_a2a\.(?:serve\.)?(\w+)$', (DOCS / 'reference.md').read_text(), re.MULTILINE)
+    assert sorted(members) == sorted(pydantic_ai_a2a.__all__)
+
+
+def test_the_settings_have_the_documented_defaults() -> None:
+    documented = {name: default for name, default, _ in table(DOCS / 'get-started.md', 'Setting')}
+    settings = (Limits(), Retention(), Workers())
+    assert documented == {
+        f'{type(each).__name__}.{field.name}': _spoken(getattr(each, field.name))
+        for each in settings
+        for field in fields(each)
+    }
+
+
+def _spoken(value: object) -> str:
+    if not isinstance(value, timedelta):
+        return str(value)
+    number, unit = (value.days, 'day') if value.days else (value.seconds // 60, 'minute')
+    return f'{number} {unit}{"" if number == 1 else "s"}'
+
+
+def test_the_documented_errors_are_those_that_a_client_can_see() -> None:
+    documented = {(int(code), int(http), reason) for code, http, reason, _ in table(DOCS / 'get-started.md', 'Code')}
+    classes = [getattr(errors, name) for name in errors.__all__]
+    assert documented == {_on_the_wire(each()) for each in classes if issubclass(each, errors.A2AError)}
+
+
+def _on_the_wire(error: errors.A2AError) -> tuple[int, int, str]:
+    reason = re.search(rb'"reason":"(\w+)"', V1_0().encode_error(error, 'correlation-id'))
+    assert reason is not None
+    return error.code, error.http_status if error.transport else 200, reason[1].decode()
+
+
+def test_the_documented_kinds_of_failure_are_those_that_there_are() -> None:
+    documented = {kind for kind, _ in table(DOCS / 'get-started.md', 'Kind')}
+    source = (PACKAGE / 'conversion' / 'failure.py').read_text()
+    assert documented == set(re.findall(r"Failure\('([\w-]+)'", source))
+
+
+def test_contributing_says_what_each_file_is_for() -> None:
+    documented = {path.partition(' ')[0] for _, path in table(ROOT / 'CONTRIBUTING.md', 'To change')}
+    files = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob('*.py')}
+    packages = {path for path in files if path.endswith('/__init__.py')}
+    assert documented == files - packages
+
+
+def test_the_documented_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']['contracts']
+    layers = next(each for each in contracts if each.get('exhaustive'))['layers']
+    existing = [' | '.join(name for name in layer.split(' | ') if not name.startswith('(')) for layer in layers]
+    [documented] = [block for block in blocks(DOCS / 'how-it-works.md') if block.title == 'Layers']
+    assert documented.text.splitlines() == [layer for layer in existing if layer]
+
+
+@pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)
+def test_every_make_target_that_is_named_exists(path: Path) -> None:
+    told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
+    targets = set(re.findall(r'^make (\w+)', told, re.MULTILINE))
+    commands = [words for block in blocks(path) for words in block.words if words[0] == 'make']
+    named = {words[1] for words in commands} | set(re.findall(r'`make (\w+)', path.read_text()))
+    assert named
+    assert named <= targets | {'help'}
+
+
+def test_the_links_of_the_readme_lead_somewhere() -> None:
+    links = [link for link in re.findall(r'\]\(([^)]+)\)', (ROOT / 'README.md').read_text()) if '://' not in link]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []

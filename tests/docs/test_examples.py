@@ -1,0 +1,25 @@
+"""Every example of the documentation is run: those of a page together, each docstring's alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .blocks import ROOT, Block, blocks
+from .page import opened
+
+PAGES = [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md', *sorted((ROOT / 'docs').glob('*.md'))]
+DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py')) for block in blocks(path)]
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> None:
+    with opened(tmp_path) as page:
+        page.read(list(blocks(path)))
+
+
+@pytest.mark.parametrize('block', DOCSTRINGS, ids=lambda block: str(block.place))
+def test_the_example_of_a_docstring_runs(block: Block, tmp_path: Path) -> None:
+    with opened(tmp_path) as page:
+        page.read([block])

@@ -1,0 +1,71 @@
+"""The official client of A2A 1.0, and its objects in short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+from a2a.client import Client, ClientConfig, create_client
+from a2a.helpers import get_artifact_text, get_message_text, new_message, new_text_message
+from a2a.types import Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
+
+from .server import LIMIT
+
+OFFICIAL = 'official `a2a-sdk` 1.x client'
+"""The behaviour that these tests show, by its name."""
+
+
+@asynccontextmanager
+async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
+    """The official client, with the card that is at the URL."""
+    async with httpx.AsyncClient(timeout=LIMIT) as http:
+        yield await create_client(url, ClientConfig(httpx_client=http, **config))
+
+
+def say(text: str, *, context_id: str | None = None, task_id: str | None = None) -> SendMessageRequest:
+    message = new_text_message(text, context_id=context_id, task_id=task_id, role=Role.ROLE_USER)
+    return SendMessageRequest(message=message)
+
+
+def send(*parts: Part) -> SendMessageRequest:
+    return SendMessageRequest(message=new_message(list(parts), role=Role.ROLE_USER))
+
+
+async def collect(answers: AsyncIterator[StreamResponse]) -> list[StreamResponse]:
+    async with asyncio.timeout(LIMIT):
+        return [answer async for answer in answers]
+
+
+async def task_of(answers: AsyncIterator[StreamResponse]) -> Task:
+    """The one task that a client without streaming gets."""
+    (answer,) = await collect(answers)
+    return answer.task
+
+
+def state_of(task: Task) -> str:
+    return TaskState.Name(task.status.state)
+
+
+def text_of(task: Task) -> str:
+    (artifact,) = task.artifacts
+    return get_artifact_text(artifact)
+
+
+def outline(events: Sequence[StreamResponse]) -> list[str]:
+    """What each event says, in short."""
+    return [_outline(event) for event in events]
+
+
+def _outline(event: StreamResponse) -> str:
+    if event.HasField('task'):
+        return f'task {state_of(event.task).removeprefix("TASK_STATE_")}'
+    if event.HasField('status_update'):
+        status = event.status_update.status
+        said = get_message_text(status.message)
+        return TaskState.Name(status.state).removeprefix('TASK_STATE_') + (f' {said!r}' if said else '')
+    update = event.artifact_update
+    marks = [name for name in ('append', 'last_chunk') if getattr(update, name)]
+    return ' '.join([repr(get_artifact_text(update.artifact)), *marks])

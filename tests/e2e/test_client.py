@@ -1,0 +1,305 @@
+"""The official client of A2A 1.0 against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from collections.abc import Awaitable, Generator
+
+import pytest
+from a2a.client import ClientCallContext
+from a2a.helpers import (
+    get_data_parts,
+    get_message_text,
+    new_data_part,
+    new_raw_part,
+    new_text_part,
+)
+from a2a.types import (
+    CancelTaskRequest,
+    GetExtendedAgentCardRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    Role,
+    SubscribeToTaskRequest,
+    TaskPushNotificationConfig,
+)
+from a2a.utils import errors
+from google.protobuf.json_format import MessageToDict
+from inline_snapshot import snapshot
+
+from ..behaviour.rows import covers
+from .official import OFFICIAL, collect, official_client, outline, say, send, state_of, task_of, text_of
+from .server import Gates, Process, uvicorn
+
+PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
+
+
+@pytest.fixture(scope='module')
+def server() -> Generator[Process]:
+    with uvicorn('tests.e2e.apps:app') as running:
+        yield running
+
+
+@pytest.fixture(scope='module')
+def mirror() -> Generator[Process]:
+    with uvicorn('tests.e2e.apps:mirror') as running:
+        yield running
+
+
+@covers(OFFICIAL)
+async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process) -> None:
+    async with official_client(server.url) as client:
+        card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+    assert [MessageToDict(interface) for interface in card.supported_interfaces] == [
+        {'url': server.url, 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'}
+    ]
+    assert MessageToDict(card.capabilities) == {
+        'streaming': True,
+        'pushNotifications': False,
+        'extendedAgentCard': False,
+    }
+    assert (card.name, card.description, card.version) == ('Puppet', 'Does what it is told.', '1.0.0')
+    assert [skill.id for skill in card.skills] == ['puppet']
+
+
+@covers(OFFICIAL)
+async def test_a_sent_message_is_answered_with_its_completed_task(server: Process) -> None:
+    async with official_client(server.url, streaming=False) as client:
+        task = await task_of(client.send_message(say('say hello to everybody')))
+        same = await client.get_task(GetTaskRequest(id=task.id))
+        without_history = await client.get_task(GetTaskRequest(id=task.id, history_length=0))
+    assert (state_of(task), text_of(task)) == ('TASK_STATE_COMPLETED', 'hello to everybody ')
+    assert [(message.role, get_message_text(message)) for message in task.history] == [
+        (Role.ROLE_USER, 'say hello to everybody'),
+        (Role.ROLE_AGENT, 'hello to everybody '),
+    ]
+    assert same == task
+    assert (len(without_history.history), text_of(without_history)) == (0, text_of(task))
+
+
+@covers(OFFICIAL)
+async def test_an_answer_is_streamed_while_it_is_written(server: Process) -> None:
+    async with official_client(server.url) as client:
+        events = await collect(client.send_message(say('say hello to everybody')))
+    assert outline(events) == snapshot(
+        [
+            'task SUBMITTED',
+            'WORKING',
+            "'hello '",
+            "'to ' append",
+            "'everybody ' append",
+            "'' append last_chunk",
+            'COMPLETED',
+        ]
+    )
+
+
+@covers(OFFICIAL, 'text between tool calls')
+async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_answer(server: Process) -> None:
+    await Gates(server.url).open('open')
+    async with official_client(server.url) as client:
+        events = await collect(client.send_message(say('use open')))
+        task = await client.get_task(GetTaskRequest(id=events[0].task.id))
+    assert outline(events) == snapshot(
+        [
+            'task SUBMITTED',
+            'WORKING',
+            "'I use a tool.'",
+            "WORKING 'I use a tool.'",
+            "'The tool is done.'",
+            "'' append last_chunk",
+            'COMPLETED',
+        ]
+    )
+    assert text_of(task) == 'The tool is done.'
+
+
+@covers(OFFICIAL)
+async def test_a_conversation_goes_on_in_its_context(server: Process) -> None:
+    async with official_client(server.url, streaming=False) as client:
+        first = await task_of(client.send_message(say('say one')))
+        second = await task_of(client.send_message(say('recall', context_id=first.context_id)))
+        elsewhere = await task_of(client.send_message(say('recall')))
+    assert (second.context_id, second.id != first.id) == (first.context_id, True)
+    assert text_of(second) == 'Before, you said: say one.'
+    assert text_of(elsewhere) == 'Before, you said: .'
+
+
+@covers(OFFICIAL)
+async def test_tasks_are_listed_page_by_page(server: Process) -> None:
+    async with official_client(server.url, streaming=False) as client:
+        first = await task_of(client.send_message(say('say one')))
+        context_id = first.context_id
+        rest = [await task_of(client.send_message(say('say more', context_id=context_id))) for _ in range(2)]
+        newest = await client.list_tasks(ListTasksRequest(context_id=context_id, page_size=2))
+        oldest = await client.list_tasks(
+            ListTasksRequest(
+                context_id=context_id, page_size=2, page_token=newest.next_page_token, include_artifacts=True
+            )
+        )
+    assert [task.id for task in newest.tasks] == [rest[1].id, rest[0].id]
+    assert (newest.total_size, newest.page_size, [len(task.artifacts) for task in newest.tasks]) == (3, 2, [0, 0])
+    assert list(oldest.tasks) == [first]
+    assert oldest.next_page_token == ''
+
+
+@covers(OFFICIAL)
+async def test_a_client_that_polls_is_answered_at_once(server: Process) -> None:
+    gates = Gates(server.url)
+    async with official_client(server.url, streaming=False, polling=True) as client:
+        task = await task_of(client.send_message(say('wait poll')))
+        await gates.reached('poll')
+        running = await client.get_task(GetTaskRequest(id=task.id))
+    async with official_client(server.url) as streaming:
+        subscription = streaming.subscribe(SubscribeToTaskRequest(id=task.id))
+        events = [await anext(subscription)]
+        await gates.open('poll')
+        events += await collect(subscription)
+    assert (state_of(task), state_of(running)) == ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING')
+    assert outline(events)[-1] == 'COMPLETED'
+
+
+@covers(OFFICIAL, 'cancel a running task')
+@pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
+async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Process, command: str) -> None:
+    gates, gate = Gates(server.url), f'cancel-{command}'
+    async with official_client(server.url) as client, asyncio.TaskGroup() as both:
+        stream = client.send_message(say(f'{command} {gate}'))
+        task_id = (await anext(stream)).task.id
+        rest = both.create_task(collect(stream))
+        await gates.reached(gate)
+        canceled = await client.cancel_task(CancelTaskRequest(id=task_id))
+        assert await gates.stopped(gate)
+    assert state_of(canceled) == 'TASK_STATE_CANCELED'
+    assert outline(rest.result())[-1] == 'CANCELED'
+
+
+@covers(OFFICIAL, 'resubscribe in mid-run')
+async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(server: Process) -> None:
+    gates = Gates(server.url)
+    async with official_client(server.url) as client, official_client(server.url) as late, asyncio.TaskGroup() as both:
+        stream = client.send_message(say('wait subscribe'))
+        seen = [await anext(stream) for _ in range(3)]
+        subscription = late.subscribe(SubscribeToTaskRequest(id=seen[0].task.id))
+        snapshot_of_task = (await anext(subscription)).task
+        following = both.create_task(collect(subscription))
+        rest = both.create_task(collect(stream))
+        await gates.open('subscribe')
+    assert outline(seen) == ['task SUBMITTED', 'WORKING', "'Before the gate, '"]
+    assert (state_of(snapshot_of_task), text_of(snapshot_of_task)) == ('TASK_STATE_WORKING', 'Before the gate, ')
+    assert outline(rest.result()) == snapshot(["'and after.' append", "'' append last_chunk", 'COMPLETED'])
+    assert following.result() == rest.result()
+
+
+@covers(OFFICIAL)
+async def test_two_clients_are_served_at_once(server: Process) -> None:
+    gates = Gates(server.url)
+    async with (
+        official_client(server.url, streaming=False) as plain,
+        official_client(server.url) as streaming,
+        asyncio.TaskGroup() as both,
+    ):
+        sent = both.create_task(task_of(plain.send_message(say('use left'))))
+        streamed = both.create_task(collect(streaming.send_message(say('use right'))))
+        for gate in ('left', 'right'):
+            await gates.reached(gate)
+        for gate in ('right', 'left'):
+            await gates.open(gate)
+    assert text_of(sent.result()) == 'The tool is done.'
+    assert outline(streamed.result())[-1] == 'COMPLETED'
+    assert sent.result().context_id != streamed.result()[0].task.context_id
+
+
+@covers(OFFICIAL, 'failed run')
+async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_searched_for(server: Process) -> None:
+    async with official_client(server.url, streaming=False) as client:
+        task = await task_of(client.send_message(say('explode')))
+    correlation_id = MessageToDict(task.status.message.metadata)['correlationId']
+    assert (state_of(task), get_message_text(task.status.message)) == (
+        'TASK_STATE_FAILED',
+        'The agent failed with an internal error.',
+    )
+    server.wait_for(rf'correlation id {correlation_id}(.*\n)+.*nobody but the log may read this')
+
+
+@covers(OFFICIAL)
+@pytest.mark.parametrize('streaming', [False, True])
+async def test_files_go_both_ways(mirror: Process, streaming: bool) -> None:
+    parts = [new_text_part('both'), new_raw_part(PNG, filename='dot.png'), new_raw_part(b'a,b\n', 'text/csv', 'a.csv')]
+    async with official_client(mirror.url, streaming=streaming) as client:
+        answers = await collect(client.send_message(send(*parts)))
+        task_id = answers[0].task.id
+        task = await client.get_task(GetTaskRequest(id=task_id))
+    ((text, *files),) = [artifact.parts for artifact in task.artifacts]
+    assert text.text == 'Here are 2 files.'
+    assert [(file.raw, file.media_type, file.filename) for file in files] == [
+        (PNG, 'image/png', 'dot.png'),
+        (b'a,b\n', 'text/csv', 'a.csv'),
+    ]
+
+
+@covers(OFFICIAL)
+@pytest.mark.parametrize('streaming', [False, True])
+async def test_data_goes_both_ways(mirror: Process, streaming: bool) -> None:
+    data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
+    async with official_client(mirror.url, streaming=streaming) as client:
+        answers = await collect(client.send_message(send(new_data_part(data), new_raw_part(PNG, filename='dot.png'))))
+        task = await client.get_task(GetTaskRequest(id=answers[0].task.id))
+    ((part,),) = [artifact.parts for artifact in task.artifacts]
+    assert get_data_parts([part]) == [{'result': {'data': data, 'files': ['dot.png: image/png']}}]
+    assert MessageToDict(part.metadata) == snapshot(
+        {
+            'python_type': 'Seen',
+            'json_schema': {
+                'description': 'What the mirror got.',
+                'type': 'object',
+                'title': 'Seen',
+                'properties': {
+                    'files': {'items': {'type': 'string'}, 'type': 'array', 'title': 'Files'},
+                    'data': {'additionalProperties': True, 'type': 'object', 'title': 'Data'},
+                },
+                'required': ['data', 'files'],
+            },
+        }
+    )
+    assert part.media_type == 'application/json'
+
+
+@covers(OFFICIAL)
+async def test_each_refusal_is_the_clients_own_exception(server: Process) -> None:
+    async with official_client(server.url) as client:
+        done = (await collect(client.send_message(say('say done'))))[0].task
+        calls: dict[str, Awaitable[object]] = {
+            'get unknown': client.get_task(GetTaskRequest(id='unknown')),
+            'cancel unknown': client.cancel_task(CancelTaskRequest(id='unknown')),
+            'subscribe unknown': collect(client.subscribe(SubscribeToTaskRequest(id='unknown'))),
+            'continue unknown': collect(client.send_message(say('say it', task_id='unknown'))),
+            'cancel done': client.cancel_task(CancelTaskRequest(id=done.id)),
+            'subscribe done': collect(client.subscribe(SubscribeToTaskRequest(id=done.id))),
+            'continue done': collect(client.send_message(say('say it', task_id=done.id))),
+            'other context': collect(client.send_message(say('say it', task_id=done.id, context_id='other'))),
+            'no parts': collect(client.send_message(send())),
+            'bytes of no type': collect(client.send_message(send(new_raw_part(b'\xfe\xff\x00\x01')))),
+            'push': client.create_task_push_notification_config(
+                TaskPushNotificationConfig(task_id=done.id, url='https://example.com/')
+            ),
+            'version': client.get_task(
+                GetTaskRequest(id=done.id), context=ClientCallContext(service_parameters={'A2A-Version': '9.9'})
+            ),
+        }
+        refused = dict(zip(calls, await asyncio.gather(*calls.values(), return_exceptions=True), strict=True))
+    assert {call: type(error) for call, error in refused.items()} == {
+        'get unknown': errors.TaskNotFoundError,
+        'cancel unknown': errors.TaskNotFoundError,
+        'subscribe unknown': errors.TaskNotFoundError,
+        'continue unknown': errors.TaskNotFoundError,
+        'cancel done': errors.TaskNotCancelableError,
+        'subscribe done': errors.UnsupportedOperationError,
+        'continue done': errors.UnsupportedOperationError,
+        'other context': errors.InvalidParamsError,
+        'no parts': errors.InvalidParamsError,
+        'bytes of no type': errors.ContentTypeNotSupportedError,
+        'push': errors.PushNotificationNotSupportedError,
+        'version': errors.VersionNotSupportedError,
+    }

@@ -1,0 +1,123 @@
+"""SIGTERM and SIGINT while clients wait for tasks: everybody is answered, and the process ends as uvicorn does."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from a2a.types import SubscribeToTaskRequest
+
+from ..behaviour.rows import covers
+from .official import collect, official_client, outline, say, state_of, task_of, text_of
+from .server import LIMIT, Gates, process, unread, uvicorn
+
+UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
+ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
+SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
+SHUTDOWN = "FAILED 'The server shut down before the task was done.'"
+
+
+@SERVERS
+@covers('SIGTERM')
+async def test_who_waits_for_a_task_that_does_not_end_in_time_is_told_that_it_failed(options: tuple[str, ...]) -> None:
+    with uvicorn('tests.e2e.apps:hasty', *options) as server:
+        gates = Gates(server.url)
+        async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
+            streaming = client.send_message(say('use never'))
+            task = (await anext(streaming)).task
+            await gates.reached('never')
+            queued = client.send_message(say('say next', context_id=task.context_id))
+            assert outline([await anext(queued)]) == ['task SUBMITTED']
+            idle = client.subscribe(SubscribeToTaskRequest(id=task.id))
+            assert (await anext(idle)).task.id == task.id
+            async with asyncio.TaskGroup() as waiting:
+                streams = [waiting.create_task(collect(stream)) for stream in (streaming, idle, queued)]
+                blocking = waiting.create_task(task_of(plain.send_message(say('wait ever'))))
+                await gates.reached('ever')
+                server.signal(signal.SIGTERM)
+        assert await server.ended() == -signal.SIGTERM
+    assert [outline(stream.result())[-1] for stream in streams] == [SHUTDOWN] * 3
+    assert state_of(blocking.result()) == 'TASK_STATE_FAILED'
+    assert 'Traceback' not in server.output, server.output
+
+
+@contextmanager
+def request_without_its_body(url: str, path: str) -> Generator[socket.socket]:
+    """A POST that the server has accepted and waits for: one byte completes it, also while the server shuts down."""
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=LIMIT) as connection:
+        connection.sendall(
+            b'POST /%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n'
+            % (path.encode(), parts.netloc.encode())
+        )
+        assert connection.recv(1000).startswith(b'HTTP/1.1 100')
+        yield connection
+
+
+@SERVERS
+@covers('SIGTERM')
+async def test_a_task_that_ends_in_time_is_completed_while_the_server_shuts_down(options: tuple[str, ...]) -> None:
+    with (
+        uvicorn('tests.e2e.apps:app', *options) as server,
+        request_without_its_body(server.url, 'gates/it/open') as gate,
+    ):
+        async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
+            async with asyncio.TaskGroup() as waiting:
+                streaming = waiting.create_task(collect(client.send_message(say('wait it'))))
+                blocking = waiting.create_task(task_of(plain.send_message(say('use it'))))
+                await Gates(server.url).reached('it')
+                server.signal(signal.SIGTERM)
+                await asyncio.to_thread(server.wait_for, 'Shutting down')
+                gate.sendall(b'.')
+        assert await server.ended() == -signal.SIGTERM
+    assert outline(streaming.result())[-3:] == ["'and after.' append", "'' append last_chunk", 'COMPLETED']
+    assert text_of(blocking.result()) == 'The tool is done.'
+
+
+@SERVERS
+@covers('SIGTERM')
+async def test_the_first_sigint_ends_streams_with_an_event(options: tuple[str, ...]) -> None:
+    with uvicorn('tests.e2e.apps:hasty', *options) as server:
+        async with official_client(server.url) as client, asyncio.TaskGroup() as waiting:
+            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
+            await Gates(server.url).reached('never')
+            server.signal(signal.SIGINT)
+        assert await server.ended() == 0
+    assert outline(stream.result())[-1] == SHUTDOWN
+
+
+@SERVERS
+@covers('SIGTERM')
+async def test_the_second_sigint_does_not_wait_for_tasks(options: tuple[str, ...]) -> None:
+    with uvicorn('tests.e2e.apps:app', *options) as server, closing(unread(server.url, 'wait never')):
+        await Gates(server.url).reached('never')
+        server.signal(signal.SIGINT)
+        await asyncio.to_thread(server.wait_for, 'Waiting for connections to close')
+        server.signal(signal.SIGINT)
+        assert await server.ended() == 0
+
+
+@covers('SIGTERM', 'mounted under FastAPI / Starlette')
+async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() -> None:
+    with uvicorn('tests.e2e.apps:unforwarded') as server:
+        url = f'{server.url}puppet/'
+        async with official_client(url) as client, asyncio.TaskGroup() as waiting:
+            stream = waiting.create_task(collect(client.send_message(say('wait never'))))
+            await Gates(url).reached('never')
+            server.signal(signal.SIGTERM)
+        assert await server.ended() == -signal.SIGTERM
+    assert outline(stream.result())[-1] == SHUTDOWN
+
+
+@covers('SIGTERM', 'reader that stops reading')
+async def test_a_reader_that_stops_reading_does_not_keep_a_script_from_ending() -> None:
+    script = 'from pydantic_ai_a2a import run; from tests.e2e.apps import hasty; run(hasty, port=0)'
+    with process('-c', script) as server, closing(unread(server.url, 'flood 200')):
+        await asyncio.to_thread(server.wait_for, 'A reader fell behind and was dropped')
+        server.signal(signal.SIGTERM)
+        assert await server.ended() == -signal.SIGTERM
