@@ -80,8 +80,11 @@ class Hosting:
         self._ready = host
 
     async def start(self) -> None:
-        """Begin a lifespan."""
-        await self.ensure()
+        """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card."""
+        try:
+            await self.ensure()
+        except Exception:  # whatever an agent's toolsets raise
+            logger.exception('The agent cannot be entered. Its card is served, and the next request tries again.')
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""

@@ -39,7 +39,7 @@ class Recorder:
         if isinstance(event, TextDelta):
             await self._queue.emit(self._claim, [self._chunk(event.text, first=event.first)])
             return
-        status = Status('working', self._now(), self._message([Part(text=event.text, media_type='text/plain')]))
+        status = Status('working', self._now(), self._message(_text(event.text)))
         await self._queue.emit(self._claim, [self._status_event(status)], status)
 
     async def complete(
@@ -65,7 +65,7 @@ class Recorder:
         history: list[tuple[str, bytes]] = []
         if answer is not None:
             message_id = stored.new_id()
-            history.append((message_id, self._message([Part(text=answer, media_type='text/plain')], message_id)))
+            history.append((message_id, self._message(_text(answer), message_id)))
         status = Status('completed', self._now(), None)
         return await self._finish(
             status, events=closing, history=history, artifacts=bodies, messages=messages, usage=usage
@@ -78,12 +78,12 @@ class Recorder:
     async def fail(self, kind: str, sentence: str, correlation_id: str) -> None:
         """The run failed; its context stays as it was before."""
         metadata = {'failure': kind, 'correlationId': correlation_id}
-        message = self._message([Part(text=sentence, media_type='text/plain')], metadata=metadata)
+        message = self._message(_text(sentence), metadata=metadata)
         await self._finish(Status('failed', self._now(), message), failure=kind)
 
     async def interrupt(self, state: TaskState, parts: Sequence[Part], messages: Sequence[Any]) -> None:
         """The task waits for its client; its model messages stay with it until it ends."""
-        await self._finish(Status(state, self._now(), self._message(parts)), messages=messages)
+        await self._finish(Status(state, self._now(), self._message(stored.dump_parts(parts))), messages=messages)
 
     async def _finish(self, status: Status, *, events: Sequence[TaskEvent] = (), **rest: Any) -> Claim | None:
         finish = Finish(status=status, events=events, final=self._status_event(status), **rest)
@@ -115,12 +115,15 @@ class Recorder:
         self._n += 1
         return TaskEvent(self._n, state, payload)
 
-    def _message(
-        self, parts: Sequence[Part], message_id: str | None = None, metadata: dict[str, Any] | None = None
-    ) -> bytes:
+    def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
-        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts), rest)
+        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest)
         return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
+
+
+def _text(text: str) -> bytes:
+    """Text as the parts of a message."""
+    return b'[' + stored.text_part(text) + b']'
 
 
 def _is_text(artifact: Artifact, text: str) -> bool:

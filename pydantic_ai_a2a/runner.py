@@ -136,9 +136,8 @@ class Runner:
             await self._drive(run, answer, watched, emit)
         result = run.result
         assert result is not None, 'the run was driven to its end'
-        return RunOutput(
-            result.output, _files(result.new_messages()), answer.streamed, result.new_messages(), run.usage
-        )
+        messages = result.new_messages()
+        return RunOutput(result.output, _files(messages), answer.streamed, messages, run.usage)
 
     async def _drive(
         self, run: AgentRun[Any, Any], answer: AnswerStream, watched: Callable[[], bool], emit: Emit

@@ -6,6 +6,7 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil
 from types import TracebackType
 from typing import Any
@@ -36,7 +37,7 @@ def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_op
         uvicorn_options: Further arguments of `uvicorn.Config`.
     """
     listener = _listen(host, port)
-    with listener:
+    with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
         _Uvicorn(_config(app, uvicorn_options)).run(sockets=[listener])
 
 

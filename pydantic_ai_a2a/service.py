@@ -6,6 +6,7 @@ import asyncio
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -97,11 +98,7 @@ class Service:
         task_id = accepted.header.id
         if params.return_immediately:
             return await self._snapshot(submission, accepted, params.history_length)
-        try:
-            async with asyncio.timeout(self._limits.max_wait):
-                await self._backend.events.wait(task_id, accepted.after)
-        except TimeoutError:
-            pass  # the ceiling of a blocking send: the task goes on, and the answer shows it as it is
+        await self._wait(task_id, accepted.after, self._limits.max_wait)
         return await self._load(task_id, call.caller.owner, params.history_length)
 
     async def stream_message(self, call: CallContext, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
@@ -149,6 +146,15 @@ class Service:
             at=self._now(),
         )
 
+    async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
+        """Wait until the task has stopped, for at most so long: it goes on, and is shown as it is."""
+        waiting = self._backend.events.wait(task_id, after)
+        if seconds is None:
+            return await waiting
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await waiting
+
     async def _submit(self, submission: Submission, correlation_id: str) -> Accepted:
         accepted = await self._backend.queue.submit(
             submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
@@ -195,11 +201,7 @@ class Service:
         queue = self._backend.queue
         header = await queue.cancel(task_id, owner, at=self._now())
         if header.state not in TERMINAL:
-            try:
-                async with asyncio.timeout(self._limits.cancel_grace):
-                    await self._backend.events.wait(task_id, header.last_event)
-            except TimeoutError:
-                pass  # the run does not stop in time: its task is taken away from it below
+            await self._wait(task_id, header.last_event, self._limits.cancel_grace)
             task = await self._load(task_id, owner, None)
             if task.header.state not in TERMINAL:
                 await queue.cancel(task_id, owner, at=self._now(), force=True)

@@ -21,12 +21,12 @@ class Limits:
     body: int = 10_000_000
     """Largest request body, in bytes; a larger one is answered with HTTP 413 before it is parsed."""
     queue: int = 10_000
-    """Tasks that may wait for a free slot; over it a new task is refused with HTTP 503 before anything is stored."""
+    """Tasks that may wait to be run; over it a new task is refused with HTTP 503 before anything is stored."""
     reader_lag: int = 1_000_000
     """Bytes that a reader of an event stream may be behind; then its stream is closed. It can resume from its last
     event id."""
-    keep_alive: float = 15.0
-    """Seconds between comments on an idle event stream."""
+    keep_alive: float = 3.0
+    """Seconds between comments on an idle event stream; the official client gives up after 5 seconds of silence."""
     max_wait: float | None = None
     """Seconds that a blocking send waits before it answers with the task as it is; None: until it ends or asks."""
     cancel_grace: float = 5.0

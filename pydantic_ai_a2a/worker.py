@@ -26,7 +26,7 @@ from .errors import LeaseLost
 from .ports import Backend, Claim
 from .protocol import stored
 from .recorder import Recorder
-from .runner import Runner
+from .runner import Runner, RunOutput
 from .settings import Retention, Workers
 
 __all__ = ('Worker', 'now_ms')
@@ -156,7 +156,7 @@ class Worker:
         if self._draining or self._slots <= 0:
             self._waiting[task_id] = context
         else:
-            self._spawn(self._claim_and_run(task_id, context), context)
+            self._spawn(self._run(task_id, context), context)
 
     def _spawn(self, work: Any, context: Context) -> None:
         self._slots -= 1
@@ -172,17 +172,6 @@ class Worker:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error('A task could not be recorded; it stays as it is until its lease ends.', exc_info=error)
 
-    async def _claim_and_run(self, task_id: str, context: Context) -> None:
-        now = now_ms()
-        until = now + int(self._settings.lease * 1000)
-        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
-        if claims:
-            await self._run(claims[0])
-            return
-        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
-        if task is not None and task.header.state == 'submitted':  # an earlier task of its context is not done yet
-            self._waiting[task_id] = context
-
     def _fill_soon(self) -> None:
         if self._filling is None or self._filling.done():
             self._filling = self._loop.create_task(self._fill(), context=Context())
@@ -195,8 +184,8 @@ class Worker:
         now = now_ms()
         until = now + int(self._settings.lease * 1000)
         for claim in await self._backend.queue.claim(self.holder, at=now, until=until, limit=free):
-            context = self._waiting.pop(claim.header.id, None)
-            self._spawn(self._run(claim), Context() if context is None else context)
+            context = self._waiting.pop(claim.header.id, None) or Context()
+            self._spawn(self._run(claim.header.id, context, claim), context)
 
     async def _beat(self) -> None:
         """Renew the leases, pick up what was lost or asked elsewhere, sweep."""
@@ -223,16 +212,30 @@ class Worker:
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
-    async def _run(self, claim: Claim) -> None:
-        following: Claim | None = claim
+    async def _run(self, task_id: str, context: Context, claim: Claim | None = None) -> None:
+        """Run a task until it stops, if it can be claimed or has been."""
+        claim = claim or await self._claim(task_id, context)
+        if claim is None:
+            return
         try:
-            while following is not None:
-                following = await self._run_once(following)
+            while claim is not None:
+                claim = await self._run_once(claim)
         finally:
-            self._running.pop(claim.header.id, None)
+            self._running.pop(task_id, None)
         self._finished += 1
         if self._finished % _SWEEP_EVERY == 0:
             await self._sweep()
+
+    async def _claim(self, task_id: str, context: Context) -> Claim | None:
+        now = now_ms()
+        until = now + int(self._settings.lease * 1000)
+        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
+        if claims:
+            return claims[0]
+        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        if task is not None and task.header.state == 'submitted':  # an earlier task of its context is not done yet
+            self._waiting[task_id] = context
+        return None
 
     async def _run_once(self, claim: Claim) -> Claim | None:
         task = asyncio.current_task()
@@ -243,7 +246,22 @@ class Worker:
             return await self._fail(claim, recorder, EXPIRED_ATTEMPTS)
         try:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
-                return await self._record_run(claim, recorder, running.token)
+                try:
+                    result = await self._runner.run(
+                        user_prompt(stored.load_message(claim.message), self._accepts),
+                        await self._history(claim),
+                        context_id=claim.header.context_id,
+                        run_id=_run_id(claim),
+                        token=running.token,
+                        watched=lambda: self._backend.events.watched(claim.header.id),
+                        emit=recorder.write,
+                        text_output=self._outputs.streams_text,
+                    )
+                except RunTimedOut:
+                    raise
+                except RunCancelled as canceled:
+                    return await recorder.cancel(canceled.new_messages(), canceled.usage)
+                return await self._complete(recorder, result)
         except LeaseLost:
             logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
         except asyncio.CancelledError as error:
@@ -255,24 +273,7 @@ class Worker:
             return await self._fail(claim, recorder, classify(error), error)
         return None
 
-    async def _record_run(self, claim: Claim, recorder: Recorder, token: CancellationToken) -> Claim | None:
-        header = claim.header
-        try:
-            result = await self._runner.run(
-                user_prompt(stored.load_message(claim.message), self._accepts),
-                await self._history(claim),
-                context_id=header.context_id,
-                run_id=_run_id(claim),
-                token=token,
-                watched=lambda: self._backend.events.watched(header.id),
-                emit=recorder.write,
-                text_output=self._outputs.streams_text,
-            )
-        except RunTimedOut:
-            raise
-        except RunCancelled as canceled:
-            await recorder.cancel(canceled.new_messages(), canceled.usage)
-            return None
+    async def _complete(self, recorder: Recorder, result: RunOutput) -> Claim | None:
         artifacts = self._outputs.artifacts(result.output, artifact_id=recorder.artifact_id, files=result.files)
         return await recorder.complete(
             artifacts,
@@ -285,8 +286,10 @@ class Worker:
 
     async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
         """What the run continues: the context, and what the task itself said before it was interrupted."""
-        entries = await self._backend.conversations(claim.header.owner).read_history(claim.head)
-        history = [entry.message for entry in entries]
+        history: list[ModelMessage] = []
+        if claim.head is not None:
+            entries = await self._backend.conversations(claim.header.owner).read_history(claim.head)
+            history = [entry.message for entry in entries]
         return history if claim.own_messages is None else [*history, *claim.own_messages]
 
     async def _fail(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, NamedTuple
@@ -91,7 +91,10 @@ class Exchange:
         """Clear it to stop reading: the app's sends then wait, like those of a server with a full buffer."""
         self.reading.set()
         self._sent: asyncio.Queue[Message] = asyncio.Queue()
-        self.task = asyncio.create_task(app(self.scope, self._receive, self._send))
+        self.task: asyncio.Task[None] = asyncio.create_task(self._run(app))
+
+    async def _run(self, app: ASGIApp) -> None:
+        await app(self.scope, self._receive, self._send)
 
     async def _receive(self) -> Message:
         if not self._given:
@@ -204,7 +207,7 @@ class Client:
         return (await self.call('SendMessage', {'message': sent, 'configuration': configuration}))['task']
 
     @asynccontextmanager
-    async def stream(self, method: str, params: Any, **headers: str) -> AsyncIterator[Stream]:
+    async def stream(self, method: str, params: Any, **headers: str) -> AsyncGenerator[Stream]:
         """An event stream; an error instead of one raises RpcError. Leaving the block disconnects."""
         body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
         merged = {'Content-Type': 'application/json', **self.headers}
@@ -236,7 +239,7 @@ class Client:
 
 
 @asynccontextmanager
-async def lifespan(app: ASGIApp) -> AsyncIterator[None]:
+async def lifespan(app: ASGIApp) -> AsyncGenerator[None]:
     """Run an app's lifespan around a block."""
     to_app: asyncio.Queue[Message] = asyncio.Queue()
     from_app: asyncio.Queue[Message] = asyncio.Queue()

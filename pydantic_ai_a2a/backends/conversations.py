@@ -6,7 +6,7 @@ same name is another one. A run's new messages are appended in the transaction t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from os import urandom
@@ -22,10 +22,12 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.usage import RunUsage
 
+from .transaction import Statement, Transaction
+
 __all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages')
 
-Run = Callable[[Generator[tuple[str, Sequence[Any]], list[Any], Any]], Awaitable[Any]]
-"""Runs a transaction (see `sql.Transaction`)."""
+Run = Callable[[Transaction[Any]], Awaitable[Any]]
+"""Runs a transaction."""
 
 SCHEMA = (
     """
@@ -116,25 +118,23 @@ def append(
     *,
     usage: RunUsage | None,
     at: int,
-) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+) -> Transaction[None]:
     """Append new messages to the conversation as it stands now, whatever the run had started from.
 
     `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction.
     """
     known = None if record is None else _record_ta.validate_json(record)
     head = None if known is None else known.head_id
+    revision = urandom(16).hex()
     entries: list[tuple[str, str, str, str | None, bytes]] = []
-    for message in messages:
-        entry_id = urandom(16).hex()
+    for n, message in enumerate(messages):
+        entry_id = f'{revision}.{n}'
         entries.append((agent, owner, entry_id, head, dump_messages([message])[1:-1]))
         head = entry_id
     yield _ENTRY, entries
     used = usage if usage is not None else RunUsage()
-    changes: dict[str, Any] = {
-        'head_id': head,
-        'revision': urandom(16).hex(),
-        'updated_at': datetime.fromtimestamp(at / 1000, UTC),
-    }
+    updated_at = datetime.fromtimestamp(at / 1000, UTC)
+    changes: dict[str, Any] = {'head_id': head, 'revision': revision, 'updated_at': updated_at}
     if known is None:
         grown = ConversationRecord(conversation_id=conversation_id, scope=owner, usage=used, **changes)
     else:
@@ -142,13 +142,13 @@ def append(
     yield _write(agent, owner, grown)
 
 
-def _write(agent: str, owner: str, record: ConversationRecord) -> tuple[str, Sequence[Any]]:
+def _write(agent: str, owner: str, record: ConversationRecord) -> Statement:
     at = round(record.updated_at.timestamp() * 1000)
     body = _record_ta.dump_json(record)
     return _UPSERT, (agent, owner, record.conversation_id, record.head_id, record.revision, at, body)
 
 
-def erase(agent: str, owner: str, conversation_id: str) -> Generator[tuple[str, Sequence[Any]], list[Any], bool]:
+def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
     """Delete a conversation, and the entries that no other conversation of the owner reaches."""
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
@@ -173,7 +173,7 @@ class SqlConversationStore(ConversationStore):
         self._owner = owner
 
     async def _query(self, statement: str, *values: Any) -> list[Any]:
-        def query() -> Generator[tuple[str, Sequence[Any]], list[Any], list[Any]]:
+        def query() -> Transaction[list[Any]]:
             return (yield statement, (self._agent, self._owner, *values))
 
         return await self._run(query())
@@ -201,7 +201,7 @@ class SqlConversationStore(ConversationStore):
 
     def _save(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
-    ) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+    ) -> Transaction[None]:
         yield from self._check(record.conversation_id, expected_revision)
         for entry in new_entries:
             message = dump_messages([entry.message])[1:-1]
@@ -218,9 +218,7 @@ class SqlConversationStore(ConversationStore):
         for tip in record.branches:
             yield _BRANCH, (self._agent, self._owner, record.conversation_id, tip)
 
-    def _check(
-        self, conversation_id: str, expected_revision: str | None
-    ) -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+    def _check(self, conversation_id: str, expected_revision: str | None) -> Transaction[None]:
         rows = yield (
             'SELECT revision FROM conversation WHERE agent = ? AND owner = ? AND id = ?',
             (self._agent, self._owner, conversation_id),
@@ -229,7 +227,7 @@ class SqlConversationStore(ConversationStore):
             raise ConversationConflict(conversation_id)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        def delete() -> Generator[tuple[str, Sequence[Any]], list[Any], None]:
+        def delete() -> Transaction[None]:
             yield from self._check(conversation_id, expected_revision)
             yield from erase(self._agent, self._owner, conversation_id)
 

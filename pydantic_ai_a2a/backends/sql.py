@@ -1,20 +1,16 @@
-"""The vocabulary of the SQL state machine: transactions, header rows, and the steps that others are made of. Pure.
-
-A transaction is a generator: it yields a statement with its values, is sent the rows, and returns its result. A list of
-values executes the statement for each of them, and gives no rows. A driver runs it between BEGIN and COMMIT, in whatever
-way it executes statements. Values are `?`; but for column types, the statements keep to what SQLite and PostgreSQL share.
-"""
+"""The vocabulary of the SQL state machine: header rows, and the steps that others are made of. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from ..errors import TaskNotFoundError
 from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import conversations
+from .transaction import Rows, Statement, Transaction
 
 __all__ = (
     'ADD_ITEM',
@@ -36,11 +32,6 @@ __all__ = (
     'set_status',
     'status_event',
 )
-
-T = TypeVar('T')
-Rows: TypeAlias = list[Any]
-Statement: TypeAlias = tuple[str, Sequence[Any]]
-Transaction: TypeAlias = Generator[Statement, Rows, T]
 
 HEADER = (
     'id, context_id, owner, state, status_at, status_message, metadata,'

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from threading import RLock
 from typing import Any, TypeVar
+from weakref import finalize
 
 from pydantic_ai.conversation_store import ConversationStore
 
@@ -54,25 +56,31 @@ class SqliteBackend(Backend):
         self.cancel_listeners: list[Callable[[str], None]] = []
         self.lock = RLock()
         """Held from a transaction's begin until its events are published, so that they are in order for readers."""
-        self._connection = sqlite3.connect(':memory:', isolation_level=None, check_same_thread=False)
-        for statement in SCHEMA:
-            self._connection.execute(statement)
         self.queue = _Queue(self)
         self.reader = _Reader(self)
         self.events = _Events(self)
         self.housekeeping = _Housekeeping(self)
 
+    @cached_property
+    def _connection(self) -> sqlite3.Connection:
+        """Opened by the first statement, so that an app can be made before a fork."""
+        connection = sqlite3.connect(':memory:', isolation_level=None, check_same_thread=False)
+        finalize(self, connection.close)
+        for statement in SCHEMA:
+            connection.execute(statement)
+        return connection
+
     def run(self, transaction: sql.Transaction[T]) -> T:
         """Run a transaction, and commit it or leave nothing of it behind."""
-        execute = self._connection.execute
         with self.lock:
+            execute = self._connection.execute
             execute('BEGIN')
             try:
                 result = self._drive(transaction)
+                execute('COMMIT')
             except BaseException:
                 execute('ROLLBACK')
                 raise
-            execute('COMMIT')
             return result
 
     def read(self, transaction: sql.Transaction[T]) -> T:
@@ -85,7 +93,7 @@ class SqliteBackend(Backend):
         try:
             statement, values = next(transaction)
             while True:
-                if type(values) is list:
+                if isinstance(values, list):
                     execute_many(statement, values)
                     statement, values = transaction.send([])
                 else:

@@ -178,7 +178,7 @@ class Tails:
                     tail.add(event, self._lag_limit)
                 for reader in tail.readers:
                     reader.wake(self._lag_limit)
-        if task_id in self._waiters and any(event.state in STOPPED for event in events):
+        if task_id in self._waiters and not STOPPED.isdisjoint([event.state for event in events]):
             with self.lock:
                 for waiter in self._waiters.get(task_id, ()):
                     waiter.resolve()

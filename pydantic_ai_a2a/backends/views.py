@@ -13,6 +13,11 @@ from .sql import BY_ID_AND_OWNER, HEADER, Transaction, header_of
 __all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after')
 
 _NO_LIMIT = 2**31
+_ITEMS = ' UNION ALL '.join(
+    'SELECT seq, kind, body FROM (SELECT seq, kind, body FROM item'
+    f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?)"
+    for kind in ('message', 'artifact')
+)
 _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 
@@ -27,12 +32,13 @@ def load(
 
 
 def _with_items(agent: str, header: TaskHeader, history_length: int | None, artifacts: bool) -> Transaction[StoredTask]:
-    history = None
-    if history_length != 0:
-        history = yield from _items(agent, header.id, 'message', history_length)
+    newest = _NO_LIMIT if history_length is None else history_length
+    rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
+    rows.sort()
+    history = [body for _, kind, body in rows if kind == 'message'] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)
-    bodies = yield from _items(agent, header.id, 'artifact', None)
+    bodies = [body for _, kind, body in rows if kind == 'artifact']
     if header.state not in TERMINAL:
         updates = yield (
             'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
@@ -41,14 +47,6 @@ def _with_items(agent: str, header: TaskHeader, history_length: int | None, arti
         if updates:
             bodies = stored.assemble(bodies, (row[0] for row in updates))
     return StoredTask(header, history, bodies)
-
-
-def _items(agent: str, task_id: str, kind: str, newest: int | None) -> Transaction[list[bytes]]:
-    rows = yield (
-        'SELECT body FROM item WHERE agent = ? AND task_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?',
-        (agent, task_id, kind, _NO_LIMIT if newest is None else newest),
-    )
-    return [row[0] for row in reversed(rows)]
 
 
 def page(agent: str, query: TaskQuery) -> Transaction[Page]:

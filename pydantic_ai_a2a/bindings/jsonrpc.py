@@ -115,8 +115,8 @@ class _Exchange:
         refuse_unsupported(request.operation, CAPABILITIES)
         self._headers = self._endpoint.extensions.negotiate(header(self._scope, b'a2a-extensions'))
         await self._endpoint.start()
-        with telemetry.operation_span(request.operation.name, self._scope):
-            call = CallContext(caller, self.correlation_id, telemetry.traceparent())
+        with telemetry.operation_span(request.operation.name, self._scope) as span:
+            call = CallContext(caller, self.correlation_id, None if span is None else telemetry.traceparent())
             if request.operation.stream:
                 await self._stream(call, request)
             else:

@@ -58,14 +58,13 @@ def new_id() -> str:
 
 
 @lru_cache(maxsize=16)
-def _second(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S')
+def _second(seconds: int) -> bytes:
+    return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S').encode()
 
 
 def timestamp(ms: int) -> bytes:
     """A time as a JSON string: UTC with `Z`, in milliseconds (§5.6.1)."""
-    seconds, millis = divmod(ms, 1000)
-    return b'"%s.%03dZ"' % (_second(seconds).encode(), millis)
+    return b'"%s.%03dZ"' % (_second(ms // 1000), ms % 1000)
 
 
 def text_part(text: str) -> bytes:
@@ -87,7 +86,7 @@ def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> by
 
 def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
     """The message, as one of the task's."""
-    return body[:-1] + b',"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id) + b'}'
+    return body[:-1] + b',' + _ids(task_id, context_id) + b'}'
 
 
 def digest(parts: bytes, context_id: str | None, task_id: str | None, references: Sequence[str]) -> bytes:
@@ -101,6 +100,7 @@ def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:
     return head + (b'}' if status_message is None else b',"message":' + status_message + b'}')
 
 
+@lru_cache(maxsize=256)
 def _ids(task_id: str, context_id: str) -> bytes:
     return b'"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id)
 

@@ -62,13 +62,21 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
     assert len(await app.list_tasks()) == 1
 
 
-def test_an_app_whose_agent_cannot_be_entered_does_not_start() -> None:
+def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
     async def connect() -> None:
-        raise RuntimeError('nobody there')
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError('no key')
 
     app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
-    with pytest.raises(RuntimeError, match='nobody there'), TestClient(app):
-        raise AssertionError('it has started')
+    with TestClient(app) as client:
+        assert 'The agent cannot be entered. Its card is served, and the next request tries again.' in caplog.text
+        assert client.get('/.well-known/agent-card.json').status_code == 200
+        assert len(attempts) == 1
+        answer = client.post('/', content=send(), headers={'Content-Type': 'application/json'})
+    assert state_of(answer.json()['result']['task']) == 'COMPLETED'
 
 
 async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCaptureFixture) -> None:
@@ -119,7 +127,7 @@ def test_event_loops_that_have_ended_are_forgotten() -> None:
         loops.append(weakref.ref(asyncio.get_running_loop()))
         await Client(app).send(message())
 
-    for _ in range(4):
+    for _ in range(10):
         asyncio.run(once())
     gc.collect()
-    assert [loop() is None for loop in loops] == [True, True, True, False]
+    assert sum(loop() is not None for loop in loops) <= 2  # the last, and one that a traceback may still hold

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 
 import pytest
+from fasta2a.schema import AgentExtension
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from starlette.requests import Request
@@ -202,3 +203,69 @@ async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(meth
     assert state_of(task) == 'COMPLETED'
     stream = method == 'SendStreamingMessage'
     assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
+
+
+class Leaving(Exchange):
+    """A request whose client goes away in the middle of its body."""
+
+    async def _receive(self) -> Message:
+        if not self._given:
+            self._given = True
+            return {'type': 'http.request', 'body': b'{"jsonrpc":', 'more_body': True}
+        return {'type': 'http.disconnect'}
+
+
+async def test_nobody_is_answered_who_leaves_before_the_end_of_the_request() -> None:
+    async with untouched() as client:
+        exchange = Leaving(client.app, 'POST', '/', {'Content-Type': 'application/json'}, b'')
+        with pytest.raises(AssertionError, match='without finishing its answer'):
+            await exchange.next()
+
+
+async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
+    required = AgentExtension(uri='https://example.com/required', required=True)
+    async with untouched(extensions=[required]) as client:
+        error = refusal(await client.post(send()))
+        refusal(await client.post(send(), {'A2A-Extensions': 'https://example.com/other'}))
+    assert (error.code, error.reason) == (-32008, 'EXTENSION_SUPPORT_REQUIRED')
+    assert error.data[0]['metadata']['requiredExtensions'] == 'https://example.com/required'
+
+
+@pytest.mark.parametrize(
+    ('asked', 'active'),
+    [
+        (None, None),
+        ('https://example.com/other', None),
+        ('https://example.com/a, https://example.com/other', 'https://example.com/a'),
+    ],
+)
+async def test_the_answer_says_which_extensions_are_active(asked: str | None, active: str | None) -> None:
+    app = to_a2a(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')])
+    headers = {'A2A-Extensions': asked} if asked else {}
+    async with lifespan(app):
+        client = Client(app)
+        answer = await client.post(send(), headers)
+        error = await client.post(rpc('GetTask', {'id': 'no-such-task'}), headers)
+        body = rpc('SendStreamingMessage', {'message': message()})
+        stream = await client.post(body, headers)
+    assert [each.headers.get('a2a-extensions') for each in (answer, stream)] == [active, active]
+    assert refusal(error).code == -32001
+
+
+async def test_what_a_request_says_besides_its_message_is_taken() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        params = {
+            'tenant': 'acme',
+            'message': message(metadata={'a': 1}, extensions=['https://example.com/a'], referenceTaskIds=['t']),
+            'configuration': {'acceptedOutputModes': ['text/plain']},
+            'metadata': {'b': 2},
+        }
+        task = (await Client(app).call('SendMessage', params))['task']
+    assert state_of(task) == 'COMPLETED'
+    sent = task['history'][0]
+    assert (sent['metadata'], sent['extensions'], sent['referenceTaskIds']) == (
+        {'a': 1},
+        ['https://example.com/a'],
+        ['t'],
+    )

@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 from pydantic_ai_a2a import Limits, to_a2a
 
@@ -165,3 +165,30 @@ async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
             release.set()
             events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_a_server_may_say_once_more_that_the_request_is_over() -> None:
+    said, release = asyncio.Event(), asyncio.Event()
+
+    class Repeating(Exchange):
+        asked = 0
+
+        async def _receive(self) -> Message:
+            self.asked += 1
+            if self.asked == 2:
+                return {'type': 'http.request', 'body': b''}
+            if self.asked == 3:
+                said.set()
+            return await super()._receive()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        body = rpc('SendStreamingMessage', {'message': message()})
+        exchange = Repeating(app, 'POST', '/', {'Content-Type': 'application/json'}, body)
+        await said.wait()
+        release.set()
+        assert b'TASK_STATE_COMPLETED' in (await exchange.answer()).body

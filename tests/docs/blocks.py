@@ -33,7 +33,7 @@ class Block:
 
     language: str
     title: str | None
-    """A Python file's name; `Output` for what the block before it is said to write."""
+    """A Python file's name; `Output` for what the Python or curl block before it is said to write."""
     text: str
     place: Place
     """Of its first line of text."""

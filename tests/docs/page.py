@@ -35,7 +35,6 @@ LIMIT = 30.0
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
 _STARTED = re.compile(r'Uvicorn running on http://127.0.0.1:(\d+)')
-_SAYS = re.compile(r'^ *#> (.*)$', re.MULTILINE)
 _NOT_RUN = {'pip', 'make'}
 """Commands that need the network, or are what runs this test."""
 
@@ -76,14 +75,12 @@ class Page:
     # --- Python -----------------------------------------------------------------------------------------------------
 
     def _python(self, block: Block, output: Block | None) -> None:
-        """Run it; it must print what it says."""
-        assert output is None, 'what Python prints is said in comments: #>'
         source = self._with_address(_MODEL.sub("'test'", block.text))
         written = StringIO()
         with redirect_stdout(written):
             self._execute(block, source)
-        if says := _SAYS.findall(block.text):
-            same_text('\n'.join(says), self._without_address(written.getvalue()))
+        if output is not None:
+            same_text(output.text, self._without_address(written.getvalue()))
 
     def _execute(self, block: Block, source: str) -> None:
         module = self._main
@@ -105,13 +102,16 @@ class Page:
 
     def _bash(self, block: Block, output: Block | None) -> None:
         command = block.words[0][0]
+        if command == 'curl':
+            self._curl(block, output)
+            return
+        assert output is None, f'nobody compares what {command!r} writes'
         if command in ('uvicorn', 'python'):
             assert len(block.words) == 1, 'a server is started by a block of its own'
             self.close()
             self._server = _Server(block.text)
-        elif command not in _NOT_RUN:
-            assert command == 'curl', f'nobody knows how to check {command!r}'
-            self._curl(block, output)
+        else:
+            assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
 
     def _curl(self, block: Block, output: Block | None) -> None:
         command = ['bash', '-euc', self._with_address(block.text)]
@@ -144,6 +144,7 @@ def opened(directory: Path) -> Generator[Page]:
 
 def _nothing(block: Block, output: Block | None) -> None:
     """A diagram, for example."""
+    assert output is None, 'text writes nothing'
 
 
 def _run_tests(module: ModuleType) -> None:

@@ -69,7 +69,7 @@ class Process:
     @property
     def url(self) -> str:
         """Where uvicorn says that it listens; ends in a slash."""
-        return self.wait_for(r'Uvicorn running on (http://\S+)')[1] + '/'
+        return self.wait_for(r'Uvicorn running on (http://[^/\s]+)')[1] + '/'
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)

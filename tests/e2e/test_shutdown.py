@@ -47,13 +47,13 @@ async def test_who_waits_for_a_task_that_does_not_end_in_time_is_told_that_it_fa
 
 
 @contextmanager
-def request_without_its_body(url: str, path: str) -> Generator[socket.socket]:
-    """A POST that the server has accepted and waits for: one byte completes it, also while the server shuts down."""
+def to_be_opened(url: str, gate: str) -> Generator[socket.socket]:
+    """A request to open a gate that the server waits for: one more byte completes it, also in a shutdown."""
     parts = urlsplit(url)
     with socket.create_connection((parts.hostname, parts.port), timeout=LIMIT) as connection:
         connection.sendall(
-            b'POST /%s HTTP/1.1\r\nHost: %s\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n'
-            % (path.encode(), parts.netloc.encode())
+            b'POST /gates/%s/open HTTP/1.1\r\nHost: %s\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n'
+            % (gate.encode(), parts.netloc.encode())
         )
         assert connection.recv(1000).startswith(b'HTTP/1.1 100')
         yield connection
@@ -62,18 +62,21 @@ def request_without_its_body(url: str, path: str) -> Generator[socket.socket]:
 @SERVERS
 @covers('SIGTERM')
 async def test_a_task_that_ends_in_time_is_completed_while_the_server_shuts_down(options: tuple[str, ...]) -> None:
-    with (
-        uvicorn('tests.e2e.apps:app', *options) as server,
-        request_without_its_body(server.url, 'gates/it/open') as gate,
-    ):
-        async with official_client(server.url) as client, official_client(server.url, streaming=False) as plain:
-            async with asyncio.TaskGroup() as waiting:
-                streaming = waiting.create_task(collect(client.send_message(say('wait it'))))
-                blocking = waiting.create_task(task_of(plain.send_message(say('use it'))))
-                await Gates(server.url).reached('it')
+    with uvicorn('tests.e2e.apps:app', *options) as server:
+        async with (
+            official_client(server.url) as client,
+            official_client(server.url, streaming=False) as plain,
+            asyncio.TaskGroup() as waiting,
+        ):
+            streaming = waiting.create_task(collect(client.send_message(say('wait one'))))
+            blocking = waiting.create_task(task_of(plain.send_message(say('use two'))))
+            for gate in ('one', 'two'):
+                await Gates(server.url).reached(gate)
+            with to_be_opened(server.url, 'one') as one, to_be_opened(server.url, 'two') as two:
                 server.signal(signal.SIGTERM)
                 await asyncio.to_thread(server.wait_for, 'Shutting down')
-                gate.sendall(b'.')
+                for request in (one, two):
+                    request.sendall(b'.')
         assert await server.ended() == -signal.SIGTERM
     assert outline(streaming.result())[-3:] == ["'and after.' append", "'' append last_chunk", 'COMPLETED']
     assert text_of(blocking.result()) == 'The tool is done.'

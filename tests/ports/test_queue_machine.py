@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from pydantic_ai_a2a.errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from pydantic_ai_a2a.lifecycle import INTERRUPTED, TERMINAL
+from pydantic_ai_a2a.lifecycle import INTERRUPTED, TERMINAL, may_move
 from pydantic_ai_a2a.ports import Backend, Claim
 from pydantic_ai_a2a.types import TaskQuery, TaskState
 
@@ -85,6 +85,7 @@ class Machine(RuleBasedStateMachine):
         self.completed: Counter[str] = Counter()
         self.accepted = 0
         self.places = 0
+        self.before: dict[str, TaskState] = {}
         self.stale: list[Claim] = []
         """Claims whose task has been claimed anew, or whose message has been run."""
 
@@ -282,6 +283,10 @@ class Machine(RuleBasedStateMachine):
         page = await self.backend.reader.list(TaskQuery(owner=OWNER, page_size=1000, history_length=0))
         states = {each.header.id: (each.header.state, each.header.last_event) for each in page.tasks}
         assert states == {task.id: (task.state, task.last_event) for task in self.known.values()}
+        for each in page.tasks:
+            before = self.before.get(each.header.id, 'submitted')
+            assert before == each.header.state or may_move(before, each.header.state)
+            self.before[each.header.id] = each.header.state
         running = Counter(each.header.context_id for each in page.tasks if each.header.state == 'working')
         assert not running or max(running.values()) == 1
         for task in self.known.values():

@@ -1,0 +1,40 @@
+"""A queue around another one, so that a test can let one of its methods fail."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic_ai_a2a.ports import Accepted, Claim, Finish, Marks, Status, Submission, TaskQueue
+from pydantic_ai_a2a.types import TaskEvent, TaskHeader
+
+
+class StorageError(Exception):
+    """What a store raises that is broken."""
+
+
+class Wrapped(TaskQueue):
+    """Does what the queue inside does; a subclass overrides what a test is about."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        self.inner = inner
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        return await self.inner.submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        return await self.inner.cancel(task_id, owner, at=at, force=force)
+
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        return await self.inner.claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        return await self.inner.renew(holder, tasks, until=until)
+
+    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+        await self.inner.emit(claim, events, status)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        return await self.inner.finish(claim, finish)
+
+    async def release(self, claim: Claim) -> None:
+        await self.inner.release(claim)

@@ -1,0 +1,75 @@
+"""An agent whose runs wait for the test, and what its model was told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Workers, to_a2a
+
+from ..client import LIMIT, Client, RpcError, lifespan, state_of
+
+
+@asynccontextmanager
+async def serving(agent: Agent[Any, Any], *, workers: Workers | None = None, **options: Any) -> AsyncGenerator[Client]:
+    """A client of an app that serves the agent: everything in the block is bounded, and runs left over are ended."""
+    app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield Client(app)
+
+
+def prompts(messages: Sequence[ModelMessage]) -> list[str]:
+    """All that users said in a conversation."""
+    parts = [part for message in messages for part in message.parts]
+    return [str(part.content) for part in parts if isinstance(part, UserPromptPart)]
+
+
+def heard(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """A model that answers with all that users said to it."""
+    return ModelResponse(parts=[TextPart(' + '.join(prompts(messages)))])
+
+
+class Stage:
+    """An agent whose model answers with all that users said to it, once the gate named after the prompt is open."""
+
+    def __init__(self) -> None:
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+        self.began: list[str] = []
+        """The prompts whose runs have begun, in that order."""
+        self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+
+    async def reached(self, *prompts: str) -> None:
+        """Wait until the runs of these prompts have begun."""
+        for prompt in prompts:
+            await self._reached[prompt].wait()
+
+    def open(self, *prompts: str) -> None:
+        """Let the runs of these prompts go on, whether they have begun or not."""
+        for prompt in prompts:
+            self._gates[prompt].set()
+
+    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompt = prompts(messages)[-1]
+        self.began.append(prompt)
+        self._reached[prompt].set()
+        await self._gates[prompt].wait()
+        return heard(messages, info)
+
+
+async def ended(client: Client, task_id: str) -> dict[str, Any]:
+    """The task once it is over."""
+    with suppress(RpcError):  # it may be over already: then there is nothing to subscribe to
+        async with client.subscribe(task_id) as stream:
+            await stream.rest()
+    task = await client.get_task(task_id)
+    assert state_of(task) in ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED')
+    return task

@@ -1,0 +1,84 @@
+"""Which state may follow which, and what a task takes in each."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.errors import InvalidParamsError, TaskNotCancelableError, UnsupportedOperationError
+from pydantic_ai_a2a.lifecycle import (
+    INTERRUPTED,
+    LIVE,
+    STOPPED,
+    TERMINAL,
+    check_cancel,
+    check_message,
+    check_subscribe,
+    may_move,
+)
+from pydantic_ai_a2a.types import TaskHeader, TaskState
+
+STATES: list[TaskState] = [*get_args(TaskState)]
+
+
+def task(state: TaskState) -> TaskHeader:
+    return TaskHeader(
+        id='t',
+        context_id='c',
+        owner='/',
+        state=state,
+        status_at=0,
+        status_message=None,
+        metadata=None,
+        last_event=0,
+    )
+
+
+def test_each_state_is_live_interrupted_or_terminal_and_only_one_of_them() -> None:
+    assert sorted([*LIVE, *INTERRUPTED, *TERMINAL]) == sorted(STATES)
+    assert STOPPED == INTERRUPTED | TERMINAL
+
+
+def test_the_moves_are_those_of_the_specification() -> None:
+    moves = {state: sorted(to for to in STATES if may_move(state, to)) for state in STATES}
+    assert moves == snapshot(
+        {
+            'submitted': ['canceled', 'failed', 'rejected', 'working'],
+            'working': ['auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected', 'working'],
+            'input-required': ['canceled', 'failed', 'submitted'],
+            'completed': [],
+            'canceled': [],
+            'failed': [],
+            'rejected': [],
+            'auth-required': ['canceled', 'failed', 'submitted'],
+        }
+    )
+
+
+@pytest.mark.parametrize('state', sorted(TERMINAL))
+def test_a_terminal_task_takes_nothing(state: TaskState) -> None:
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and takes no more messages'):
+        check_message(task(state), None)
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state}: there is nothing to subscribe to'):
+        check_subscribe(task(state))
+    with pytest.raises(TaskNotCancelableError):
+        check_cancel(task(state))
+
+
+@pytest.mark.parametrize('state', sorted(LIVE | INTERRUPTED))
+@pytest.mark.parametrize('context_id', [None, 'c'])
+def test_a_task_that_has_not_ended_takes_messages_readers_and_a_cancel(
+    state: TaskState, context_id: str | None
+) -> None:
+    check_message(task(state), context_id)
+    check_subscribe(task(state))
+    check_cancel(task(state))
+
+
+@pytest.mark.parametrize('state', STATES)
+def test_a_message_cannot_take_a_task_into_another_context(state: TaskState) -> None:
+    with pytest.raises(InvalidParamsError) as refused:
+        check_message(task(state), 'another')
+    assert [violation.field for violation in refused.value.violations] == ['message.contextId']
