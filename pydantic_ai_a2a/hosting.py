@@ -88,11 +88,12 @@ class Hosting:
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""
-        self._ready = None
         loop = asyncio.get_running_loop()
         self.drain(loop)
-        if (host := self._hosts.pop(loop, None)) is not None:
-            await host.stop()
+        if (host := self._hosts.get(loop)) is not None:
+            await host.stop()  # until then, requests find this host and no other
+            del self._hosts[loop]
+        self._ready = None
         self._draining = self._streams.closing = False
 
     def drain_everywhere(self) -> None:

@@ -6,7 +6,7 @@ One recorder belongs to one claim. It numbers the events, since nobody else writ
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
@@ -15,6 +15,9 @@ from .protocol import stored
 from .types import Artifact, Note, Part, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Recorder',)
+
+_Event: TypeAlias = tuple[TaskState | None, bytes]
+"""A `TaskEvent` without its number."""
 
 
 class Recorder:
@@ -37,10 +40,10 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         if isinstance(event, TextDelta):
-            await self._queue.emit(self._claim, [self._chunk(event.text, first=event.first)])
+            await self._emit(self._chunk(event.text, first=event.first))
             return
         status = Status('working', self._now(), self._message(_text(event.text)))
-        await self._queue.emit(self._claim, [self._status_event(status)], status)
+        await self._emit(self._status_event(status), status)
 
     async def complete(
         self,
@@ -85,35 +88,36 @@ class Recorder:
         """The task waits for its client; its model messages stay with it until it ends."""
         await self._finish(Status(state, self._now(), self._message(stored.dump_parts(parts))), messages=messages)
 
-    async def _finish(self, status: Status, *, events: Sequence[TaskEvent] = (), **rest: Any) -> Claim | None:
-        finish = Finish(status=status, events=events, final=self._status_event(status), **rest)
-        return await self._queue.finish(self._claim, finish)
+    async def _emit(self, event: _Event, status: Status | None = None) -> None:
+        await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
+        self._n += 1  # only now: the number of an event that could not be stored goes to the next one
 
-    def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[TaskEvent]:
+    async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
+        numbered = enumerate([*events, self._status_event(status)], self._n + 1)
+        *before, final = [TaskEvent(n, *event) for n, event in numbered]
+        return await self._queue.finish(self._claim, Finish(status=status, events=before, final=final, **rest))
+
+    def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
         """What a stream still lacks of the artifacts: at least the last chunk's mark (§4.2.2)."""
         whole = list(bodies)
-        events: list[TaskEvent] = []
+        events: list[_Event] = []
         if streamed is not None and _is_text(artifacts[0], streamed):
             whole = whole[1:]
             events.append(self._chunk('', first=False, last=True))
         header = self._claim.header
-        events += [self._event(None, stored.artifact_update(header.id, header.context_id, body)) for body in whole]
+        events += [(None, stored.artifact_update(header.id, header.context_id, body)) for body in whole]
         return events
 
-    def _chunk(self, text: str, *, first: bool, last: bool = False) -> TaskEvent:
+    def _chunk(self, text: str, *, first: bool, last: bool = False) -> _Event:
         if self._text is None:
             header = self._claim.header
             self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
-        return self._event(None, self._text.chunk(text, first=first, last=last))
+        return None, self._text.chunk(text, first=first, last=last)
 
-    def _status_event(self, status: Status) -> TaskEvent:
+    def _status_event(self, status: Status) -> _Event:
         header = self._claim.header
         body = stored.status(status.state, status.at, status.message)
-        return self._event(status.state, stored.status_update(header.id, header.context_id, body))
-
-    def _event(self, state: TaskState | None, payload: bytes) -> TaskEvent:
-        self._n += 1
-        return TaskEvent(self._n, state, payload)
+        return status.state, stored.status_update(header.id, header.context_id, body)
 
     def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)

@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from math import ceil
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
 from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from .app import A2AApp
+
+if TYPE_CHECKING:
+    import uvicorn
 
 __all__ = ('Server', 'run', 'serve')
 
@@ -38,7 +40,8 @@ def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_op
     """
     listener = _listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
-        _Uvicorn(_config(app, uvicorn_options)).run(sockets=[listener])
+        server, _ = _uvicorn(app, uvicorn_options)
+        server.run(sockets=[listener])
 
 
 def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_options: Any) -> Server:
@@ -92,26 +95,24 @@ def _served(app: ASGIApp) -> Iterator[A2AApp]:
             yield from _served(route.app)
 
 
-def _config(app: ASGIApp, options: dict[str, Any]) -> uvicorn.Config:
+def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, threading.Event]:
+    """A uvicorn server, and what is set once it is up or will not be."""
+    import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
+
+    settled = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            try:
+                await super().startup(sockets)
+                if self.started and sockets:  # uvicorn itself is silent about sockets that it is given
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(sockets[0]))
+            finally:
+                settled.set()
+
     grace = max((each.hosting.drain_grace for each in _served(app)), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
-    return uvicorn.Config(app, **(defaults | options))
-
-
-class _Uvicorn(uvicorn.Server):
-    """A uvicorn server that says when and where it is up, or that it will not be."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.settled = threading.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-            if self.started and sockets:  # uvicorn itself is silent about sockets that it is given
-                logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(sockets[0]))
-        finally:
-            self.settled.set()
+    return Server(uvicorn.Config(app, **(defaults | options))), settled
 
 
 class Server:
@@ -124,10 +125,10 @@ class Server:
         self.url = _url(listener)
         self._app = app
         self._listener = listener
-        self._server = _Uvicorn(_config(app, {'lifespan': 'on', **options}))
+        self._server, self._settled = _uvicorn(app, {'lifespan': 'on', **options})
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
-        if not self._server.settled.wait(_START_TIME) or not self._server.started:
+        if not self._settled.wait(_START_TIME) or not self._server.started:
             self.close()
             raise RuntimeError('The app did not start; its log says why.')
 
@@ -137,7 +138,7 @@ class Server:
         except SystemExit:
             pass  # uvicorn's way to say that the lifespan failed, which `started` tells
         finally:
-            self._server.settled.set()
+            self._settled.set()
             self._listener.close()
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ from .protocol import stored
 from .recorder import Recorder
 from .runner import Runner, RunOutput
 from .settings import Retention, Workers
+from .types import TaskQuery
 
 __all__ = ('Worker', 'now_ms')
 
@@ -47,8 +48,9 @@ def now_ms() -> int:
 
 @dataclass(slots=True)
 class _Running:
-    task: asyncio.Task[None]
+    claim: Claim
     token: CancellationToken = field(default_factory=CancellationToken)
+    """One for all runs of the task: a cancel that comes between two of them holds for the second."""
 
 
 class Worker:
@@ -76,6 +78,10 @@ class Worker:
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
         """Tasks that were submitted here and could not start at once, with the context to run them in."""
+        self._behind = False
+        """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
+        self._unrecorded: list[tuple[Claim, Recorder, Failure]] = []
+        """Tasks whose failure the store did not take."""
         self._slots = settings.running
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -91,11 +97,6 @@ class Worker:
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._heart = self._loop.create_task(self._beat(), context=Context())
         await self._fill()
-
-    @property
-    def draining(self) -> bool:
-        """Whether nothing new is started any more."""
-        return self._draining
 
     def running(self, task_id: str) -> bool:
         """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""
@@ -130,9 +131,13 @@ class Worker:
             task.cancel()
         if stopping:
             await asyncio.wait(stopping, timeout=_STOP_TIME)
+        self._active.clear()  # those that do not stop have had their time
+        for running in list(self._running.values()):  # theirs, and what had not begun
+            await self._backend.queue.release(running.claim)
 
     async def _fail_the_rest(self) -> None:
         """End every task that is queued or was handed back: its store goes with the process."""
+        await self._fail_unrecorded()
         now = now_ms()
         while claims := await self._backend.queue.claim(self.holder, at=now, until=now + 60_000, limit=100):
             for claim in claims:
@@ -142,7 +147,7 @@ class Worker:
 
     def _on_ready(self, task_id: str) -> None:
         context = copy_context()
-        if _current_loop() is self._loop:
+        if asyncio._get_running_loop() is self._loop:
             self._begin(task_id, context)
         else:
             self._loop.call_soon_threadsafe(self._begin, task_id, context)
@@ -167,10 +172,10 @@ class Worker:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._active.discard(task)
         self._slots += 1
-        if self._waiting:
+        if self._waiting or self._behind:
             self._fill_soon()
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error('A task could not be recorded; it stays as it is until its lease ends.', exc_info=error)
+            logger.error('A task could not be stored; it is tried again at the next heartbeat.', exc_info=error)
 
     def _fill_soon(self) -> None:
         if self._filling is None or self._filling.done():
@@ -183,15 +188,23 @@ class Worker:
             return
         now = now_ms()
         until = now + int(self._settings.lease * 1000)
-        for claim in await self._backend.queue.claim(self.holder, at=now, until=until, limit=free):
+        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
+        for claim in claims:
+            self._running[claim.header.id] = _Running(claim)
             context = self._waiting.pop(claim.header.id, None) or Context()
             self._spawn(self._run(claim.header.id, context, claim), context)
+        self._behind = len(claims) == free or (not self._waiting and await self._any_queued())
+
+    async def _any_queued(self) -> bool:
+        query = TaskQuery(owner=None, state='submitted', page_size=1, history_length=0)
+        return (await self._backend.reader.list(query)).total > 0
 
     async def _beat(self) -> None:
         """Renew the leases, pick up what was lost or asked elsewhere, sweep."""
         while True:
             await asyncio.sleep(self._settings.lease / 3)
             try:
+                await self._fail_unrecorded()
                 await self._renew()
                 await self._fill()
                 await self._sweep()
@@ -217,11 +230,13 @@ class Worker:
         claim = claim or await self._claim(task_id, context)
         if claim is None:
             return
+        running = self._running[task_id]
         try:
             while claim is not None:
-                claim = await self._run_once(claim)
+                running.claim = claim
+                claim = await self._run_once(claim, running.token)
         finally:
-            self._running.pop(task_id, None)
+            del self._running[task_id]
         self._finished += 1
         if self._finished % _SWEEP_EVERY == 0:
             await self._sweep()
@@ -231,16 +246,16 @@ class Worker:
         until = now + int(self._settings.lease * 1000)
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
+            self._running[task_id] = _Running(claims[0])
             return claims[0]
         task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
         if task is not None and task.header.state == 'submitted':  # an earlier task of its context is not done yet
             self._waiting[task_id] = context
         return None
 
-    async def _run_once(self, claim: Claim) -> Claim | None:
+    async def _run_once(self, claim: Claim, token: CancellationToken) -> Claim | None:
         task = asyncio.current_task()
         assert task is not None
-        running = self._running[claim.header.id] = _Running(task)
         recorder = self._recorder(claim)
         if claim.attempt > self._settings.attempts:
             return await self._fail(claim, recorder, EXPIRED_ATTEMPTS)
@@ -252,7 +267,7 @@ class Worker:
                         await self._history(claim),
                         context_id=claim.header.context_id,
                         run_id=_run_id(claim),
-                        token=running.token,
+                        token=token,
                         watched=lambda: self._backend.events.watched(claim.header.id),
                         emit=recorder.write,
                         text_output=self._outputs.streams_text,
@@ -303,6 +318,14 @@ class Worker:
             await recorder.fail(failure.kind, failure.sentence, correlation_id)
         except LeaseLost:
             logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
+        except Exception:
+            self._unrecorded.append((claim, recorder, failure))
+            raise
+
+    async def _fail_unrecorded(self) -> None:
+        """Try again to record failures: no process takes a task over while the one that holds it lives."""
+        for _ in range(len(self._unrecorded)):
+            await self._fail(*self._unrecorded.pop(0))
 
     def _recorder(self, claim: Claim) -> Recorder:
         return Recorder(claim, self._backend.queue, now_ms)
@@ -312,10 +335,3 @@ def _run_id(claim: Claim) -> str:
     """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
     run_id = f'{claim.header.id}.{claim.run}'
     return run_id if claim.attempt == 1 else f'{run_id}.{claim.attempt}'
-
-
-def _current_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from os import urandom
+from functools import cache
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -22,9 +22,10 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from pydantic_ai.usage import RunUsage
 
+from ..protocol import stored
 from .transaction import Statement, Transaction
 
-__all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages')
+__all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages', 'prepare')
 
 Run = Callable[[Transaction[Any]], Awaitable[Any]]
 """Runs a transaction."""
@@ -95,13 +96,23 @@ _DROP_UNUSED = (
     ' RETURNING parent_id'
 )
 
-_record_ta = TypeAdapter(ConversationRecord)
 _NO_LIMIT = 2**31
+
+
+@cache
+def _record_ta() -> TypeAdapter[ConversationRecord]:
+    return TypeAdapter(ConversationRecord)
 
 
 def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
     """Model messages as a JSON array, losing nothing that Pydantic AI can load again."""
     return ModelMessagesTypeAdapter.dump_json([*messages])
+
+
+def prepare() -> None:
+    """Build the schemas of what is stored, which takes tens of milliseconds, before the first task needs them."""
+    _record_ta()
+    dump_messages(())
 
 
 def load_messages(body: bytes) -> list[ModelMessage]:
@@ -123,9 +134,9 @@ def append(
 
     `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction.
     """
-    known = None if record is None else _record_ta.validate_json(record)
+    known = None if record is None else _record_ta().validate_json(record)
     head = None if known is None else known.head_id
-    revision = urandom(16).hex()
+    revision = stored.new_id()
     entries: list[tuple[str, str, str, str | None, bytes]] = []
     for n, message in enumerate(messages):
         entry_id = f'{revision}.{n}'
@@ -144,7 +155,7 @@ def append(
 
 def _write(agent: str, owner: str, record: ConversationRecord) -> Statement:
     at = round(record.updated_at.timestamp() * 1000)
-    body = _record_ta.dump_json(record)
+    body = _record_ta().dump_json(record)
     return _UPSERT, (agent, owner, record.conversation_id, record.head_id, record.revision, at, body)
 
 
@@ -153,7 +164,7 @@ def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
         return False
-    record = _record_ta.validate_json(rows[0][0])
+    record = _record_ta().validate_json(rows[0][0])
     yield 'DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', (agent, owner, conversation_id)
     yield _DROP_BRANCHES, (agent, owner, conversation_id)
     for tip in (record.head_id, *record.branches):
@@ -180,14 +191,14 @@ class SqlConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         rows = await self._query(_RECORD, conversation_id)
-        return _record_ta.validate_json(rows[0][0]) if rows else None
+        return _record_ta().validate_json(rows[0][0]) if rows else None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         rows = await self._query(
             'SELECT record FROM conversation WHERE agent = ? AND owner = ? ORDER BY updated_at DESC LIMIT ?',
             _NO_LIMIT if limit is None or scope is not None else limit,
         )
-        records = [_record_ta.validate_json(row[0]) for row in rows]
+        records = [_record_ta().validate_json(row[0]) for row in rows]
         return [record for record in records if scope is None or record.scope == scope][:limit]
 
     async def write_record(

@@ -44,17 +44,13 @@ SCHEMA = (
     'CREATE INDEX task_owner ON task (agent, owner, status_at, id)',
     'CREATE INDEX task_context ON task (agent, owner, context_id, status_at, id)',
     """
-    CREATE INDEX task_ended ON task (agent, status_at)
+    CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
         WHERE state IN ('completed', 'failed', 'canceled', 'rejected')
-    """,
-    """
-    CREATE INDEX task_unswept ON task (agent, status_at)
-        WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND events_swept = 0
     """,
     "CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')",
     """
     CREATE TABLE item (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq INTEGER PRIMARY KEY,
         agent TEXT NOT NULL,
         task_id TEXT NOT NULL,
         kind TEXT NOT NULL,
@@ -65,7 +61,7 @@ SCHEMA = (
     'CREATE INDEX item_task ON item (agent, task_id, kind, seq)',
     """
     CREATE TABLE inbox (
-        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        seq INTEGER PRIMARY KEY,
         agent TEXT NOT NULL,
         owner TEXT NOT NULL,
         replay_key TEXT,

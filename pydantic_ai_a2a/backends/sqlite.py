@@ -32,7 +32,7 @@ from ..ports import (
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import accept, runs, sql, sweep, views
-from .conversations import SqlConversationStore
+from .conversations import SqlConversationStore, prepare
 from .schema import SCHEMA
 from .tail import Tails
 
@@ -68,6 +68,7 @@ class SqliteBackend(Backend):
         finalize(self, connection.close)
         for statement in SCHEMA:
             connection.execute(statement)
+        prepare()
         return connection
 
     def run(self, transaction: sql.Transaction[T]) -> T:
@@ -83,8 +84,8 @@ class SqliteBackend(Backend):
                 raise
             return result
 
-    def read(self, transaction: sql.Transaction[T]) -> T:
-        """Run a transaction that writes nothing: the lock is all that it needs."""
+    def run_bare(self, transaction: sql.Transaction[T]) -> T:
+        """Run a transaction that only reads, or writes with a single statement: the lock is all that it needs."""
         with self.lock:
             return self._drive(transaction)
 
@@ -93,7 +94,7 @@ class SqliteBackend(Backend):
         try:
             statement, values = next(transaction)
             while True:
-                if isinstance(values, list):
+                if type(values) is list:
                     execute_many(statement, values)
                     statement, values = transaction.send([])
                 else:
@@ -103,7 +104,7 @@ class SqliteBackend(Backend):
 
     async def read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         """Stored events after a number."""
-        return self.read(views.events_after(self.namespace, task_id, after, limit))
+        return self.run_bare(views.events_after(self.namespace, task_id, after, limit))
 
     def conversations(self, owner: str) -> ConversationStore:
         async def run(transaction: sql.Transaction[Any]) -> Any:
@@ -161,7 +162,8 @@ class _Queue(TaskQueue):
 
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
         with self._backend.lock:
-            self._backend.run(runs.emit(self._agent, claim, events, status))
+            run = self._backend.run_bare if len(events) == 1 and status is None else self._backend.run
+            run(runs.emit(self._agent, claim, events, status))
             self._backend.tails.publish(claim.header.id, events)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
@@ -181,12 +183,12 @@ class _Reader(TaskReader):
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
-        return self._backend.read(
+        return self._backend.run_bare(
             views.load(self._backend.namespace, task_id, owner, history_length=history_length, artifacts=artifacts)
         )
 
     async def list(self, query: TaskQuery) -> Page:
-        return self._backend.read(views.page(self._backend.namespace, query))
+        return self._backend.run_bare(views.page(self._backend.namespace, query))
 
 
 class _Events(EventLog):
@@ -199,7 +201,7 @@ class _Events(EventLog):
 
     async def wait(self, task_id: str, after: int) -> None:
         async def stopped() -> bool:
-            return self._backend.read(views.stopped_after(self._backend.namespace, task_id, after))
+            return self._backend.run_bare(views.stopped_after(self._backend.namespace, task_id, after))
 
         await self._tails.wait(task_id, stopped)
 
@@ -207,7 +209,7 @@ class _Events(EventLog):
         return self._tails.watched(task_id)
 
     async def has(self, task_id: str, n: int) -> bool:
-        return self._backend.read(views.resumable(self._backend.namespace, task_id, n))
+        return self._backend.run_bare(views.resumable(self._backend.namespace, task_id, n))
 
 
 class _Housekeeping(Housekeeping):

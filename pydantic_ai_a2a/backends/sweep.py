@@ -86,7 +86,8 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     rows = yield f'SELECT COUNT(*) FROM task WHERE agent = ? AND {_ENDED}', (agent,)
     surplus = max(0, rows[0][0] - retention.max_tasks)
     rows = yield (
-        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} ORDER BY status_at LIMIT ?',
+        # The oldest are those without events: logs are dropped in this order, and before their tasks.
+        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, _TASKS),
     )
     swept = 0

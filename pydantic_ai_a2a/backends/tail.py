@@ -123,8 +123,10 @@ class _Reader(Subscription):
     async def _from_store(self) -> list[TaskEvent]:
         batch = await self._tails.read(self._task_id, self._after, _BATCH_EVENTS)
         self._behind = len(batch) == _BATCH_EVENTS
-        if not batch and self._tail.events:
-            self._after = self._tail.events[0].n - 1  # what lies between was swept away
+        following = batch or self._tail.events
+        if following and following[0].n > self._after + 1:  # what lies between was swept away: never skip it silently
+            self.dropped = True
+            return []
         return batch
 
     def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:

@@ -277,7 +277,8 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
     Annotated[
         _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _UnreadRpc,
         Discriminator('method'),
-    ]
+    ],
+    config=ConfigDict(defer_build=True),
 )
 _DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': _LIST_ALL}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 
 from ..errors import InvalidRequestError, VersionNotSupportedError
@@ -25,6 +26,7 @@ _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
 
 
+@lru_cache(maxsize=32)
 def choose(version: str | None = None) -> Codec:
     """The codec of the version that a request names; patch numbers do not count.
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from pydantic_ai import Agent
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -19,10 +20,12 @@ from ..client import LIMIT, Client, RpcError, lifespan, state_of
 
 
 @asynccontextmanager
-async def serving(agent: Agent[Any, Any], *, workers: Workers | None = None, **options: Any) -> AsyncGenerator[Client]:
+async def serving(
+    agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, limit: float = LIMIT, **options: Any
+) -> AsyncGenerator[Client]:
     """A client of an app that serves the agent: everything in the block is bounded, and runs left over are ended."""
     app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
-    async with lifespan(app), asyncio.timeout(LIMIT):
+    async with lifespan(app), asyncio.timeout(limit):
         yield Client(app)
 
 

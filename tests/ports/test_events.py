@@ -239,6 +239,22 @@ async def take(backend: Backend) -> Claim:
     return claimed
 
 
+@pytest.mark.parametrize('chunks', [20, 1200])
+async def test_a_reader_that_comes_back_when_events_it_lacks_were_swept_is_dropped(
+    backend: Backend, chunks: int
+) -> None:
+    """It would never know what it missed: it has to begin with a new snapshot."""
+    claimed = await working(backend)
+    reader = backend.events.subscribe('t', pytest.fail)
+    reader.start(1)
+    await backend.queue.emit(claimed, [chunk(n, 'x' * 1000) for n in range(2, chunks)])
+    await backend.queue.finish(claimed, ending(claimed, after=chunks - 1))
+    await backend.housekeeping.sweep(Retention(), at=AT + 61_000)
+    assert await next_of(reader) == []
+    assert reader.dropped
+    reader.close()
+
+
 async def test_events_reach_readers_in_other_threads(backend: Backend) -> None:
     claimed = await working(backend)
     reading = threading.Event()

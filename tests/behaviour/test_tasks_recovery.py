@@ -1,0 +1,188 @@
+"""Tasks whose process or loop went away: they are taken up again, not too often, and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Sequence
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.worker import now_ms
+
+from ..client import LIMIT, Client, message, state_of, texts
+from ..ports import values
+from .queues import StorageError, Wrapped
+from .stage import Stage, ended, heard, prompts, serving
+
+
+@pytest.fixture
+def backend() -> Generator[SqliteBackend]:
+    made = SqliteBackend('agent', reader_lag=10**6)
+    yield made
+    made.close()
+
+
+async def lost(backend: Backend, attempts: int = 1, *, until: int | None = None) -> str:
+    """A task whose holder died, several times, with a lease that has ended or will; its id."""
+    before = now_ms() - 1000
+    await values.submit(backend, values.message('hi', new='lost', context='c', owner='/', at=before))
+    for n in range(attempts):
+        assert await backend.queue.claim(f'holder {n}', at=before + n, until=until or before + n - 1, limit=1)
+    return 'lost'
+
+
+async def test_a_task_whose_holder_was_lost_is_run_again(backend: SqliteBackend) -> None:
+    task_id = await lost(backend)
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        task = await ended(client, task_id)
+        after = await client.send(message('after', contextId='c'))
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
+    assert texts(after) == ['hi + after']
+    assert [event.n for event in await values.events(backend, task_id)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(('lives', 'state'), [(2, 'COMPLETED'), (3, 'FAILED')])
+async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
+    backend: SqliteBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task_id = await lost(backend, lives)
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(attempts=3)) as client:
+        task = await ended(client, task_id)
+        assert texts(await client.send(message('after', contextId='c')))[-1].endswith('after')
+    assert state_of(task) == state
+    if state == 'FAILED':
+        assert task['status']['message']['metadata']['failure'] == 'attempts'
+        assert task['status']['message']['metadata']['correlationId'] in caplog.text
+
+
+async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_a_heartbeat(
+    backend: SqliteBackend,
+) -> None:
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task_id = await lost(backend, until=now_ms() + 20)
+        assert texts(await ended(client, task_id)) == ['hi']
+
+
+async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = asyncio.Event()
+    began = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'hi':
+            return heard(messages, info)
+        began.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            stopped.set()
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        later = now_ms() + 10**6
+        [claim] = await backend.queue.claim('thief', at=later, until=later + 10**6, limit=1)
+        await stopped.wait()
+        assert state_of(await client.get_task(task['id'])) == 'WORKING'
+        await backend.queue.finish(claim, values.ending(claim, messages=values.turn('hi', 'theirs')))
+        assert texts(await client.send(message('after', contextId=task['contextId']))) == ['hi + after']
+    assert claim.attempt == 2
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+class Renewing(Wrapped):
+    """Remembers until when a lease was taken first, and that it was renewed."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.first_until = 0
+        self.renewed = asyncio.Event()
+
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        claims = await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+        self.first_until = until if claims else self.first_until
+        return claims
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        marks = await super().renew(holder, tasks, until=until)
+        if tasks:
+            self.renewed.set()
+        return marks
+
+
+async def test_a_lease_is_renewed_while_its_task_runs(backend: SqliteBackend) -> None:
+    stage = Stage()
+    renewing = backend.queue = Renewing(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        await renewing.renewed.wait()
+        after = renewing.first_until + 1
+        assert await backend.queue.claim('thief', at=after, until=after + 1, limit=1) == []
+        stage.open('hi')
+        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+
+
+class FailsToRenew(Wrapped):
+    """Cannot renew leases, for a while."""
+
+    times = 2
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        return await super().renew(holder, tasks, until=until)
+
+
+async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend.queue = FailsToRenew(backend.queue)
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task_id = await lost(backend, until=now_ms() + 20)
+        assert texts(await ended(client, task_id)) == ['hi']
+    assert 'heartbeat' in caplog.text
+
+
+def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
+    runs: list[str] = []
+    left = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        runs.append(prompts(messages)[-1])
+        if len(runs) == 2:
+            left.set()
+            await asyncio.Event().wait()
+        return heard(messages, info)
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    client = Client(app)
+
+    async def leave() -> str:
+        first = await client.send(message('one', contextId='c'))
+        task = await client.send(message('two', contextId='c'), returnImmediately=True)
+        queued = await client.send(message('three', contextId='c'), returnImmediately=True)
+        await left.wait()
+        assert state_of(first) == 'COMPLETED'
+        return f'{task["id"]} {queued["id"]}'
+
+    async def come_back(task_ids: str) -> None:
+        task_id, queued_id = task_ids.split()
+        task, queued = await ended(client, task_id), await ended(client, queued_id)
+        assert texts(task) == ['one + two']
+        assert texts(queued) == ['one + two + three']
+        assert [part['text'] for each in task['history'] for part in each['parts']] == ['two', 'one + two']
+
+    with asyncio.Runner() as runner:
+        ids = runner.run(asyncio.wait_for(leave(), LIMIT))
+    with asyncio.Runner() as runner:
+        runner.run(asyncio.wait_for(come_back(ids), LIMIT))
+    assert runs == ['one', 'two', 'two', 'three']

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
+    table = tmp_path / 'table.md'
+    command = [sys.executable, 'benchmarks/run.py', '--quick', '--out', str(table)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
+        '|  | CPU per taskN ratio | route: CPU µs | route: tasks/s | to_aNa: CPU µs | to_aNa: tasks/s |\n'
+        '|---|---:|---:|---:|---:|---:|\n'
+        '| plain send | N | N | N | N | N |\n'
+        '| stream of N deltas | N | N | N | N | N |\n'
+        '\n'
+        'Memory: N kB for each of N finished tasks keptN\n'
+    )
+    assert table.read_text() in ran.stdout

@@ -1,0 +1,310 @@
+"""What a task costs in countable things, which are the same on every machine: the gates that keep the hot path short.
+
+Counted are calls of Python and C functions (cProfile), callbacks of the event loop, asyncio tasks, and JSON passes: each
+time that a text goes through a JSON parser or writer, whether `json`, `pydantic_core` or a `TypeAdapter`. What the agent
+itself takes is counted beside it and taken off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from cProfile import Profile
+from statistics import median
+from typing import Any
+
+import pydantic_core
+import pytest
+from pydantic import TypeAdapter
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.usage import RequestUsage
+from starlette.types import ASGIApp, Message
+
+from pydantic_ai_a2a import to_a2a
+
+from .client import LIMIT, Client, lifespan, message, texts
+
+SEND_CALLS = 680
+SEND_CALLBACKS = 6
+SEND_TASKS = 1
+GET_CALLS = 150
+DELTA_CALLS = 90
+DELTA_CALLBACKS = 2
+HISTORY_CALLS = 4
+"""For each message of the conversation that a run continues."""
+
+WARM_UP, REPEATS = 4, 9
+
+
+def said(messages: list[ModelMessage]) -> str:
+    [*_, last] = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    return str(last.content)
+
+
+async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    # The usage is stated, because it would be estimated from the whole history.
+    return ModelResponse(parts=[TextPart('The answer.')], usage=RequestUsage(input_tokens=1, output_tokens=1))
+
+
+async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+    """As many deltas as the prompt says."""
+    for n in range(int(said(messages))):
+        yield f'delta {n} '
+
+
+AGENT = Agent(FunctionModel(answer, stream_function=stream), name='agent')
+
+
+async def post(app: ASGIApp, body: bytes) -> bytes:
+    """A request by the shortest way, in the caller's task."""
+    scope = {
+        'type': 'http',
+        'method': 'POST',
+        'path': '/',
+        'query_string': b'',
+        'headers': [(b'host', b'testserver'), (b'content-type', b'application/json'), (b'a2a-version', b'1.0')],
+    }
+    over = asyncio.Event()
+    inbox: list[Message] = [{'type': 'http.request', 'body': body}]
+    parts: list[bytes] = []
+
+    async def receive() -> Message:
+        if not inbox:
+            await over.wait()
+            return {'type': 'http.disconnect'}
+        return inbox.pop()
+
+    async def send(sent: Message) -> None:
+        if sent['type'] == 'http.response.body':
+            parts.append(sent['body'])
+            if not sent.get('more_body'):
+                over.set()
+
+    await app(scope, receive, send)
+    return b''.join(parts)
+
+
+def request(method: str, params: Any) -> bytes:
+    return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+
+
+def sends(method: str, text: str = 'hello', **fields: Any) -> Iterator[bytes]:
+    """Requests made beforehand, each with a message of its own."""
+    return iter([request(method, {'message': message(text, **fields)}) for _ in range(WARM_UP + REPEATS)])
+
+
+Work = Callable[[], Awaitable[object]]
+
+
+def served(app: ASGIApp, bodies: Iterator[bytes], shows: bytes = b'TASK_STATE_COMPLETED') -> Work:
+    async def work() -> None:
+        assert shows in await post(app, next(bodies))
+
+    return work
+
+
+async def calls(work: Work) -> int:
+    """How many functions one repetition calls, once all that is cached is."""
+    counts: list[int] = []
+    for _ in range(WARM_UP + REPEATS):
+        profile = Profile()
+        profile.enable()
+        try:
+            await work()
+        finally:
+            profile.disable()
+        counts.append(sum(entry.callcount for entry in profile.getstats()))
+    return int(median(counts[WARM_UP:]))
+
+
+async def scheduled(work: Work, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """What one repetition asks of the event loop, by the name of the loop's method."""
+    loop = asyncio.get_running_loop()
+    counts: list[Counter[str]] = []
+
+    def counted(name: str) -> Callable[..., Any]:
+        method = getattr(loop, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            counts[-1][name] += 1
+            return method(*args, **kwargs)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        for name in ('call_soon', 'create_task', 'call_soon_threadsafe', 'run_in_executor'):
+            patch.setattr(loop, name, counted(name))
+        for _ in range(WARM_UP + REPEATS):
+            counts.append(Counter())
+            await work()
+    return Counter({name: int(median(count[name] for count in counts[WARM_UP:])) for name in counts[-1]})
+
+
+class Passes:
+    """The JSON that is read and written while it is installed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._read: list[str] = []
+        self._written: list[str] = []
+        readers = (json.loads, pydantic_core.from_json)
+        writers = (json.dumps, pydantic_core.to_json)
+        ours = [module for name, module in sys.modules.items() if name.startswith('pydantic_ai_a2a.')]
+        for module in (json, *ours):
+            for name, value in list(vars(module).items()):
+                if value in readers:
+                    monkeypatch.setattr(module, name, self._reader(value))
+                if value in writers:
+                    monkeypatch.setattr(module, name, self._writer(value))
+        monkeypatch.setattr(TypeAdapter, 'validate_json', self._reader(TypeAdapter[Any].validate_json, 1))
+        monkeypatch.setattr(TypeAdapter, 'dump_json', self._writer(TypeAdapter[Any].dump_json))
+
+    def _reader(self, real: Callable[..., Any], position: int = 0) -> Callable[..., Any]:
+        def read(*args: Any, **kwargs: Any) -> Any:
+            self._read.append(_text(args[position]))
+            return real(*args, **kwargs)
+
+        return read
+
+    def _writer(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*args: Any, **kwargs: Any) -> Any:
+            written = real(*args, **kwargs)
+            self._written.append(_text(written))
+            return written
+
+        return write
+
+    def of(self, text: str) -> dict[str, int]:
+        """How often a text was read and written."""
+        return {
+            'read': sum(text in document for document in self._read),
+            'written': sum(text in document for document in self._written),
+        }
+
+
+def _text(document: str | bytes) -> str:
+    return document if isinstance(document, str) else document.decode()
+
+
+async def test_a_plain_send_takes_few_calls_more_than_the_run_of_its_agent() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        alone = await calls(lambda: AGENT.run('hello'))
+        sent = await calls(served(app, sends('SendMessage')))
+    assert sent - alone <= SEND_CALLS
+
+
+async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_its_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        alone = await scheduled(lambda: AGENT.run('hello'), monkeypatch)
+        sent = await scheduled(served(app, sends('SendMessage')), monkeypatch)
+    more = sent - alone
+    assert more.pop('call_soon') <= SEND_CALLBACKS
+    assert more == {'create_task': SEND_TASKS}
+
+
+async def test_a_finished_task_is_sent_as_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await Client(app).send('a question')
+        get = [request('GetTask', {'id': task['id']})] * (WARM_UP + REPEATS)
+        assert await calls(served(app, iter(get))) <= GET_CALLS
+        passes = Passes(monkeypatch)
+        found = await post(app, get[0])
+        assert passes.of('a question') == passes.of('The answer.') == {'read': 0, 'written': 0}
+    assert b'a question' in found
+    assert b'The answer.' in found
+
+
+async def test_what_is_said_goes_through_json_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        [body, *_] = sends('SendMessage', 'a question')
+        passes = Passes(monkeypatch)
+        assert b'TASK_STATE_COMPLETED' in await post(app, body)
+    # Read from the request, and for the run from the store; written for the task's history and for the conversation.
+    assert passes.of('a question') == {'read': 2, 'written': 2}
+    # Written as artifact, as message of the task's history, and for the conversation.
+    assert passes.of('The answer.') == {'read': 0, 'written': 3}
+
+
+async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = to_a2a(AGENT)
+
+    def streamed_bare(deltas: int) -> Work:
+        async def work() -> None:
+            async with AGENT.iter(str(deltas)) as run:
+                async for node in run:
+                    if Agent.is_model_request_node(node):
+                        async with node.stream(run.ctx) as events:
+                            async for _ in events:
+                                pass
+
+        return work
+
+    def streamed(deltas: int) -> Work:
+        return served(app, sends('SendStreamingMessage', str(deltas)))
+
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        bare = await calls(streamed_bare(60)) - await calls(streamed_bare(20))
+        ours = await calls(streamed(60)) - await calls(streamed(20))
+        bare_loop = (await scheduled(streamed_bare(60), monkeypatch))['call_soon']
+        bare_loop -= (await scheduled(streamed_bare(20), monkeypatch))['call_soon']
+        our_loop = (await scheduled(streamed(60), monkeypatch))['call_soon']
+        our_loop -= (await scheduled(streamed(20), monkeypatch))['call_soon']
+    assert (ours - bare) / 40 <= DELTA_CALLS
+    assert (our_loop - bare_loop) / 40 <= DELTA_CALLBACKS
+
+
+@pytest.mark.parametrize('readers', [1, 5])
+async def test_an_event_is_written_once_however_many_read_it(readers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    everybody_reads = asyncio.Event()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'delta 0 '
+        await everybody_reads.wait()
+        yield 'delta 1 '
+        yield 'delta 2 '
+
+    app = to_a2a(Agent(FunctionModel(stream_function=model)))
+    passes = Passes(monkeypatch)
+    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as first:
+        begin = [await anext(first) for _ in range(3)]
+        task_id = begin[0].result['task']['id']
+        streams = [Client(app).subscribe(task_id) for _ in range(readers - 1)]
+        others = [await each.__aenter__() for each in streams]
+        joined = [await anext(each) for each in others]
+        everybody_reads.set()
+        rest = [await each.rest() for each in (first, *others)]
+        for each in streams:
+            await each.__aexit__(None, None, None)
+        task = await Client(app).get_task(task_id)
+    assert texts(task) == ['delta 0 delta 1 delta 2 ']
+    assert len(joined) == readers - 1
+    assert rest == [rest[0]] * readers
+    # One event, and once more with the whole text: as artifact, as message, and for the conversation.
+    assert passes.of('delta 1 ')['written'] == 1 + 3
+
+
+async def test_a_turn_takes_few_calls_for_each_message_before_it() -> None:
+    app = to_a2a(AGENT)
+    client = Client(app)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context_id = (await client.send('hello'))['contextId']
+        costs: list[int] = []
+        for _ in range(2):
+            body = sends('SendMessage', contextId=context_id)
+            sent = await calls(served(app, body))
+            conversation = await app.conversations().load(context_id)
+            assert conversation is not None
+            history = conversation.messages
+            costs.append(sent - await calls(lambda history=history: AGENT.run('hello', message_history=history)))
+    messages = 2 * (WARM_UP + REPEATS)
+    assert (costs[1] - costs[0]) / messages <= HISTORY_CALLS
