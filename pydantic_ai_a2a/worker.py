@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from os import urandom
@@ -163,19 +163,19 @@ class Worker:
         else:
             self._spawn(self._run(task_id, context), context)
 
-    def _spawn(self, work: Any, context: Context) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None], context: Context) -> None:
         self._slots -= 1
-        task = self._loop.create_task(work, context=context)
-        self._active.add(task)
-        task.add_done_callback(self._done)
+        # Without a callback: anyio spells a task's callbacks out for each scope that is cancelled in it, of which a
+        # run has several.
+        self._active.add(self._loop.create_task(work, context=context))
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
         self._active.discard(task)
         self._slots += 1
         if self._waiting or self._behind:
             self._fill_soon()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error('A task could not be stored; it is tried again at the next heartbeat.', exc_info=error)
 
     def _fill_soon(self) -> None:
         if self._filling is None or self._filling.done():
@@ -227,19 +227,24 @@ class Worker:
 
     async def _run(self, task_id: str, context: Context, claim: Claim | None = None) -> None:
         """Run a task until it stops, if it can be claimed or has been."""
-        claim = claim or await self._claim(task_id, context)
-        if claim is None:
-            return
-        running = self._running[task_id]
         try:
-            while claim is not None:
-                running.claim = claim
-                claim = await self._run_once(claim, running.token)
+            claim = claim or await self._claim(task_id, context)
+            if claim is None:
+                return
+            running = self._running[task_id]
+            try:
+                while claim is not None:
+                    running.claim = claim
+                    claim = await self._run_once(claim, running.token)
+            finally:
+                del self._running[task_id]
+            self._finished += 1
+            if self._finished % _SWEEP_EVERY == 0:
+                await self._sweep()
+        except Exception:
+            logger.exception('A task could not be stored; it is tried again at the next heartbeat.')
         finally:
-            del self._running[task_id]
-        self._finished += 1
-        if self._finished % _SWEEP_EVERY == 0:
-            await self._sweep()
+            self._done()
 
     async def _claim(self, task_id: str, context: Context) -> Claim | None:
         now = now_ms()

@@ -195,3 +195,25 @@ def test_closing_a_server_lets_its_running_task_finish() -> None:
         go.set()
         assert texts(sending.result(LIMIT).json()['result']['task']) == ['hi']
         closing.result(LIMIT)
+
+
+def test_an_app_that_is_used_in_two_threads_at_once_runs_each_task_once() -> None:
+    runs: list[str] = []
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        runs.extend(prompts(messages))
+        return heard(messages, info)
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+
+    async def send_here(count: int) -> list[str]:
+        tasks = await asyncio.gather(*(Client(app).send(f'here {n}') for n in range(count)))
+        return [text for task in tasks for text in texts(task)]
+
+    with serve(app) as server, ThreadPoolExecutor(1) as thread, httpx.Client(timeout=LIMIT) as http:
+        here = thread.submit(lambda: asyncio.run(asyncio.wait_for(send_here(20), LIMIT)))
+        there = [http.post(server.url, json=rpc('SendMessage', message=message(f'there {n}'))) for n in range(20)]
+        expected = [f'here {n}' for n in range(20)], [f'there {n}' for n in range(20)]
+        assert here.result(LIMIT) == expected[0]
+    assert [text for each in there for text in texts(each.json()['result']['task'])] == expected[1]
+    assert sorted(runs) == sorted([*expected[0], *expected[1]])

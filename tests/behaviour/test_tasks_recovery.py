@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import pytest
 from pydantic_ai import Agent
@@ -15,10 +15,12 @@ from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
 from pydantic_ai_a2a.worker import now_ms
 
-from ..client import LIMIT, Client, message, state_of, texts
+from ..client import LIMIT, Client, RpcError, message, state_of, texts
 from ..ports import values
 from .queues import StorageError, Wrapped
 from .stage import Stage, ended, heard, prompts, serving
+
+THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
 
 @pytest.fixture
@@ -186,3 +188,75 @@ def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
     with asyncio.Runner() as runner:
         runner.run(asyncio.wait_for(come_back(ids), LIMIT))
     assert runs == ['one', 'two', 'two', 'three']
+
+
+async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, fail = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        await fail.wait()
+        raise RuntimeError('too late')
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        later = now_ms() + 10**6
+        [claim] = await backend.queue.claim('thief', at=later, until=later, limit=1)
+        fail.set()
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            await backend.queue.finish(claim, values.ending(claim, artifacts=[('a', THEIRS)]))
+            await stream.rest()
+        assert texts(await client.get_task(task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
+
+
+class Durable(SqliteBackend):
+    """Outlives the app that uses it, as a database does."""
+
+    durable = True
+
+
+async def test_what_does_not_finish_before_a_server_stops_is_handed_over_to_the_next_one() -> None:
+    stage = Stage()
+    backend = Durable('agent', reader_lag=10**6)
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        first = await client.send(message('one', contextId='c'), returnImmediately=True)
+        await stage.reached('one')
+        behind = await client.send(message('two', contextId='c'), returnImmediately=True)
+        elsewhere = await client.send('three', returnImmediately=True)
+        tasks = (first, behind, elsewhere)
+    assert [(await values.state_of(backend, task['id'])) for task in tasks] == ['working', 'submitted', 'submitted']
+    stage.open('one', 'two', 'three')
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        done = [await ended(client, task['id']) for task in tasks]
+    assert [texts(task) for task in done] == [['one'], ['one + two'], ['three']]
+    assert stage.began == ['one', 'one', 'two', 'three']
+    backend.close()
+
+
+class Deaf(SqliteBackend):
+    """Cannot tell of new tasks at first."""
+
+    times = 1
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        return super().listen(on_ready, on_cancel)
+
+
+async def test_a_store_that_is_not_there_yet_is_tried_again_by_the_next_request() -> None:
+    backend = Deaf('agent', reader_lag=10**6)
+    client = Client(to_a2a(Agent(FunctionModel(heard)), backend=backend))
+    with pytest.raises(RpcError) as refused:
+        await client.send('one')
+    task = await client.send('two')
+    assert refused.value.code == -32603
+    assert texts(task) == ['two']
+    assert (await client.call('ListTasks', {}))['totalSize'] == 1
+    backend.close()

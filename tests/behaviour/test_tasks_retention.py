@@ -22,6 +22,7 @@ from pydantic_ai_a2a.backends.sql import Transaction
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
+from ..ports import values
 from .rows import covers
 from .stage import Stage, heard, serving
 
@@ -164,4 +165,21 @@ async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_
     assert [(event.id, event.result) for event in resumed] == [(events[-1].id, {'task': task})]
     assert nothing == []
     assert again == task
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    for n in range(2500):
+        await values.submit(backend, values.message(new=f't{n}', owner='/'))
+        await values.run(backend, f't{n}')
+    retention = Retention(max_tasks=FEW)
+    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+        await send_many(client, 100)
+        between, _ = await stored(client)
+        await send_many(client, 500)
+        after, _ = await stored(client)
+    assert 3 * FEW < between < 2500
+    assert after < 3 * FEW
     backend.close()

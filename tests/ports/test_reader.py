@@ -98,23 +98,23 @@ async def some(backend: Backend) -> None:
 @pytest.mark.parametrize(
     ('query', 'expected'),
     [
-        ({}, 'ecba'),
-        ({'owner': None}, 'edcba'),
-        ({'owner': '/carol'}, ''),
-        ({'context_id': 'even'}, 'eca'),
-        ({'context_id': 'nowhere'}, ''),
-        ({'state': 'completed'}, 'cba'),
-        ({'state': 'working', 'context_id': 'even'}, 'e'),
-        ({'state': 'failed'}, ''),
-        ({'since': AT + 2}, 'ec'),
-        ({'since': AT + 5}, ''),
+        (TaskQuery(owner=OWNER), 'ecba'),
+        (TaskQuery(owner=None), 'edcba'),
+        (TaskQuery(owner='/carol'), ''),
+        (TaskQuery(owner=OWNER, context_id='even'), 'eca'),
+        (TaskQuery(owner=OWNER, context_id='nowhere'), ''),
+        (TaskQuery(owner=OWNER, state='completed'), 'cba'),
+        (TaskQuery(owner=OWNER, state='working', context_id='even'), 'e'),
+        (TaskQuery(owner=OWNER, state='failed'), ''),
+        (TaskQuery(owner=OWNER, since=AT + 2), 'ec'),
+        (TaskQuery(owner=OWNER, since=AT + 5), ''),
     ],
 )
 async def test_tasks_are_listed_newest_first_as_far_as_they_match(
-    backend: Backend, query: dict[str, Any], expected: str
+    backend: Backend, query: TaskQuery, expected: str
 ) -> None:
     await some(backend)
-    page = await backend.reader.list(TaskQuery(**{'owner': OWNER, **query}))
+    page = await backend.reader.list(query)
     assert ''.join(task.header.id for task in page.tasks) == expected
     assert (page.next, page.total) == (None, len(expected))
 
@@ -145,8 +145,8 @@ async def test_tasks_of_the_same_moment_are_all_listed(backend: Backend) -> None
 
 async def test_a_list_holds_as_much_of_its_tasks_as_asked_for(backend: Backend) -> None:
     await submit(backend, message('one', new='t'))
-    await submit(backend, message('two', to='t'))
-    await run(backend, 't', artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')])
+    answer = ('', b'{"parts":[{"text":"two"}]}')
+    await run(backend, 't', history=[answer], artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')])
 
     async def listed(**options: Any) -> tuple[list[str] | None, list[str] | None]:
         [task] = (await backend.reader.list(TaskQuery(owner=OWNER, **options))).tasks
