@@ -6,7 +6,6 @@ import asyncio
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -150,10 +149,14 @@ class Service:
         """Wait until the task has stopped, for at most so long: it goes on, and is shown as it is."""
         waiting = self._backend.events.wait(task_id, after)
         if seconds is None:
-            return await waiting
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await waiting
+            await waiting
+            return
+        stopped = asyncio.ensure_future(waiting)
+        try:
+            for done in (await asyncio.wait([stopped], timeout=seconds))[0]:
+                done.result()
+        finally:
+            stopped.cancel()
 
     async def _submit(self, submission: Submission, correlation_id: str) -> Accepted:
         accepted = await self._backend.queue.submit(

@@ -14,8 +14,12 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
 from pydantic_ai_a2a.app import A2AApp
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.ports import Claim, Finish, TaskQueue
+from pydantic_ai_a2a.types import TaskHeader
 
 from ..client import Client, RpcError, message, state_of, texts
+from .queues import Wrapped
 from .rows import covers
 from .stage import Stage, ended, heard, prompts, serving
 
@@ -225,28 +229,49 @@ async def test_two_cancels_of_one_task_are_both_answered() -> None:
         assert [state_of(each) for each in await asyncio.gather(first, second)] == ['CANCELED'] * 2
 
 
+class SlowToFinish(Wrapped):
+    """Takes its time to store the first end of a run."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.finishing, self.asked, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        header = await super().cancel(task_id, owner, at=at, force=force)
+        self.asked.set()
+        return header
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self.finishing.set()
+        await self.go.wait()
+        return await super().finish(claim, finish)
+
+
 @covers(ROW)
-async def test_a_run_that_completes_before_it_is_stopped_has_won() -> None:
-    canceling = asyncio.Event()
-
-    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        return ModelResponse(parts=[ToolCallPart('final_result', {'response': 1})])
-
-    async def result(response: int) -> int:
-        try:
-            await canceling.wait()
-        except asyncio.CancelledError:
-            return response
-        return response
-
-    agent = Agent(FunctionModel(answer), output_type=result)
-    async with serving(agent) as client:
-        task = await client.send(returnImmediately=True)
-        canceling.set()
-        done = await ended(client, task['id'])
-        with pytest.raises(RpcError) as refused:
-            await cancel(client, task['id'])
-    assert (state_of(done), refused.value.code) == ('COMPLETED', -32002)
+@pytest.mark.parametrize('more', [False, True])
+async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(more: bool) -> None:
+    stage = Stage()
+    stage.open('one', 'two')
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    queue = backend.queue = SlowToFinish(backend.queue)
+    async with serving(stage.agent, backend=backend) as client:
+        task = await client.send('one', returnImmediately=True)
+        await queue.finishing.wait()
+        if more:
+            await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        canceling = asyncio.ensure_future(cancel(client, task['id']))
+        await queue.asked.wait()
+        queue.go.set()
+        if more:
+            assert state_of(await canceling) == 'CANCELED'
+        else:
+            with pytest.raises(RpcError) as refused:
+                await canceling
+            assert refused.value.code == -32002
+        after = await client.get_task(task['id'])
+    assert (state_of(after), texts(after)) == ('CANCELED' if more else 'COMPLETED', ['one'])
+    assert stage.began == ['one']
+    backend.close()
 
 
 @covers(ROW)
@@ -255,8 +280,8 @@ async def test_a_cancel_ends_the_task_for_all_its_messages() -> None:
     async with serving(stage.agent) as client:
         task = await client.send('one', returnImmediately=True)
         await stage.reached('one')
-        second = asyncio.ensure_future(client.send(message('two', taskId=task['id'])))
-        await asyncio.sleep(0)
-        assert state_of(await cancel(client, task['id'])) == 'CANCELED'
-        assert state_of(await second) == 'CANCELED'
+        async with client.send_streaming(message('two', taskId=task['id'])) as second:
+            assert state_of((await anext(second)).result['task']) == 'WORKING'
+            assert state_of(await cancel(client, task['id'])) == 'CANCELED'
+            await second.until('TASK_STATE_CANCELED')
     assert stage.began == ['one']

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,14 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp
+from pydantic_ai_a2a import A2AApp, to_a2a
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Finish
 from pydantic_ai_a2a.recorder import Recorder
 from pydantic_ai_a2a.types import Part, TaskState
 from pydantic_ai_a2a.worker import now_ms
 
-from ..client import Event, RpcError, message, state_of, texts
+from ..client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from .queues import Wrapped
 from .rows import covers
 from .stage import ended, heard, prompts, serving
@@ -214,9 +215,23 @@ async def test_a_message_that_comes_before_the_question_is_run_with_the_answer(b
     async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
         task = await client.send('book', returnImmediately=True)
         await began.wait()
-        early = asyncio.ensure_future(client.send(message('quickly', taskId=task['id'])))
-        await asyncio.sleep(0)
-        release.set()
-        assert state_of(await early) == 'INPUT_REQUIRED'
+        async with client.send_streaming(message('quickly', taskId=task['id'])) as early:
+            await anext(early)
+            release.set()
+            assert kinds(await early.rest()) == ['INPUT_REQUIRED']
         done = await client.send(message('Rome', taskId=task['id']))
     assert texts(done) == ['book + quickly + Rome']
+
+
+@covers('SIGTERM')
+async def test_a_server_that_stops_closes_the_streams_of_waiting_tasks_and_keeps_the_tasks(backend: Backend) -> None:
+    app = to_a2a(AGENT, backend=backend)
+    async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
+        await stack.enter_async_context(lifespan(app))
+        task = await Client(app).send('book')
+        async with Client(app).subscribe(task['id']) as stream:
+            await anext(stream)
+            await stack.aclose()
+            assert await stream.rest() == []
+        done = await Client(app).send(message('Rome', taskId=task['id']))
+    assert texts(done) == ['book + Rome']

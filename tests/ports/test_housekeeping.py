@@ -174,8 +174,20 @@ async def test_over_their_number_tasks_go_with_their_events_however_many_those_a
     assert [event.n for event in await events(backend, 'newer')] == [1, 2]
 
 
-async def test_two_namespaces_worth_of_nothing_is_swept_in_no_time(backend: Backend) -> None:
-    assert await sweep(backend, AT) == 0
+async def test_a_few_tasks_with_much_to_them_are_enough_for_one_step(backend: Backend) -> None:
+    for n in range(3):
+        await submit(backend, message(new=f't{n}'))
+        claimed = await claim_one(backend, f't{n}')
+        await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 300)])
+        await backend.queue.finish(claimed, ending(claimed, after=299, at=AT + n))
+    keep = Retention(max_tasks=1)
+    assert await backend.housekeeping.sweep(keep, at=AT) > 0
+    assert await tasks(backend) == ['t2']
+    assert await sweep(backend, AT, keep) == 0
+
+
+async def test_an_empty_store_has_nothing_to_sweep(backend: Backend) -> None:
+    assert await backend.housekeeping.sweep(Retention(), at=AT) == 0
 
 
 @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
