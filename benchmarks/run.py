@@ -16,7 +16,13 @@ from itertools import count
 from pathlib import Path
 
 TARGETS = ('route', 'to_a2a')
-METHODS = {'plain send': 'SendMessage', 'stream of 50 deltas': 'SendStreamingMessage'}
+DELTAS = 50
+CASES = {
+    'plain send': ('SendMessage', 'streams'),
+    'plain send, model cannot stream': ('SendMessage', 'cannot stream'),
+    f'stream of {DELTAS} deltas': ('SendStreamingMessage', 'streams'),
+}
+"""The method that is called and the model that answers, by the row of the table."""
 LIMIT = 30.0
 """Seconds that one task may take."""
 
@@ -54,9 +60,9 @@ class Round:
 
 
 @contextmanager
-def server(name: str) -> Iterator[Served]:
+def server(name: str, model: str) -> Iterator[Served]:
     """A server in a process of its own."""
-    command = [sys.executable, str(Path(__file__).with_name('targets.py')), name]
+    command = [sys.executable, str(Path(__file__).with_name('targets.py')), name, model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -110,20 +116,20 @@ async def load(served: Served, method: str, *, connections: int, seconds: float,
     return Round(done, time.monotonic() - begin, served.cpu() - cpu)
 
 
-async def measure(servers: dict[str, Served], options: argparse.Namespace) -> list[str]:
-    """The rows of the table."""
-    rows: list[str] = []
-    for label, method in METHODS.items():
-        rounds: dict[str, list[Round]] = {name: [] for name in servers}
-        for served in servers.values():
-            await load(served, method, connections=options.connections, seconds=options.seconds / 2)
-        for _ in range(options.rounds):
-            for name, served in servers.items():
-                rounds[name].append(
-                    await load(served, method, connections=options.connections, seconds=options.seconds)
-                )
-        rows.append(row(label, rounds))
-    return rows
+async def measure(method: str, servers: dict[str, Served], options: argparse.Namespace) -> dict[str, list[Round]]:
+    """Rounds of all servers in turn, after a warm-up."""
+    rounds: dict[str, list[Round]] = {name: [] for name in servers}
+    for served in servers.values():
+        await load(served, method, connections=options.connections, seconds=options.seconds / 2)
+    for _ in range(options.rounds):
+        for name, served in servers.items():
+            rounds[name].append(await load(served, method, connections=options.connections, seconds=options.seconds))
+    return rounds
+
+
+def rate(rounds: list[Round]) -> float:
+    """Tasks per second in the best round: other work on the machine only ever takes away."""
+    return max(each.tasks / each.seconds for each in rounds)
 
 
 def row(label: str, rounds: dict[str, list[Round]]) -> str:
@@ -132,8 +138,7 @@ def row(label: str, rounds: dict[str, list[Round]]) -> str:
     cells = [label, f'{ratio:.2f}']
     for name in TARGETS:
         cpu = statistics.median(each.cpu_per_task for each in rounds[name])
-        rate = max(each.tasks / each.seconds for each in rounds[name])
-        cells += [f'{cpu * 1e6:,.0f}', f'{rate:,.0f}']
+        cells += [f'{cpu * 1e6:,.0f}', f'{rate(rounds[name]):,.0f}']
     return '| ' + ' | '.join(cells) + ' |'
 
 
@@ -161,15 +166,26 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     options = parse()
+    rows: list[str] = []
+    notes: list[str] = []
     with ExitStack() as stack:
-        servers = {name: stack.enter_context(server(name)) for name in TARGETS}
-        rows = asyncio.run(measure(servers, options))
-        kept = asyncio.run(memory(servers['to_a2a'], options.tasks))
+        servers = {
+            model: {name: stack.enter_context(server(name, model)) for name in TARGETS}
+            for model in dict.fromkeys(model for _, model in CASES.values())
+        }
+        for label, (method, model) in CASES.items():
+            rounds = asyncio.run(measure(method, servers[model], options))
+            rows.append(row(label, rounds))
+            if method == 'SendStreamingMessage':
+                deltas = ', '.join(f'{name} {rate(rounds[name]) * DELTAS:,.0f}' for name in TARGETS)
+                notes.append(f'Deltas per second: {deltas}.')
+        kept = asyncio.run(memory(servers['cannot stream']['to_a2a'], options.tasks))
+        notes.append(f'Memory: {kept}.')
     columns = ['', 'CPU per task, ratio']
     for name in TARGETS:
         columns += [f'{name}: CPU µs', f'{name}: tasks/s']
     table = ['| ' + ' | '.join(columns) + ' |', '|---|' + '---:|' * (len(columns) - 1), *rows]
-    text = '\n'.join([*table, '', f'Memory: {kept}.', ''])
+    text = '\n'.join([*table, '', *notes, ''])
     print(text)
     if options.out is not None:
         options.out.write_text(text)

@@ -1,12 +1,11 @@
-"""The two servers: `python benchmarks/targets.py NAME` serves one on a free port, which it prints."""
+"""The servers: `python benchmarks/targets.py NAME MODEL` serves one on a free port, which it prints."""
 
 from __future__ import annotations
 
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Callable
 
 import uvicorn
 from pydantic_ai import Agent
@@ -34,10 +33,13 @@ async def stream_answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncI
         yield TEXT[start : start + step]
 
 
-agent = Agent(FunctionModel(answer, stream_function=stream_answer), name='benchmark')
+MODELS = {
+    'streams': FunctionModel(answer, stream_function=stream_answer),
+    'cannot stream': FunctionModel(answer),
+}
 
 
-def route() -> Starlette:
+def route(agent: Agent) -> Starlette:
     """What one writes by hand, without A2A's rules."""
 
     async def deltas(text: str) -> AsyncIterator[str]:
@@ -57,17 +59,18 @@ def route() -> Starlette:
     return Starlette(routes=[Route('/', serve, methods=['POST'])])
 
 
-TARGETS: dict[str, Any] = {'route': route, 'to_a2a': lambda: to_a2a(agent)}
+TARGETS: dict[str, Callable[[Agent], Starlette]] = {'route': route, 'to_a2a': to_a2a}
 
 
-def main(name: str) -> None:
+def main(name: str, model: str) -> None:
+    app = TARGETS[name](Agent(MODELS[model], name='benchmark'))
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(('127.0.0.1', 0))
         listener.listen()
         print(listener.getsockname()[1], flush=True)
-        config = uvicorn.Config(TARGETS[name](), log_level='warning', timeout_graceful_shutdown=5)
+        config = uvicorn.Config(app, log_level='warning', timeout_graceful_shutdown=5)
         uvicorn.Server(config).run(sockets=[listener])
 
 
 if __name__ == '__main__':
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import Context
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from .bindings.sse import OpenStreams
 from .worker import Worker
@@ -22,6 +22,10 @@ __all__ = ('Hosting',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+Handler: TypeAlias = Callable[[int, FrameType | None], Any]
+
+_LEAVE_TIME = 5.0
+"""Seconds that an agent gets to be left."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -90,11 +94,12 @@ class Hosting:
         """End a lifespan: drain, then leave the agent."""
         loop = asyncio.get_running_loop()
         self.drain(loop)
-        if (host := self._hosts.get(loop)) is not None:
-            await host.stop()  # until then, requests find this host and no other
-            del self._hosts[loop]
-        self._ready = None
-        self._draining = self._streams.closing = False
+        try:
+            await self._hosts[loop].stop()
+        finally:
+            del self._hosts[loop]  # only now: until then, requests find this host and make no other
+            self._ready = None
+            self._draining = self._streams.closing = False
 
     def drain_everywhere(self) -> None:
         """Begin to drain in every loop, from any thread."""
@@ -106,14 +111,18 @@ class Hosting:
     def _signals(self) -> Generator[None]:
         """Drain at SIGTERM and SIGINT, before the server waits for its connections: they may wait for our tasks.
 
-        The handlers that were there are called after. Only the main thread can have handlers; elsewhere, the end of a
-        lifespan alone starts the drain.
+        A server's handlers are called after; where there are none, the signal ends the process as it always did. Only
+        the main thread can have handlers; elsewhere, the end of a lifespan alone starts the drain.
         """
         loop = asyncio.get_running_loop()
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        restore = [(number, signal.getsignal(number), self._chain(number, loop)) for number in _SIGNALS]
+        restore = [
+            (number, before, self._chain(number, before, loop))
+            for number in _SIGNALS
+            if _is_servers(before := signal.getsignal(number)) and callable(before)
+        ]
         try:
             yield
         finally:
@@ -121,14 +130,11 @@ class Hosting:
                 if signal.getsignal(number) is ours:
                     signal.signal(number, before)
 
-    def _chain(self, number: int, loop: asyncio.AbstractEventLoop) -> Callable[[int, FrameType | None], Any]:
-        before = signal.getsignal(number)
-
+    def _chain(self, number: int, before: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
         def handle(signum: int, frame: FrameType | None) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(self.drain, loop)
-            if callable(before):
-                before(signum, frame)
+            before(signum, frame)
 
         signal.signal(number, handle)
         return handle
@@ -140,6 +146,13 @@ class Hosting:
             self._draining = True
             host.drain(self.drain_grace)
             self._streams.close()
+
+
+def _is_servers(handler: object) -> bool:
+    """Whether a signal handler may be a server's: neither Python's own nor that of `asyncio.run`."""
+    inner = getattr(handler, 'func', None)  # asyncio.Runner installs a partial of one of its methods
+    of_asyncio = isinstance(getattr(inner, '__self__', None), asyncio.Runner)
+    return handler is not signal.default_int_handler and not of_asyncio
 
 
 class _Host:
@@ -191,7 +204,8 @@ class _Host:
             self._up.set_exception(error)
         finally:
             self._leave.set()
-            await asyncio.wait([keeper])
+            await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._entered.done() else 0)
+            keeper.cancel()  # what hangs while the agent is entered or left has had its time
             self._up.cancel()
 
     async def _keep_agent(self) -> None:
@@ -217,7 +231,9 @@ class _Host:
 
     async def stop(self) -> None:
         """Finish the drain, and leave the agent."""
-        if self._draining is not None:
-            await self._draining
-        self._stop.set()
-        await asyncio.wait([self._task])
+        try:
+            if self._draining is not None:
+                await self._draining
+        finally:
+            self._stop.set()
+            await asyncio.wait([self._task])

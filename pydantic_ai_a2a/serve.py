@@ -23,6 +23,8 @@ __all__ = ('Server', 'run', 'serve')
 
 logger = logging.getLogger('uvicorn.error')
 
+_GIVE_UP_TIME = 5.0
+"""Seconds that an app which did not start gets to end."""
 _START_TIME = 30.0
 """Seconds that an app gets to start."""
 _CUT_OFF = 5
@@ -129,7 +131,8 @@ class Server:
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
         if not self._settled.wait(_START_TIME) or not self._server.started:
-            self.close()
+            self._server.should_exit = True
+            self._thread.join(_GIVE_UP_TIME)  # a daemon: what hangs in the app does not keep the process
             raise RuntimeError('The app did not start; its log says why.')
 
     def _serve(self) -> None:

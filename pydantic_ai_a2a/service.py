@@ -279,7 +279,12 @@ def _page_token(before: tuple[int, str], query: TaskQuery) -> str:
 def _read_token(token: str, query: TaskQuery) -> tuple[int, str]:
     try:
         status_at, task_id, mark = from_json(urlsafe_b64decode(token.encode()))
-        if mark == _filter_mark(query) and isinstance(status_at, int) and isinstance(task_id, str):
+        if (
+            mark == _filter_mark(query)
+            and type(status_at) is int
+            and 0 <= status_at < 2**63
+            and isinstance(task_id, str)
+        ):
             return status_at, task_id
     except (ValueError, TypeError):
         pass  # no token of ours: refused below like one of another list

@@ -123,9 +123,7 @@ class Worker:
         await self._abandon()
 
     async def _abandon(self) -> None:
-        if self._stop_listening is not None:
-            self._stop_listening()
-            self._stop_listening = None
+        self._deaf()
         stopping = [task for task in (self._heart, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
@@ -140,8 +138,14 @@ class Worker:
         await self._fail_unrecorded()
         now = now_ms()
         while claims := await self._backend.queue.claim(self.holder, at=now, until=now + 60_000, limit=100):
-            for claim in claims:
-                await self._fail(claim, self._recorder(claim), SHUTDOWN)
+            self._unrecorded += [(claim, self._recorder(claim), SHUTDOWN) for claim in claims]
+            await self._fail_unrecorded()
+
+    def _deaf(self) -> None:
+        """Listen no more; also called for a loop that was closed before its worker was."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
 
     # --- what the backend tells -------------------------------------------------------------------------------------
 
@@ -149,10 +153,15 @@ class Worker:
         context = copy_context()
         if asyncio._get_running_loop() is self._loop:
             self._begin(task_id, context)
+        elif self._loop.is_closed():
+            self._deaf()
         else:
             self._loop.call_soon_threadsafe(self._begin, task_id, context)
 
     def _on_cancel(self, task_id: str) -> None:
+        if self._loop.is_closed():
+            self._deaf()
+            return
         self._waiting.pop(task_id, None)
         if (running := self._running.get(task_id)) is not None:
             running.token.cancel()
@@ -289,7 +298,9 @@ class Worker:
                 return await self._fail(claim, recorder, classify(error), error)
             await self._backend.queue.release(claim)
             raise
-        except Exception as error:
+        except (KeyboardInterrupt, GeneratorExit):
+            raise  # the process or the loop goes
+        except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
             return await self._fail(claim, recorder, classify(error), error)
         return None
 
@@ -330,7 +341,11 @@ class Worker:
     async def _fail_unrecorded(self) -> None:
         """Try again to record failures: no process takes a task over while the one that holds it lives."""
         for _ in range(len(self._unrecorded)):
-            await self._fail(*self._unrecorded.pop(0))
+            claim, recorder, failure = self._unrecorded.pop(0)
+            try:
+                await self._fail(claim, recorder, failure)
+            except Exception:  # it is in the list again; the others may succeed
+                logger.exception('The failure of task %s could not be stored.', claim.header.id)
 
     def _recorder(self, claim: Claim) -> Recorder:
         return Recorder(claim, self._backend.queue, now_ms)

@@ -17,8 +17,10 @@ def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
         '|  | CPU per taskN ratio | route: CPU µs | route: tasks/s | to_aNa: CPU µs | to_aNa: tasks/s |\n'
         '|---|---:|---:|---:|---:|---:|\n'
         '| plain send | N | N | N | N | N |\n'
+        '| plain sendN model cannot stream | N | N | N | N | N |\n'
         '| stream of N deltas | N | N | N | N | N |\n'
         '\n'
+        'Deltas per second: route N to_aNa N\n'
         'Memory: N kB for each of N finished tasks keptN\n'
     )
     assert table.read_text() in ran.stdout

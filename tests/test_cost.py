@@ -1,7 +1,7 @@
 """What a task costs in countable things, which are the same on every machine: the gates that keep the hot path short.
 
-Counted are calls of Python and C functions (cProfile), callbacks of the event loop, asyncio tasks, and JSON passes: each
-time that a text goes through a JSON parser or writer, whether `json`, `pydantic_core` or a `TypeAdapter`. What the agent
+Counted are calls of Python and C functions (cProfile), callbacks of the event loop, asyncio tasks, and JSON passes: how
+often a text goes through a JSON parser or writer, be it `json`, `pydantic_core` or a `TypeAdapter`. What the agent
 itself takes is counted beside it and taken off.
 """
 
@@ -12,6 +12,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
 from cProfile import Profile
 from statistics import median
 from typing import Any
@@ -29,12 +30,13 @@ from pydantic_ai_a2a import to_a2a
 
 from .client import LIMIT, Client, lifespan, message, texts
 
-SEND_CALLS = 680
-SEND_CALLBACKS = 6
+# Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
+SEND_CALLS = 660
+SEND_CALLBACKS = 3
 SEND_TASKS = 1
-GET_CALLS = 150
-DELTA_CALLS = 90
-DELTA_CALLBACKS = 2
+GET_CALLS = 140
+DELTA_CALLS = 100
+DELTA_CALLBACKS = 1
 HISTORY_CALLS = 20
 """For each message of the conversation that a run continues: loading it, and nothing else."""
 
@@ -252,15 +254,17 @@ async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatc
     def streamed(deltas: int) -> Work:
         return served(app, sends('SendStreamingMessage', str(deltas)))
 
+    async def callbacks(work: Work) -> int:
+        return (await scheduled(work, monkeypatch))['call_soon']
+
+    async def of_each_delta(measure: Callable[[Work], Awaitable[int]]) -> float:
+        ours = await measure(streamed(60)) - await measure(streamed(20))
+        bare = await measure(streamed_bare(60)) - await measure(streamed_bare(20))
+        return (ours - bare) / 40
+
     async with lifespan(app), asyncio.timeout(LIMIT):
-        bare = await calls(streamed_bare(60)) - await calls(streamed_bare(20))
-        ours = await calls(streamed(60)) - await calls(streamed(20))
-        bare_loop = (await scheduled(streamed_bare(60), monkeypatch))['call_soon']
-        bare_loop -= (await scheduled(streamed_bare(20), monkeypatch))['call_soon']
-        our_loop = (await scheduled(streamed(60), monkeypatch))['call_soon']
-        our_loop -= (await scheduled(streamed(20), monkeypatch))['call_soon']
-    assert (ours - bare) / 40 <= DELTA_CALLS
-    assert (our_loop - bare_loop) / 40 <= DELTA_CALLBACKS
+        assert await of_each_delta(calls) <= DELTA_CALLS
+        assert await of_each_delta(callbacks) <= DELTA_CALLBACKS
 
 
 @pytest.mark.parametrize('readers', [1, 5])
@@ -275,19 +279,17 @@ async def test_an_event_is_written_once_however_many_read_it(readers: int, monke
 
     app = to_a2a(Agent(FunctionModel(stream_function=model)))
     passes = Passes(monkeypatch)
-    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as first:
-        begin = [await anext(first) for _ in range(3)]
-        task_id = begin[0].result['task']['id']
-        streams = [Client(app).subscribe(task_id) for _ in range(readers - 1)]
-        others = [await each.__aenter__() for each in streams]
-        joined = [await anext(each) for each in others]
+    async with lifespan(app), asyncio.timeout(LIMIT), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(Client(app).send_streaming())
+        snapshot, *_ = [await anext(first) for _ in ('task', 'working', 'delta 0')]
+        task_id = snapshot.result['task']['id']
+        others = [await stack.enter_async_context(Client(app).subscribe(task_id)) for _ in range(readers - 1)]
+        for other in others:
+            await anext(other)
         everybody_reads.set()
         rest = [await each.rest() for each in (first, *others)]
-        for each in streams:
-            await each.__aexit__(None, None, None)
         task = await Client(app).get_task(task_id)
     assert texts(task) == ['delta 0 delta 1 delta 2 ']
-    assert len(joined) == readers - 1
     assert rest == [rest[0]] * readers
     # One event, and once more with the whole text: as artifact, as message, and for the conversation.
     assert passes.of('delta 1 ')['written'] == 1 + 3

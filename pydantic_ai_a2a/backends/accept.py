@@ -11,6 +11,7 @@ from .sql import (
     ADD_ITEM,
     BY_ID_AND_OWNER,
     TASK,
+    UNREAD,
     Transaction,
     add_events,
     end_unheld,
@@ -41,6 +42,7 @@ def submit(
     else:
         header = yield from find(agent, message.task_id, message.owner)
         check_message(header, message.context_id)
+        yield from _check_waiting(agent, header.id, queue_limit)
         header, events = yield from _continue(agent, header, message.at)
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
@@ -110,6 +112,13 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
         metadata=None,
         last_event=0,
     )
+
+
+def _check_waiting(agent: str, task_id: str, queue_limit: int) -> Transaction[None]:
+    """Refuse a message to a task that has too many already: each that is unread is one more run."""
+    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, task_id)
+    if rows[0][0] > queue_limit:
+        raise OverloadedError(headers={'Retry-After': '1'})
 
 
 def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:

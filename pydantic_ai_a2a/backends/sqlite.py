@@ -138,7 +138,7 @@ class _Queue(TaskQueue):
             )
             self._backend.tails.publish(accepted.header.id, events)
         if not accepted.replayed and accepted.header.state == 'submitted':
-            for listener in self._backend.ready_listeners:
+            for listener in tuple(self._backend.ready_listeners):
                 listener(accepted.header.id)
         return accepted
 
@@ -146,7 +146,7 @@ class _Queue(TaskQueue):
         with self._backend.lock:
             header, events = self._backend.run(accept.cancel(self._agent, task_id, owner, at=at, force=force))
             self._backend.tails.publish(task_id, events)
-        for listener in self._backend.cancel_listeners:
+        for listener in tuple(self._backend.cancel_listeners):
             listener(task_id)
         return header
 

@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from threading import Lock
 
 from ..lifecycle import STOPPED
@@ -76,14 +77,15 @@ class _Tail:
         """A batch of the events after `n`; None if the tail does not reach back that far."""
         if not self.events or self.events[0].n > n + 1:
             return None
+        # Numbers have no gaps. Counted from the end, because a reader is usually near it, and the tail may be long.
+        newer = [*islice(reversed(self.events), max(0, self.events[-1].n - n))]
         batch: list[TaskEvent] = []
         size = 0
-        for event in self.events:
-            if event.n > n:
-                batch.append(event)
-                size += len(event.payload)
-                if size >= _BATCH_BYTES or len(batch) >= _BATCH_EVENTS:
-                    break
+        for event in reversed(newer):
+            batch.append(event)
+            size += len(event.payload)
+            if size >= _BATCH_BYTES or len(batch) >= _BATCH_EVENTS:
+                break
         return batch
 
 

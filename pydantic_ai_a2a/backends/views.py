@@ -96,7 +96,8 @@ def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
     """Whether an event after a number moved the task to where a blocking send answers, or the task is gone."""
     rows = yield (
         f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n > ? AND state IN ({_STOPPED})'
-        f' UNION ALL SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 1 LIMIT 1',
+        ' UNION ALL SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 0)'
+        ' LIMIT 1',
         (agent, task_id, after, agent, task_id),
     )
     return bool(rows)

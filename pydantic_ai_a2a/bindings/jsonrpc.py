@@ -149,6 +149,9 @@ class _Exchange:
             if not dropped or writing.uncancel():
                 raise  # not the reader's lag: somebody ends the request
             logger.warning('A reader fell behind and was dropped (correlation id %s).', self.correlation_id)
+        finally:
+            if stream is not None and stream.subscription is not None:
+                stream.subscription.close()
 
     async def _open(self, call: CallContext, request: RpcRequest, writing: asyncio.Task[Any]) -> EventStream:
         service = self._endpoint.service

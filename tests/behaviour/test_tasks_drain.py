@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent
+from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
@@ -176,3 +176,45 @@ async def test_a_signal_begins_the_drain_and_is_passed_on_to_the_handler_that_wa
     finally:
         signal.signal(signal.SIGTERM, before)
     assert got == [signal.SIGTERM]
+
+
+@covers(ROW)
+async def test_a_signal_that_would_end_the_process_still_does() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        async with lifespan(to_a2a(Agent(TestModel()))):
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@covers(ROW)
+def test_a_handler_that_comes_later_stays_and_may_pass_signals_on_whatever_has_become_of_the_app() -> None:
+    got: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append('first'))
+
+    async def live() -> None:
+        async with lifespan(to_a2a(Agent(TestModel()))):
+            chained = signal.getsignal(signal.SIGTERM)
+            assert callable(chained)
+            signal.signal(signal.SIGTERM, lambda number, frame: (got.append('last'), chained(number, frame)))
+
+    try:
+        asyncio.run(live())
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == ['last', 'first']
+
+
+class Unreachable(FunctionToolset[object]):
+    """Tools on a server that is down."""
+
+    async def __aenter__(self) -> Unreachable:
+        raise ConnectionError
+
+
+@covers(ROW)
+async def test_a_server_whose_agent_was_never_there_stops_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    async with lifespan(to_a2a(Agent(TestModel(), toolsets=[Unreachable()]))):
+        assert 'cannot be entered' in caplog.text

@@ -138,10 +138,15 @@ async def test_a_full_queue_refuses_a_task_before_anything_is_stored(backend: Ba
     assert not accepted.replayed
 
 
-async def test_a_full_queue_still_takes_messages_for_its_tasks(backend: Backend) -> None:
+async def test_a_full_queue_still_takes_messages_for_its_tasks_but_not_without_end(backend: Backend) -> None:
     await submit(backend, message('hi', new='t'))
     await submit(backend, message('more', to='t'), queue_limit=1)
+    with pytest.raises(OverloadedError):
+        await submit(backend, message('too much', to='t'), queue_limit=1)
     assert await history(backend, 't') == ['hi', 'more']
+    claimed = await claim_one(backend, 't')
+    await backend.queue.finish(claimed, ending(claimed))
+    assert not (await submit(backend, message('too much', to='t'), queue_limit=1)).replayed
 
 
 async def test_a_message_to_no_task_of_the_owner_is_refused_whosever_it_is(backend: Backend) -> None:

@@ -1,0 +1,135 @@
+"""Faults that must not spread: of agents, clients, event loops and backends."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_core import from_json, to_json
+
+from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.conversion.inbound import accepts
+from pydantic_ai_a2a.conversion.outbound import OutputMapper
+from pydantic_ai_a2a.runner import Runner
+from pydantic_ai_a2a.worker import Worker
+
+from ..client import Client, RpcError, lifespan, message, state_of
+
+
+class PanicException(BaseException):
+    """Like that of Rust code behind Python."""
+
+
+async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> None:
+    errors = [PanicException('boom')]
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if errors:
+            raise errors.pop()
+        return ModelResponse(parts=[TextPart('fine')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        failed = await Client(app).send(message(contextId='c'))
+        following = await Client(app).send(message(contextId='c'))
+    assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+
+
+async def test_messages_to_one_task_are_bounded_as_the_queue_is() -> None:
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await released.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(queue=2))
+    client = Client(app)
+    async with lifespan(app):
+        task = await client.send(returnImmediately=True)
+        await begun.wait()
+        for _ in range(2):
+            await client.send(message(taskId=task['id']), returnImmediately=True)
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(taskId=task['id']))
+        released.set()
+        async with client.subscribe(task['id']) as stream:
+            await stream.until('TASK_STATE_COMPLETED')
+        done = await client.get_task(task['id'])
+    assert refused.value.code == -32000
+    assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
+
+
+@pytest.mark.parametrize('status_at', [2**70, -1, True, 'x'])
+async def test_a_forged_page_token_is_refused(status_at: Any) -> None:
+    client = Client(to_a2a(Agent(TestModel())))
+    for _ in range(2):
+        await client.send()
+    token = (await client.call('ListTasks', {'pageSize': 1}))['nextPageToken']
+    _, task_id, mark = from_json(urlsafe_b64decode(token))
+    forged = urlsafe_b64encode(to_json([status_at, task_id, mark])).decode()
+    with pytest.raises(RpcError) as refused:
+        await client.call('ListTasks', {'pageSize': 1, 'pageToken': forged})
+    assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])
+
+
+def strand_a_worker(backend: SqliteBackend) -> None:
+    """Leave a worker behind whose event loop is closed."""
+    agent = Agent(TestModel())
+
+    async def start() -> None:
+        worker = Worker(
+            backend,
+            Runner(agent, {}),
+            accepts=accepts({}),
+            outputs=OutputMapper(str),
+            settings=Workers(),
+            retention=Retention(),
+        )
+        await worker.start()
+
+    asyncio.run(start())
+
+
+async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:
+    begun = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError('unreachable')
+
+    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    client = Client(to_a2a(Agent(FunctionModel(answer)), backend=backend))
+    await asyncio.to_thread(strand_a_worker, backend)
+    task = await client.send(returnImmediately=True)
+    await begun.wait()
+    await asyncio.to_thread(strand_a_worker, backend)
+    assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+
+
+async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
+    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    app = to_a2a(Agent(TestModel()), backend=backend)
+    body = to_json({'jsonrpc': '2.0', 'id': 1, 'method': 'SendStreamingMessage', 'params': {'message': message()}})
+    headers = [(b'content-type', b'application/json'), (b'a2a-version', b'1.0')]
+
+    async def receive() -> dict[str, Any]:
+        return {'type': 'http.request', 'body': body, 'more_body': False}
+
+    async def send(part: Any) -> None:
+        raise OSError('the client has gone')
+
+    scope = {'type': 'http', 'method': 'POST', 'path': '/', 'query_string': b'', 'headers': headers, 'root_path': ''}
+    async with lifespan(app):
+        with pytest.raises(OSError, match='the client has gone'):
+            await app(scope, receive, send)
+        [task] = await app.list_tasks()
+        assert not backend.events.watched(task['id'])
