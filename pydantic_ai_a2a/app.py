@@ -85,7 +85,12 @@ class A2AApp(FastA2A):
             context_id: Only tasks of this context.
             state: Only tasks in this state.
             limit: How many at most.
+
+        Raises:
+            ValueError: `limit` is less than 1.
         """
+        if limit < 1:
+            raise ValueError(f'limit must be at least 1, not {limit!r}.')
         owner = None if caller is None else caller.owner
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
         page = await self._backend.reader.list(query)

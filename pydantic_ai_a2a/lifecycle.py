@@ -1,4 +1,7 @@
-"""Which state may follow which, as a table. Pure: every writer of task state asks here and nowhere else (§4.1.3)."""
+"""Which state may follow which, and what a state forbids its clients. Pure (§4.1.3).
+
+The table is what every backend is held against: their statements move a task only from the states that they name.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import LeaseLost
-from ..lifecycle import INTERRUPTED
+from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import Claim, Finish, Marks, Status
 from ..types import TaskEvent, TaskHeader
 from . import conversations
@@ -22,6 +22,7 @@ from .sql import (
     add_events,
     add_items,
     header_of,
+    keep_streamed,
     set_status,
     status_event,
 )
@@ -141,7 +142,9 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if not rows:
         raise LeaseLost
     said, unread, record = rows[0]
-    if end.artifacts is not None and claimed.run > 1:
+    if end.artifacts is None and end.status.state in TERMINAL:
+        yield from keep_streamed(agent, header.id)
+    elif end.artifacts is not None and claimed.run > 1:
         yield "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", (agent, header.id)
     yield add_items(agent, header.id, _items(said, end))
     goes_on = unread is not None and end.status.state == 'completed'

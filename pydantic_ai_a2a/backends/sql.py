@@ -28,6 +28,7 @@ __all__ = (
     'end_unheld',
     'find',
     'header_of',
+    'keep_streamed',
     'message_to_history',
     'set_status',
     'status_event',
@@ -107,6 +108,22 @@ def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Stateme
     )
 
 
+def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
+    """Keep what was streamed of a task that ends without a result: its readers have seen it (§4.2.2)."""
+    updates = yield (
+        'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
+        (agent, task_id),
+    )
+    if not updates:
+        return
+    before = yield (
+        "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' RETURNING body",
+        (agent, task_id),
+    )
+    bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates))
+    yield add_items(agent, task_id, [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies])
+
+
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
@@ -117,6 +134,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
         yield from conversations.append(
             agent, header.owner, header.context_id, record, messages, usage=None, at=status.at
         )
+    yield from keep_streamed(agent, header.id)
     yield from set_status(agent, header, status)
     yield (
         'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'

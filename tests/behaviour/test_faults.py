@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runner import Runner
 from pydantic_ai_a2a.worker import Worker
 
-from ..client import Client, RpcError, lifespan, message, state_of
+from ..client import Client, RpcError, lifespan, message, state_of, texts
 
 
 class PanicException(BaseException):
@@ -40,6 +41,31 @@ async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> 
         failed = await Client(app).send(message(contextId='c'))
         following = await Client(app).send(message(contextId='c'))
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+
+
+@pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
+async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(ends: str) -> None:
+    released = asyncio.Event()
+
+    async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'half of '
+        yield 'an answer'
+        await released.wait()
+        raise ValueError('gone')
+
+    app = to_a2a(Agent(FunctionModel(stream_function=words)))
+    client = Client(app)
+    async with lifespan(app):
+        async with client.send_streaming() as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            for _ in range(3):
+                await anext(stream)
+            if ends == 'CANCELED':
+                await client.call('CancelTask', {'id': task_id})
+            released.set()
+            await stream.rest()
+        task = await client.get_task(task_id)
+    assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
 
 
 async def test_messages_to_one_task_are_bounded_as_the_queue_is() -> None:
@@ -113,6 +139,11 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
     await begun.wait()
     await asyncio.to_thread(strand_a_worker, backend)
     assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+
+
+async def test_a_list_of_no_tasks_is_refused() -> None:
+    with pytest.raises(ValueError, match='limit must be at least 1, not 0'):
+        await to_a2a(Agent(TestModel())).list_tasks(limit=0)
 
 
 async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
