@@ -65,9 +65,7 @@ def _span(name: str, kind: SpanKind, context: Context | None, attributes: dict[s
 
 
 def traceparent() -> str | None:
-    """The current span as W3C trace context, to be stored with a task."""
-    if not _recording():
-        return None
+    """The current span as W3C trace context, to be stored with a task; None outside of any span."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return carrier.get('traceparent')

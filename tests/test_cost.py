@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -311,3 +312,12 @@ async def test_a_turn_takes_few_calls_for_each_message_before_it() -> None:
 
         (few, cost_of_few), (many, cost_of_many) = [await turn() for _ in range(2)]
     assert (cost_of_many - cost_of_few) / (many - few) <= HISTORY_CALLS
+
+
+def test_importing_the_package_loads_nothing_slow_that_an_app_can_do_without() -> None:
+    code = (
+        'import sys; import pydantic_ai; before = set(sys.modules); import pydantic_ai_a2a;'
+        "print(*{'uvicorn', 'pydantic_ai.models.function'} & (sys.modules.keys() - before))"
+    )
+    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert ran.stdout.split() == []

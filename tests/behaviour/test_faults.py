@@ -43,6 +43,15 @@ async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> 
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
+def test_ctrl_c_in_a_run_ends_the_loop() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise KeyboardInterrupt
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(Client(app).send())
+
+
 @pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
 async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(ends: str) -> None:
     released = asyncio.Event()
