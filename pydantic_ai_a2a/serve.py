@@ -107,8 +107,8 @@ def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, thr
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
-                if self.started and sockets:  # uvicorn itself is silent about sockets that it is given
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(sockets[0]))
+                for each in sockets or ():  # uvicorn itself is silent about sockets that it is given
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(each))
             finally:
                 settled.set()
 
