@@ -21,7 +21,8 @@ class Limits:
     body: int = 10_000_000
     """Largest request body, in bytes; a larger one is answered with HTTP 413 before it is parsed."""
     queue: int = 10_000
-    """Tasks that may wait to be run; over it a new task is refused with HTTP 503 before anything is stored."""
+    """Tasks that may wait to be run, and messages that may wait in one task; over it a new one is refused with HTTP 503
+    before anything is stored."""
     reader_lag: int = 1_000_000
     """Bytes that a reader of an event stream may be behind; then its stream is closed. It can resume from its last
     event id."""
