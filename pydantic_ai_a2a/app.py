@@ -187,7 +187,8 @@ def to_a2a(
         default_input_modes: Media types on the card; what the model's profile takes.
         default_output_modes: Media types on the card; from the output type.
         backend: Where tasks and conversations live: in the memory of this process, or a `Backend` of your own.
-        namespace: Stable name under which they are stored; the agent's name, else `agent`.
+        namespace: Stable name under which they are stored; the agent's name, else `agent`. Not for a `Backend` of
+            your own, which has one already.
         authenticate: Says who sends a request; None from it answers HTTP 401. Without it all callers are one
             anonymous owner, who see each other's tasks.
         limits: What one request, stream or queue may take.
@@ -201,9 +202,11 @@ def to_a2a(
         run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
 
     Raises:
-        TypeError: A run option is none, or belongs to a request.
+        TypeError: A run option is none, or belongs to a request; or `namespace` is given with a `Backend`.
         ValueError: The agent card would not be valid.
     """
+    if namespace is not None and isinstance(backend, Backend):
+        raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
     store = _backend(backend, namespace or name or agent.name or 'agent', limits)
     parts = _Parts(agent, store, run, limits=limits, retention=retention, workers=workers)
     settings = CardSettings(

@@ -10,6 +10,7 @@ from pydantic_ai.models.test import TestModel
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, to_a2a
 from pydantic_ai_a2a.attach import attach
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 
 
 def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
@@ -41,3 +42,9 @@ def test_a_backend_that_is_none_is_refused() -> None:
     backend: Any = 'postgresql://localhost/agents'
     with pytest.raises(ValueError, match="backend must be 'memory' or a Backend, not 'postgresql://localhost/agents'"):
         to_a2a(Agent(TestModel()), backend=backend)
+
+
+def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
+    backend = SqliteBackend('theirs', reader_lag=1_000_000)
+    with pytest.raises(TypeError, match='a Backend has its own'):
+        to_a2a(Agent(TestModel()), backend=backend, namespace='mine')
