@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from functools import partial
 from typing import Any, Literal
 
 from fasta2a import FastA2A
-from fasta2a.broker import InMemoryBroker
+from fasta2a.broker import Broker, InMemoryBroker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill, Task
-from fasta2a.storage import InMemoryStorage
+from fasta2a.storage import InMemoryStorage, Storage
+from fasta2a.worker import Worker as FastA2AWorker
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
@@ -19,21 +21,22 @@ from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 from typing_extensions import Unpack
 
 from .backends.sqlite import SqliteBackend
+from .backends.sqlite_file import SqliteFile, SqliteFileBackend
 from .bindings.base import Authenticate
 from .bindings.discovery import CARD_PATH, Discovery
 from .bindings.extensions import Extensions
+from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
 from .bindings.jsonrpc import JsonRpc
 from .bindings.sse import OpenStreams
 from .card import CardFacts, CardSettings, CardTemplate
-from .conversion.inbound import accepts, resolve_profile, user_prompt
-from .conversion.outbound import OutputMapper
 from .errors import TaskNotFoundError
-from .hosting import Hosting
+from .hosting import Hosting, server_processes
+from .own_parts import Conversion, Held, OwnParts, own_parts
 from .ports import Backend
 from .protocol import stored
-from .runner import Runner, RunOptions
+from .runner import RunOptions
 from .service import Service
-from .settings import Limits, Retention, Workers
+from .settings import Limits, Progress, Retention, Workers
 from .types import ANONYMOUS, Caller, TaskQuery, TaskState
 from .worker import Worker, now_ms
 
@@ -143,12 +146,16 @@ def to_a2a(
     default_input_modes: Sequence[str] | None = None,
     default_output_modes: Sequence[str] | None = None,
     # Server
-    backend: Literal['memory'] | Backend = 'memory',
+    backend: Literal['memory'] | str | Backend = 'memory',
     namespace: str | None = None,
+    storage: Storage[Any] | None = None,
+    broker: Broker | None = None,
+    worker: FastA2AWorker[Any] | None = None,
     authenticate: Authenticate | None = None,
     limits: Limits = Limits(),
     retention: Retention = Retention(),
     workers: Workers = Workers(),
+    progress: Progress = Progress(),
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
@@ -186,14 +193,23 @@ def to_a2a(
             are not served.
         default_input_modes: Media types on the card; what the model's profile takes.
         default_output_modes: Media types on the card; from the output type.
-        backend: Where tasks and conversations live: in the memory of this process, or a `Backend` of your own.
+        backend: Where tasks and conversations live: in the memory of this process (`'memory'`), in a SQLite file
+            (`'sqlite:///relative.db'`, `'sqlite:////absolute.db'`; with `?synchronous=normal`, a power failure may undo
+            the last moments), or a `Backend` of your own.
         namespace: Stable name under which they are stored; the agent's name, else `agent`. Not for a `Backend` of
             your own, which has one already.
+        storage: A FastA2A storage of your own for tasks and contexts. What it has no method for is refused with -32004:
+            lists of tasks, erasing, conversations from Python, and subscribing to a task of another process or
+            continuing it.
+        broker: A FastA2A broker of your own, which carries the operations of tasks.
+        worker: A FastA2A worker of your own, with its own storage and broker: an `AgentWorker`, whose
+            `build_message_history` and `build_artifacts` take effect, or one that runs tasks by itself.
         authenticate: Says who sends a request; None from it answers HTTP 401. Without it all callers are one
             anonymous owner, who see each other's tasks.
         limits: What one request, stream or queue may take.
         retention: How long what is stored is kept.
         workers: How many tasks run at once, and how they stop.
+        progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
         debug: See Starlette, like all that follow.
         routes: Further routes.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
@@ -202,13 +218,31 @@ def to_a2a(
         run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
 
     Raises:
-        TypeError: A run option is none, or belongs to a request; or `namespace` is given with a `Backend`.
-        ValueError: The agent card would not be valid.
+        TypeError: A run option is none, or belongs to a request; `namespace`, `storage`, `broker` or `worker` is given
+            with a `Backend`, or run options are given with a `worker`.
+        ValueError: The agent card would not be valid; the worker has another agent, storage or broker; the backend is
+            none that there is, or in use by another app of this process; or it is memory, and a server of several
+            processes imports the app.
     """
     if namespace is not None and isinstance(backend, Backend):
         raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
-    store = _backend(backend, namespace or name or agent.name or 'agent', limits)
-    parts = _Parts(agent, store, run, limits=limits, retention=retention, workers=workers)
+    own = own_parts(
+        agent,
+        storage=storage,
+        broker=broker,
+        worker=worker,
+        backend_given=isinstance(backend, Backend),
+        options=run,
+    )
+    store = _backend(backend, namespace or name or agent.name or 'agent', limits, own)
+    parts = _Parts(
+        agent,
+        store,
+        limits=limits,
+        retention=retention,
+        workers=workers,
+        conversion=Conversion(agent, run, worker, output_modes=default_output_modes, progress=progress),
+    )
     settings = CardSettings(
         name=name,
         description=description,
@@ -246,6 +280,8 @@ def to_a2a(
         routes=[
             Route('/', endpoint, methods=['POST']),
             Route(CARD_PATH, Discovery(card, url), methods=['GET', 'HEAD']),
+            Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
+            Route(READY_PATH, Ready(parts.hosting.components, parts.read), methods=['GET', 'HEAD']),
             *(routes or ()),
         ],
         middleware=middleware,
@@ -263,28 +299,37 @@ class _Parts:
         self,
         agent: AbstractAgent[Any, Any],
         backend: Backend,
-        options: RunOptions,
         *,
         limits: Limits,
         retention: Retention,
         workers: Workers,
+        conversion: Conversion,
     ) -> None:
         self._agent = agent
-        runner = Runner(agent, options)
-        takes = accepts(resolve_profile(options.get('model') or agent.model))
-        outputs = OutputMapper(options.get('output_type') or agent.output_type)
-        self._takes, self._outputs = takes, outputs
+        self._conversion = conversion
         self.streams = OpenStreams(limits.keep_alive)
 
         def make_worker() -> Worker:
-            return Worker(backend, runner, accepts=takes, outputs=outputs, settings=workers, retention=retention)
+            return Worker(backend, conversion.job(backend), settings=workers, retention=retention)
 
-        self.hosting = Hosting(make_worker, agent, streams=self.streams, drain_grace=workers.drain_grace)
+        store = backend if isinstance(backend, AbstractAsyncContextManager) else None
+        self.hosting = Hosting(
+            make_worker,
+            agent if store is None else Held(agent, store),
+            store=store or nullcontext(),
+            streams=self.streams,
+            drain_grace=workers.drain_grace,
+            drain_delay=workers.drain_delay,
+            durable=backend.durable,
+        )
+        self.read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
+        """The smallest read that there is."""
         self.service = Service(
             backend,
             limits=limits,
             retention=retention,
-            check_content=lambda message: user_prompt(message, takes),
+            check_content=conversion.check_content,
+            check_output=conversion.check_output,
             accepting=self.hosting.accepting,
             now=now_ms,
         )
@@ -294,17 +339,25 @@ class _Parts:
         return CardFacts(
             name=self._agent.name,
             description=description if isinstance(description, str) else None,
-            input_modes=input_modes or self._takes.input_modes,
-            output_modes=output_modes or self._outputs.modes,
+            input_modes=input_modes or self._conversion.takes.input_modes,
+            output_modes=output_modes or self._conversion.outputs.modes,
         )
 
 
-def _backend(backend: str | Backend, namespace: str, limits: Limits) -> Backend:
+def _backend(backend: str | Backend, namespace: str, limits: Limits, own: OwnParts | None) -> Backend:
     if isinstance(backend, Backend):
         return backend
+    if str(backend).startswith('sqlite:'):
+        return SqliteFileBackend(SqliteFile.of(backend), namespace, reader_lag=limits.reader_lag)
     if backend != 'memory':
-        raise ValueError(f"backend must be 'memory' or a Backend, not {backend!r}.")
-    return SqliteBackend(namespace, reader_lag=limits.reader_lag)
+        raise ValueError(f"backend must be 'memory', 'sqlite:///agent.db' or a Backend, not {backend!r}.")
+    if own is None and (processes := server_processes()) > 1:
+        raise ValueError(
+            f'{processes} server processes do not see the tasks in the memory of each other:'
+            " use backend='sqlite:///agent.db', or one process."
+        )
+    memory = SqliteBackend(namespace, reader_lag=limits.reader_lag)
+    return memory if own is None else own.backend(memory)
 
 
 def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:

@@ -1,4 +1,7 @@
-"""The A2A 1.0 agent card, from plain facts and what the user set. Pure; knows neither the agent nor HTTP (§4.4, §8)."""
+"""The agent card, from plain facts and what the user set. Pure; knows neither the agent nor HTTP (§4.4, §8).
+
+One JSON object is a card of A2A 1.0 and of 0.3: a client passes over what the other version has.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
+from types import MappingProxyType
 from typing import Any, cast
 
 from fasta2a.schema import (
@@ -24,9 +28,17 @@ from fasta2a.schema import (
 )
 from pydantic_core import to_json
 
+from .card_security import check_schemes, dump_requirements, dump_scheme
+
 __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
-PROTOCOL_VERSION = '1.0'
+_BINDING = 'JSONRPC'
+_VERSIONS = ('1.0', '0.3')
+"""The versions that are declared; the newest first, for clients that take the first interface (§8.3.1)."""
+_FOR_0_3: Mapping[str, Any] = MappingProxyType(
+    {'preferredTransport': _BINDING, 'protocolVersion': '0.3.0', 'supportsAuthenticatedExtendedCard': False}
+)
+"""What 0.3 has instead of the interfaces and one of the capabilities, but for the URL (0.3 §5.5)."""
 _URLS = 32
 """Cards kept rendered: one for each URL that the server is reached under."""
 
@@ -52,8 +64,6 @@ class CardSettings:
     version: str = '1.0.0'
     """The agent's own version."""
     provider: AgentProvider | None = None
-    documentation_url: str | None = None
-    icon_url: str | None = None
     skills: Sequence[Skill] = ()
     """What the agent can do; without any, the card has one skill: the agent as a whole."""
     extensions: Sequence[AgentExtension] = ()
@@ -70,15 +80,13 @@ class CardTemplate:
     """
 
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
-        card = _card(facts, settings)
-        _check(card)
-        self._card = _wire(card)
+        self._card = _wire(_checked(_card(facts, settings)))
         self.render = lru_cache(maxsize=_URLS)(self._render)
         """The card as JSON for an absolute URL of the JSON-RPC endpoint."""
 
     def _render(self, url: str) -> bytes:
-        interface = {'url': url, 'protocolBinding': 'JSONRPC', 'protocolVersion': PROTOCOL_VERSION}
-        return to_json({**self._card, 'supportedInterfaces': [interface]})
+        interfaces = [{'url': url, 'protocolBinding': _BINDING, 'protocolVersion': version} for version in _VERSIONS]
+        return to_json({**self._card, 'supportedInterfaces': interfaces, 'url': url, **_FOR_0_3})
 
 
 def etag(card: bytes) -> str:
@@ -109,10 +117,6 @@ def _card(facts: CardFacts, settings: CardSettings) -> AgentCard:
 def _add_options(card: AgentCard, settings: CardSettings) -> None:
     if settings.provider:
         card['provider'] = settings.provider
-    if settings.documentation_url:
-        card['documentation_url'] = settings.documentation_url
-    if settings.icon_url:
-        card['icon_url'] = settings.icon_url
     if settings.security_schemes:
         card['security_schemes'] = dict(settings.security_schemes)
     if settings.security_requirements:
@@ -130,21 +134,24 @@ def _skills(name: str, description: str, facts: CardFacts, settings: CardSetting
     return [cast('Skill', {**skill, **modes, **skill}) for skill in settings.skills or [derived]]
 
 
-def _check(card: AgentCard) -> None:
-    """Refuse what the TypedDicts cannot: empty values where the protocol wants one (§4.4, §5.7)."""
+def _checked(card: AgentCard) -> AgentCard:
+    """Refuse what no card may be, empty values and unknown schemes among it (§4.4, §5.7)."""
     _need('The agent card', card, 'version', 'default_input_modes', 'default_output_modes')
     for n, skill in enumerate(card['skills']):
         _need(f'skills[{n}]', skill, 'id', 'name', 'description', 'tags', 'input_modes', 'output_modes')
-    if repeated := _repeated(skill['id'] for skill in card['skills']):
-        raise ValueError(f'Two skills have the id {repeated!r}.')
     if provider := card.get('provider'):
         _need('provider', provider, 'organization', 'url')
     for n, extension in enumerate(card['capabilities'].get('extensions', ())):
         _need(f'extensions[{n}]', extension, 'uri')
-    schemes = card.get('security_schemes', {})
-    for requirement in _requirements(card):
+    valid = agent_card_ta.validate_python(card, by_alias=False, by_name=True)
+    if repeated := _repeated(skill['id'] for skill in valid['skills']):
+        raise ValueError(f'Two skills have the id {repeated!r}.')
+    schemes = valid.get('security_schemes', {})
+    check_schemes(schemes)
+    for requirement in _requirements(valid):
         if missing := requirement['schemes'].keys() - schemes.keys():
             raise ValueError(f'The security scheme {min(missing)!r} is required but not among security_schemes.')
+    return valid
 
 
 def _need(what: str, values: Mapping[str, Any], *keys: str) -> None:
@@ -164,13 +171,11 @@ def _requirements(card: AgentCard) -> list[SecurityRequirement]:
 
 
 def _wire(card: AgentCard) -> dict[str, Any]:
-    """The card with the names of its JSON form, and security requirements as A2A 1.0 has them."""
-    wire: dict[str, Any] = agent_card_ta.dump_python(card, mode='json', by_alias=True, warnings='error')
+    """The card with the names of its JSON form, and security in the shapes of both versions."""
+    wire: dict[str, Any] = agent_card_ta.dump_python(card, mode='json', by_alias=True)
+    if schemes := wire.get('securitySchemes'):
+        wire['securitySchemes'] = {name: dump_scheme(scheme) for name, scheme in schemes.items()}
     for holder in (wire, *wire['skills']):
         if requirements := holder.get('securityRequirements'):
-            holder['securityRequirements'] = [_string_lists(each['schemes']) for each in requirements]
+            holder.update(dump_requirements(requirements))
     return wire
-
-
-def _string_lists(schemes: Mapping[str, list[str]]) -> dict[str, Any]:
-    return {'schemes': {name: {'list': scopes} for name, scopes in schemes.items()}}

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = (
     'A2AError',
+    'BackendUnusable',
     'ContentTypeNotSupportedError',
     'ExtensionSupportRequiredError',
     'FieldViolation',
@@ -140,7 +141,7 @@ class ContentTypeNotSupportedError(A2AError):
 
 
 class ExtensionSupportRequiredError(A2AError):
-    """The agent requires an extension that the request does not declare in A2A-Extensions."""
+    """The agent requires an extension that the request does not declare."""
 
     code, http_status, status, reason = -32008, 400, 'FAILED_PRECONDITION', 'EXTENSION_SUPPORT_REQUIRED'
 
@@ -173,6 +174,10 @@ class OverloadedError(A2AError):
     """The server has too much to do or is shutting down; try again later."""
 
     code, http_status, status, transport = -32000, 503, 'UNAVAILABLE', True
+
+
+class BackendUnusable(ValueError):
+    """The store cannot be used as it is; somebody has to change something first. Never sent to a client."""
 
 
 class LeaseLost(Exception):

@@ -7,26 +7,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import multiprocessing
 import signal
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import Context
-from types import FrameType
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any
 
+from .bindings.health import Component
 from .bindings.sse import OpenStreams
+from .errors import BackendUnusable
+from .signals import Departure, Handler
 from .worker import Worker
 
-__all__ = ('Hosting',)
+__all__ = ('Hosting', 'server_processes')
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 _LEAVE_TIME = 5.0
 """Seconds that an agent gets to be left."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def server_processes() -> int:
+    """How many processes serve this app, as far as that can be known: `--workers` of uvicorn, else 1."""
+    started_with: dict[str, Any] = getattr(multiprocessing.current_process(), '_kwargs', {})
+    return getattr(started_with.get('config'), 'workers', 1)
 
 
 class Hosting:
@@ -34,9 +42,12 @@ class Hosting:
 
     Args:
         make_worker: Makes the worker of the running loop.
-        agent: Entered while a host lives.
+        agent: Entered while a host lives; with it what keeps its tasks, if that wants to be.
+        store: That alone, for a host that runs no tasks and so needs no agent.
         streams: The app's event streams, which end when it drains.
         drain_grace: Seconds that running tasks get when the server shuts down.
+        drain_delay: Seconds that the server goes on serving before, once it has been told to end by a signal.
+        durable: Whether other processes see the tasks, and may run them.
     """
 
     def __init__(
@@ -44,13 +55,23 @@ class Hosting:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         *,
+        store: AbstractAsyncContextManager[Any],
         streams: OpenStreams,
         drain_grace: float,
+        drain_delay: float = 0.0,
+        durable: bool = False,
     ) -> None:
         self._make_worker = make_worker
         self._agent = agent
+        self._store = store
         self._streams = streams
         self.drain_grace = drain_grace
+        self.drain_delay = drain_delay
+        self.durable = durable
+        self.runs_tasks = True
+        """Whether hosts run tasks; False, set before the first use, leaves them to other processes."""
+        self._leaving = False
+        """Whether a signal has come, and the drain begins in a moment."""
         self._hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
         self._ready: _Host | None = None
         """The host that was used last, if it is up."""
@@ -63,6 +84,23 @@ class Hosting:
     def running(self, task_id: str) -> bool:
         """Whether the task runs in this process."""
         return any(host.worker is not None and host.worker.running(task_id) for host in list(self._hosts.values()))
+
+    @property
+    def begun(self) -> bool:
+        """Whether the running loop has a host, which may have failed to start."""
+        return asyncio.get_running_loop() in self._hosts
+
+    def components(self) -> dict[str, Component]:
+        """How what runs in this loop is."""
+        host = self._hosts.get(asyncio.get_running_loop())
+        if self._leaving or self._draining:
+            server: Component = 'draining'
+        else:
+            server = 'idle' if host is None else 'ok'
+        if host is None:
+            each: Component = 'idle' if self.runs_tasks else 'off'
+            return {'server': server, 'agent': each, 'worker': each}
+        return {'server': server, 'agent': host.agent_health(), 'worker': host.worker_health()}
 
     async def ensure(self) -> None:
         """Have a host in the running loop.
@@ -79,14 +117,25 @@ class Hosting:
                 del self._hosts[each]
             if not self._hosts:
                 self._draining = self._streams.closing = False
-            host = self._hosts[loop] = _Host(self._make_worker, self._agent, self._signals)
+            host = self._hosts[loop] = _Host(
+                self._make_worker,
+                self._agent if self.runs_tasks else self._store,
+                self._signals,
+                runs_tasks=self.runs_tasks,
+            )
         await host.started()
         self._ready = host
 
     async def start(self) -> None:
-        """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card."""
+        """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card.
+
+        Raises:
+            BackendUnusable: The store has to be seen to first: there is no point in serving.
+        """
         try:
             await self.ensure()
+        except BackendUnusable:
+            raise
         except Exception:  # whatever an agent's toolsets raise
             logger.exception('The agent cannot be entered. Its card is served, and the next request tries again.')
 
@@ -118,26 +167,22 @@ class Hosting:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        departure = Departure(loop, self.drain_delay, announce=self._leave, drain=partial(self.drain, loop))
         restore = [
-            (number, before, self._chain(number, before, loop))
+            (number, before, _install(number, departure.before(before)))
             for number in _SIGNALS
             if _is_servers(before := signal.getsignal(number)) and callable(before)
         ]
         try:
             yield
         finally:
+            self._leaving = False
             for number, before, ours in restore:
                 if signal.getsignal(number) is ours:
                     signal.signal(number, before)
 
-    def _chain(self, number: int, before: Handler, loop: asyncio.AbstractEventLoop) -> Handler:
-        def handle(signum: int, frame: FrameType | None) -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(self.drain, loop)
-            before(signum, frame)
-
-        signal.signal(number, handle)
-        return handle
+    def _leave(self) -> None:
+        self._leaving = True
 
     def drain(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to drain the host of this loop, called in it; its lifespan's end waits for that."""
@@ -146,6 +191,11 @@ class Hosting:
             self._draining = True
             host.drain(self.drain_grace)
             self._streams.close()
+
+
+def _install(number: int, handler: Handler) -> Handler:
+    signal.signal(number, handler)
+    return handler
 
 
 def _is_servers(handler: object) -> bool:
@@ -163,13 +213,17 @@ class _Host:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         signals: Callable[[], AbstractContextManager[None]],
+        *,
+        runs_tasks: bool,
     ) -> None:
         self._make_worker = make_worker
+        self._runs_tasks = runs_tasks
         self._agent = agent
         self._signals = signals
         self.loop = asyncio.get_running_loop()
         self._up: asyncio.Future[None] = self.loop.create_future()
         self._entered: asyncio.Future[None] = self.loop.create_future()
+        self._held = False
         self._stop = asyncio.Event()
         self._leave = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
@@ -193,7 +247,8 @@ class _Host:
             await self._entered
             worker = self.worker = self._make_worker()
             try:
-                await worker.start()
+                if self._runs_tasks:
+                    await worker.start()
                 with self._signals():
                     self._up.set_result(None)
                     await self._stop.wait()
@@ -213,6 +268,7 @@ class _Host:
         try:
             async with self._agent:
                 self._entered.set_result(None)
+                self._held = True
                 await self._leave.wait()
         except Exception as error:
             if self._entered.done():
@@ -222,6 +278,27 @@ class _Host:
         except asyncio.CancelledError:
             if not self._entered.cancel() and not self._task.cancelling():
                 logger.error('Something inside the agent has failed and ended the hold on it; each run enters it anew.')
+
+        finally:
+            self._held = False
+
+    def agent_health(self) -> Component:
+        """Whether the agent is held."""
+        if not self._entered.done():
+            return 'starting'
+        if self._entered.cancelled() or self._entered.exception() is not None:
+            return 'failed'
+        if not self._runs_tasks:
+            return 'off'
+        return 'ok' if self._held else 'degraded'
+
+    def worker_health(self) -> Component:
+        """Whether tasks are run."""
+        if not self._runs_tasks:
+            return 'off'
+        if not self._up.done():
+            return 'starting'
+        return 'stopped' if self.worker is None else 'ok'
 
     def drain(self, grace: float) -> None:
         """Begin to drain, once."""

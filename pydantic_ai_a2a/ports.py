@@ -54,10 +54,14 @@ class Submission:
     context_id: str | None
     """The context of a new task; for another one what the client named, or None."""
     request: bytes | None = None
-    """What the run needs of the request, as a JSON object."""
+    """What the run needs of the request, as a JSON object; replaces that of the task's messages before."""
     traceparent: str | None = None
+    dialect: str = '1.0'
+    """Name of the codec that read the message: a new task keeps it."""
     at: int
     """Now (ms)."""
+    watched_until: int = 0
+    """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
 
 
 class Accepted(NamedTuple):
@@ -99,6 +103,7 @@ class Claim:
     own_messages: Sequence[ModelMessage] | None
     """Model messages of the task that are not in its context yet, because it was interrupted."""
     request: bytes | None
+    """What the run needs of the request that sent the task's newest message, as a JSON object."""
     traceparent: str | None
 
 
@@ -242,6 +247,12 @@ class EventLog(ABC):
     async def wait(self, task_id: str, after: int) -> None:
         """Return once an event after this number has moved the task to an interrupted or terminal state."""
 
+    def release(self, held: Callable[[str], bool]) -> None:  # noqa: B027 - a store that ends with its process needs none
+        """Let `wait` return in this event loop for tasks that are not held here: they go on in another process.
+
+        Called only where tasks outlive the process.
+        """
+
     @abstractmethod
     def watched(self, task_id: str) -> bool:
         """Whether anybody reads the task's events now. Cheap; may lag behind for readers in other processes."""
@@ -286,16 +297,35 @@ class Backend(ABC):
     housekeeping: Housekeeping
     durable: bool
     """Whether tasks outlive the process."""
+    flush_delay: float = 0.0
+    """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
 
     @abstractmethod
     def conversations(self, owner: str) -> ConversationStore:
         """The conversations of one owner; the context id is the conversation id."""
 
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        """What a run continues: its context, and what its task said before it was interrupted."""
+        history: list[ModelMessage] = []
+        if claim.head is not None:
+            entries = await self.conversations(claim.header.owner).read_history(claim.head)
+            history = [entry.message for entry in entries]
+        return history if claim.own_messages is None else [*history, *claim.own_messages]
+
+    async def queued(self) -> bool:
+        """Whether any task waits to be run."""
+        query = TaskQuery(owner=None, state='submitted', page_size=1, history_length=0)
+        return (await self.reader.list(query)).total > 0
+
     @abstractmethod
-    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+    def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         """Be told, in the caller's thread and context, of tasks that may have become claimable or are to be canceled.
 
-        Hints: none is promised. Returns the function that stops it.
+        `on_ready` gets None for tasks of other processes; of those, the listener is told in its own event loop. Hints:
+        none is promised. Returns the function that stops it.
+
+        Raises:
+            BackendUnusable: Another app of this process has the same tasks.
         """
 
     @abstractmethod

@@ -5,25 +5,37 @@ One recorder belongs to one claim. It numbers the events, since nobody else writ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
 from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
 from .ports import Claim, Finish, Status, TaskQueue
 from .protocol import stored
-from .types import Artifact, Note, Part, TaskEvent, TaskState, TextDelta
+from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Recorder',)
 
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
 
+_TOGETHER = 64
+"""Pieces of text that are stored at once, although the time has not come."""
+
 
 class Recorder:
-    """Records one run of a task."""
+    """Records one run of a task.
 
-    def __init__(self, claim: Claim, queue: TaskQueue, now: Callable[[], int]) -> None:
+    Args:
+        claim: The right to write.
+        queue: Where to.
+        now: The time (ms).
+        flush_delay: Seconds for which text is gathered, to be stored together; 0 stores each piece at once.
+    """
+
+    def __init__(self, claim: Claim, queue: TaskQueue, now: Callable[[], int], flush_delay: float = 0.0) -> None:
         header = claim.header
         self.artifact_id = f'{header.id}.result'
         """Id of the artifact that holds the answer; the same while it is streamed and after."""
@@ -32,15 +44,21 @@ class Recorder:
         self._now = now
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
+        self._flush = _Flush(self._store, flush_delay) if flush_delay else None
 
-    async def write(self, event: TextDelta | Note) -> None:
+    async def write(self, event: TextDelta | Note | Step) -> None:
         """Store and publish what the running agent says.
 
         Raises:
             LeaseLost: The task is no longer ours.
         """
         if isinstance(event, TextDelta):
-            await self._emit(self._chunk(event.text, first=event.first))
+            chunk = self._chunk(event.text, first=event.first)
+            await (self._emit(chunk) if self._flush is None else self._flush.add(chunk))
+            return
+        if isinstance(event, Step):
+            message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
+            await self._emit(self._status_event(Status('working', self._now(), message)))
             return
         status = Status('working', self._now(), self._message(_text(event.text)))
         await self._emit(self._status_event(status), status)
@@ -88,11 +106,59 @@ class Recorder:
         """The task waits for its client; its model messages stay with it until it ends."""
         await self._finish(Status(state, self._now(), self._message(stored.dump_parts(parts))), messages=messages)
 
+    async def relay_message(self, message: Message) -> None:
+        """Store and publish what a user's own worker says on the way.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        status = Status('working', self._now(), self._of_task(message))
+        await self._emit(self._status_event(status), status)
+
+    async def relay_artifact(self, artifact: bytes, *, append: bool, last: bool) -> None:
+        """Store and publish an artifact of a user's own worker, or a chunk of one.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        header = self._claim.header
+        update = stored.artifact_update(header.id, header.context_id, artifact, append=append, last=last)
+        await self._emit((None, update))
+
+    async def relay_end(
+        self,
+        state: TaskState,
+        message: Message | None,
+        *,
+        artifacts: Sequence[tuple[str, bytes]],
+        unsaid: Sequence[bytes],
+    ) -> Claim | None:
+        """End the run as a user's own worker has stored it; `unsaid` are artifacts that it has not reported whole."""
+        header = self._claim.header
+        events = [(None, stored.artifact_update(header.id, header.context_id, body)) for body in unsaid]
+        status = Status(state, self._now(), None if message is None else self._of_task(message))
+        return await self._finish(status, events=events, artifacts=artifacts)
+
+    def _of_task(self, message: Message) -> bytes:
+        header = self._claim.header
+        return stored.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
+
     async def _emit(self, event: _Event, status: Status | None = None) -> None:
+        if self._flush is not None:
+            await self._flush.write(event, status)
+            return
         await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
         self._n += 1  # only now: the number of an event that could not be stored goes to the next one
 
+    async def _store(self, events: Sequence[_Event], status: Status | None) -> None:
+        numbered = [TaskEvent(n, *event) for n, event in enumerate(events, self._n + 1)]
+        await self._queue.emit(self._claim, numbered, status)
+        self._n += len(events)
+
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
+        if self._flush is not None:
+            # Where the end brings no artifacts, those are kept that are in the log by then.
+            events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
         numbered = enumerate([*events, self._status_event(status)], self._n + 1)
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
         return await self._queue.finish(self._claim, Finish(status=status, events=before, final=final, **rest))
@@ -101,7 +167,7 @@ class Recorder:
         """What a stream still lacks of the artifacts: at least the last chunk's mark (§4.2.2)."""
         whole = list(bodies)
         events: list[_Event] = []
-        if streamed is not None and _is_text(artifacts[0], streamed):
+        if streamed is not None and artifacts and _is_text(artifacts[0], streamed):
             whole = whole[1:]
             events.append(self._chunk('', first=False, last=True))
         header = self._claim.header
@@ -123,6 +189,61 @@ class Recorder:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
         body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest)
         return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
+
+
+class _Flush:
+    """Events on their way to a store that takes its time: the first at once, then together what came meanwhile.
+
+    Writes are tasks of their own: a run that is cancelled in the middle of one would not know what was stored.
+    """
+
+    def __init__(self, store: Callable[[Sequence[_Event], Status | None], Awaitable[None]], delay: float) -> None:
+        self._store = store
+        self._delay = delay
+        self._waiting: list[_Event] = []
+        self._lock = asyncio.Lock()
+        self._gathering: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    async def add(self, event: _Event) -> None:
+        """Store an event soon; raises what went wrong with those before."""
+        if self._error is not None:
+            raise self._error
+        self._waiting.append(event)
+        if self._gathering is None:
+            self._gathering = asyncio.create_task(self._gather(), context=Context())
+        elif len(self._waiting) >= _TOGETHER:
+            await self.write()
+
+    async def write(self, event: _Event | None = None, status: Status | None = None) -> None:
+        """Store what waits, and one more event behind it."""
+        await asyncio.shield(asyncio.create_task(self._write(event, status), context=Context()))
+
+    async def rest(self, *, store: bool) -> Sequence[_Event]:
+        """End, and store what still waits or hand it out."""
+        async with self._lock:
+            if self._gathering is not None:
+                self._gathering.cancel()
+        if store and self._waiting:
+            await self.write()
+        return self._waiting
+
+    async def _gather(self) -> None:
+        try:
+            while self._waiting:
+                await self._write(None, None)
+                await asyncio.sleep(self._delay)
+        except Exception as error:  # whoever comes next is told
+            self._error = error
+        finally:
+            self._gathering = None
+
+    async def _write(self, event: _Event | None, status: Status | None) -> None:
+        async with self._lock:
+            gathered = len(self._waiting)
+            events = [*self._waiting] if event is None else [*self._waiting, event]
+            await self._store(events, status)
+            del self._waiting[:gathered]
 
 
 def _text(text: str) -> bytes:

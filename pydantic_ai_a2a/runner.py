@@ -6,8 +6,10 @@ plain one, and a run is never done twice to find out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken
@@ -18,7 +20,7 @@ from pydantic_ai.agent import (
 )
 from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
 from pydantic_ai.capabilities import AgentCapability
-from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse, UserContent
+from pydantic_ai.messages import AgentStreamEvent, FilePart, ModelMessage, ModelResponse, UserContent
 from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
@@ -30,8 +32,10 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from pydantic_graph import End
 from typing_extensions import TypedDict
 
+from .conversion.progress import StepsShown
 from .conversion.stream import AnswerStream
-from .types import Note, TextDelta
+from .settings import Progress
+from .types import Note, Step, TextDelta
 
 __all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream')
 
@@ -71,7 +75,7 @@ class RunOptions(TypedDict, total=False):
     """In addition to what the agent is made of."""
 
 
-Emit = Callable[[TextDelta | Note], Awaitable[None]]
+Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +98,18 @@ class Runner:
     Args:
         agent: Any Pydantic AI agent.
         options: Given to every run.
+        progress: What whoever watches sees beside the answer.
 
     Raises:
         TypeError: An option is none, or belongs to a request.
     """
 
-    def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions, progress: Progress = Progress()) -> None:
         if unknown := options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
         self._agent = agent
         self._options = options
+        self._steps = StepsShown(progress)
 
     async def run(
         self,
@@ -143,14 +149,30 @@ class Runner:
     ) -> None:
         node = run.next_node
         while not isinstance(node, End) and run.result is None:
-            if Agent.is_model_request_node(node) and watched() and can_stream(run.ctx.deps.model):
-                async with node.stream(run.ctx) as events:
-                    async for event in events:
-                        if (delta := answer.feed(event)) is not None:
-                            await emit(delta)
+            streamed = False
+            if Agent.is_model_request_node(node):
+                if streamed := watched() and can_stream(run.ctx.deps.model):
+                    await self._observe(node.stream(run.ctx), answer, emit)
+            elif self._steps.of_tools and Agent.is_call_tools_node(node) and watched():
+                await self._observe(node.stream(run.ctx), answer, emit)
             node = await run.next(node)
-            if Agent.is_call_tools_node(node) and (note := answer.end_response(node.model_response)) is not None:
-                await emit(note)
+            if Agent.is_call_tools_node(node):
+                if self._steps.any and not streamed and watched():
+                    await self._show(node.model_response, emit)
+                if (note := answer.end_response(node.model_response)) is not None:
+                    await emit(note)
+
+    async def _observe(
+        self, stream: AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]], answer: AnswerStream, emit: Emit
+    ) -> None:
+        async with stream as events:
+            async for event in events:
+                if (said := answer.feed(event) or self._steps.of_event(event)) is not None:
+                    await emit(said)
+
+    async def _show(self, response: ModelResponse, emit: Emit) -> None:
+        for step in self._steps.of_response(response):
+            await emit(step)
 
 
 def can_stream(model: Model) -> bool:
@@ -165,7 +187,6 @@ def can_stream(model: Model) -> bool:
 
 
 def _files(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
-    last = messages[-1] if messages else None
-    if not isinstance(last, ModelResponse):
-        return []
-    return [part.content for part in last.parts if isinstance(part, FilePart)]
+    """The files of the last response; the return of an output tool may follow it."""
+    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
+    return [part.content for response in islice(responses, 1) for part in response.parts if isinstance(part, FilePart)]

@@ -19,7 +19,7 @@ from .app import A2AApp
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('Server', 'run', 'serve')
+__all__ = ('CannotListen', 'Server', 'listen', 'run', 'serve', 'served', 'url_of')
 
 logger = logging.getLogger('uvicorn.error')
 
@@ -31,6 +31,10 @@ _CUT_OFF = 5
 """Seconds after the apps' own grace when connections are cut whose clients do not read: uvicorn waits for them."""
 
 
+class CannotListen(OSError):
+    """The address is not to be had: taken, not of this machine, or not allowed."""
+
+
 def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_options: Any) -> None:
     """Serve until SIGINT or SIGTERM, in this thread.
 
@@ -40,7 +44,7 @@ def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_op
         port: Port to listen on.
         uvicorn_options: Further arguments of `uvicorn.Config`.
     """
-    listener = _listen(host, port)
+    listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
         server, _ = _uvicorn(app, uvicorn_options)
         server.run(sockets=[listener])
@@ -67,34 +71,39 @@ def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_opt
     Raises:
         RuntimeError: The app did not start.
     """
-    return Server(app, _listen(host, port), {'log_level': 'warning', **uvicorn_options})
+    return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options})
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket whose connections get TCP_NODELAY: asyncio sets it only where the protocol is named."""
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections get TCP_NODELAY: asyncio sets it only where the protocol is named.
+
+    Raises:
+        CannotListen: The address is not to be had.
+    """
     family = socket.AF_INET6 if ':' in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise CannotListen(f'Cannot listen on {host} port {port}: {error.strerror}.') from error
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
+    """Where it listens; ends in a slash."""
     host, port = listener.getsockname()[:2]
     return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
 
 
-def _served(app: ASGIApp) -> Iterator[A2AApp]:
+def served(app: ASGIApp) -> Iterator[A2AApp]:
     """The app and what is mounted in it, as far as it is ours: uvicorn waits for streams that only these can end."""
     if isinstance(app, A2AApp):
         yield app
     for route in getattr(app, 'routes', ()):
         if isinstance(route, Mount):
-            yield from _served(route.app)
+            yield from served(route.app)
 
 
 def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, threading.Event]:
@@ -108,11 +117,11 @@ def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, thr
             try:
                 await super().startup(sockets)
                 for each in sockets or ():  # uvicorn itself is silent about sockets that it is given
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', _url(each))
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(each))
             finally:
                 settled.set()
 
-    grace = max((each.hosting.drain_grace for each in _served(app)), default=0.0)
+    grace = max((each.hosting.drain_grace for each in served(app)), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
     return Server(uvicorn.Config(app, **(defaults | options))), settled
 
@@ -124,7 +133,7 @@ class Server:
     """Where it answers; ends in a slash."""
 
     def __init__(self, app: ASGIApp, listener: socket.socket, options: dict[str, Any]) -> None:
-        self.url = _url(listener)
+        self.url = url_of(listener)
         self._app = app
         self._listener = listener
         self._server, self._settled = _uvicorn(app, {'lifespan': 'on', **options})
@@ -147,7 +156,7 @@ class Server:
     def close(self) -> None:
         """Drain and stop; returns when the thread has ended. Idempotent."""
         self._server.should_exit = True
-        for app in _served(self._app):
+        for app in served(self._app):
             app.hosting.drain_everywhere()
         self._thread.join()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, NamedTuple
@@ -78,6 +78,7 @@ class Service:
         limits: Limits,
         retention: Retention,
         check_content: Callable[[Message], object],
+        check_output: Callable[[Sequence[str]], object],
         accepting: Callable[[], bool],
         now: Callable[[], int],
     ) -> None:
@@ -85,6 +86,7 @@ class Service:
         self._limits = limits
         self._idempotency_window = int(retention.idempotency_window.total_seconds() * 1000)
         self._check_content = check_content
+        self._check_output = check_output
         self._accepting = accepting
         self._now = now
 
@@ -113,7 +115,7 @@ class Service:
         except BaseException:
             subscription.close()
             raise
-        return self._stream(first, subscription, _ENDS_SEND)
+        return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
 
     def _submission(self, call: CallContext, params: SendParams) -> Submission:
         """Check what can be checked without storage, and give the message its stored form."""
@@ -123,6 +125,8 @@ class Service:
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
         self._check_content(message)
+        if params.accepted_output_modes:
+            self._check_output(params.accepted_output_modes)
         parts = stored.dump_parts(message['parts'])
         task_id, context_id = message.get('task_id'), message.get('context_id')
         rest = {
@@ -142,6 +146,7 @@ class Service:
             context_id=context_id or (stored.new_id() if task_id is None else None),
             request=_request(params),
             traceparent=call.traceparent,
+            dialect=params.dialect,
             at=self._now(),
         )
 
@@ -221,18 +226,19 @@ class Service:
         last_event_id: int | None = None,
     ) -> EventStream:
         """The task and then its events until it ends; or only what follows the event the client has (§3.1.6)."""
-        owner = call.caller.owner
+        owner, ends = call.caller.owner, TERMINAL | params.also_ends
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
             task = await self._load(params.id, owner, None)
             if last_event_id is None:
-                check_subscribe(task.header)
+                if not params.ended_too:
+                    check_subscribe(task.header)
             elif await self._backend.events.has(params.id, last_event_id):
-                return self._resume(task, subscription, last_event_id)
+                return self._resume(task, subscription, last_event_id, ends)
         except BaseException:
             subscription.close()
             raise
-        return self._stream(task, subscription, TERMINAL)
+        return self._stream(task, subscription, ends)
 
     def _stream(self, first: StoredTask, subscription: Subscription, ends: frozenset[TaskState]) -> EventStream:
         header = first.header
@@ -242,13 +248,15 @@ class Service:
         subscription.start(header.last_event)
         return EventStream(header.id, first, subscription, ends)
 
-    def _resume(self, task: StoredTask, subscription: Subscription, after: int) -> EventStream:
+    def _resume(
+        self, task: StoredTask, subscription: Subscription, after: int, ends: frozenset[TaskState]
+    ) -> EventStream:
         header = task.header
-        if header.state in TERMINAL and after >= header.last_event:
+        if header.state in ends and after >= header.last_event:
             subscription.close()
-            return EventStream(header.id, None, None, TERMINAL)
+            return EventStream(header.id, None, None, ends)
         subscription.start(after)
-        return EventStream(header.id, None, subscription, TERMINAL)
+        return EventStream(header.id, None, subscription, ends)
 
     async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
         task = await self._backend.reader.load(task_id, owner, history_length=history_length)
@@ -264,6 +272,8 @@ def _request(params: SendParams) -> bytes | None:
         known['acceptedOutputModes'] = params.accepted_output_modes
     if params.metadata:
         known['metadata'] = params.metadata
+    if params.extensions:
+        known['extensions'] = params.extensions
     return to_json(known) if known else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-__all__ = ('Limits', 'Retention', 'Workers')
+__all__ = ('Limits', 'Progress', 'Retention', 'Workers')
 
 
 def _positive(owner: object, **values: float | None) -> None:
@@ -85,6 +85,9 @@ class Workers:
     """Tasks that run at once in this process. Synchronous tools share anyio's 40 threads all the same."""
     drain_grace: float = 20.0
     """Seconds that running tasks get to finish when the server shuts down."""
+    drain_delay: float = 0.0
+    """Seconds that a server goes on serving after SIGTERM, with `/health/ready` at HTTP 503, before it drains: time for
+    a load balancer to notice."""
     lease: float = 30.0
     """Seconds after which another process may take over a task whose holder has not renewed its lease."""
     attempts: int = 3
@@ -92,3 +95,15 @@ class Workers:
 
     def __post_init__(self) -> None:
         _positive(self, running=self.running, drain_grace=self.drain_grace, lease=self.lease, attempts=self.attempts)
+        if self.drain_delay < 0:
+            raise ValueError(f'Workers.drain_delay must not be negative, but is {self.drain_delay!r}.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """What clients that watch a task see of its run, beside the answer: status updates, which are not kept."""
+
+    thinking: bool = False
+    """The model's thoughts, each as a whole, without signatures."""
+    tools: bool = False
+    """Calls of tools with their arguments, and that they returned, without what."""

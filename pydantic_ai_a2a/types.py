@@ -31,6 +31,7 @@ __all__ = (
     'Page',
     'Part',
     'SendParams',
+    'Step',
     'StoredTask',
     'SubscribeParams',
     'TaskEvent',
@@ -102,6 +103,14 @@ class Note(NamedTuple):
     text: str
 
 
+class Step(NamedTuple):
+    """What the agent thinks or does on the way: a status update for whoever watches, and kept nowhere else."""
+
+    part: Part
+    metadata: dict[str, str]
+    """Of the update's message: says what kind of step it is."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHeader:
     """A task without its messages and artifacts: what the life cycle decides on."""
@@ -118,6 +127,8 @@ class TaskHeader:
     """The task's metadata, as a JSON object."""
     last_event: int
     """Number of the newest event in the log; 0 before the first."""
+    dialect: str = '1.0'
+    """Name of the codec that the task was created through."""
 
 
 class StoredTask(NamedTuple):
@@ -167,6 +178,12 @@ class SendParams:
     accepted_output_modes: tuple[str, ...] = ()
     push_config: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+    extensions: tuple[str, ...] = ()
+    """Protocol extensions that the request activates (§4.6)."""
+    dialect: str = '1.0'
+    """Name of the codec that read them."""
+    also_ends: frozenset[TaskState] = frozenset()
+    """States that end the stream besides those of A2A 1.0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,3 +220,7 @@ class SubscribeParams:
     """Decoded params of SubscribeToTask (§3.1.6)."""
 
     id: str
+    also_ends: frozenset[TaskState] = frozenset()
+    """States that end the stream besides those of A2A 1.0."""
+    ended_too: bool = False
+    """Whether a task that has ended is shown; A2A 1.0 refuses it."""

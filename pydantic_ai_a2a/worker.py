@@ -1,4 +1,4 @@
-"""Runs queued tasks, as many at once as there are slots. Knows the ports, the runner and the recorder; no HTTP.
+"""Runs queued tasks, as many at once as there are slots. Knows the ports and the recorder; no agent, no HTTP.
 
 A task runs in one asyncio task, in a copy of the context of whoever submitted it, so that its trace and overrides hold.
 """
@@ -8,35 +8,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from os import urandom
-from typing import Any
+from typing import Any, Protocol
 
-from pydantic_ai import CancellationToken
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
-from pydantic_ai.messages import ModelMessage
 
 from . import telemetry
 from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, Failure, classify
-from .conversion.inbound import Accepts, user_prompt
-from .conversion.outbound import OutputMapper, text_of
 from .errors import LeaseLost
 from .ports import Backend, Claim
-from .protocol import stored
 from .recorder import Recorder
-from .runner import Runner, RunOutput
 from .settings import Retention, Workers
-from .types import TaskQuery
 
-__all__ = ('Worker', 'now_ms')
+__all__ = ('Job', 'Token', 'Worker', 'now_ms')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides those of the heartbeat."""
 _SWEEP_BATCHES = 20
+_FORGET_AT_ONCE = 100
+"""Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
 _STOP_TIME = 5.0
 """Seconds that a run which swallows its cancellation may hold up the end of its loop."""
 
@@ -46,10 +42,34 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Token(Protocol):
+    """Cancels what one task does."""
+
+    def cancel(self) -> None:
+        """Cancel it, from any thread; again does nothing."""
+
+
+class Job(Protocol):
+    """What doing a task is."""
+
+    def token(self) -> Any:
+        """A `Token` for one task."""
+
+    async def begin(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
+        """What does a task, to be awaited at once: by the worker itself, since it is resumed for each delta.
+
+        What either raises is how the task fails, but for the `RunCancelled` of a cancelled token.
+        """
+        ...
+
+    async def record(self, claim: Claim, recorder: Recorder, result: Any) -> Claim | None:
+        """Record what came of it. See `TaskQueue.finish`."""
+
+
 @dataclass(slots=True)
 class _Running:
     claim: Claim
-    token: CancellationToken = field(default_factory=CancellationToken)
+    token: Token
     """One for all runs of the task: a cancel that comes between two of them holds for the second."""
 
 
@@ -59,19 +79,15 @@ class Worker:
     def __init__(
         self,
         backend: Backend,
-        runner: Runner,
+        job: Job,
         *,
-        accepts: Accepts,
-        outputs: OutputMapper,
         settings: Workers,
         retention: Retention,
     ) -> None:
         self.holder = urandom(8).hex()
         """Names this worker on the tasks it holds."""
         self._backend = backend
-        self._runner = runner
-        self._accepts = accepts
-        self._outputs = outputs
+        self._job = job
         self._settings = settings
         self._retention = retention
         self._loop = asyncio.get_running_loop()
@@ -87,6 +103,7 @@ class Worker:
         self._draining = False
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
+        self._fill_again = False
         self._heart: asyncio.Task[None] | None = None
         self._stop_listening: Callable[[], None] | None = None
 
@@ -109,12 +126,17 @@ class Worker:
     async def drain(self, grace: float) -> None:
         """Let running tasks finish for so many seconds; then hand the rest over, or end it where nobody could."""
         self.begin_drain()
-        if not self._backend.durable:
-            await self._fail_the_rest()
+        await self._give_up()
         if self._active:
             await asyncio.wait(self._active, timeout=grace)
         await self._abandon()
-        if not self._backend.durable:
+        await self._give_up()
+
+    async def _give_up(self) -> None:
+        """Keep nobody waiting for tasks that will not be run here."""
+        if self._backend.durable:
+            self._backend.events.release(self.running)
+        else:
             await self._fail_the_rest()
 
     async def close(self) -> None:
@@ -149,7 +171,11 @@ class Worker:
 
     # --- what the backend tells -------------------------------------------------------------------------------------
 
-    def _on_ready(self, task_id: str) -> None:
+    def _on_ready(self, task_id: str | None) -> None:
+        if task_id is None:
+            self._behind = True
+            self._fill_soon()
+            return
         context = copy_context()
         if asyncio._get_running_loop() is self._loop:
             self._begin(task_id, context)
@@ -169,6 +195,7 @@ class Worker:
     def _begin(self, task_id: str, context: Context) -> None:
         if self._draining or self._slots <= 0:
             self._waiting[task_id] = context
+            self._fill_again = True
         else:
             self._spawn(self._run(task_id, context), context)
 
@@ -187,26 +214,34 @@ class Worker:
             self._fill_soon()
 
     def _fill_soon(self) -> None:
-        if self._filling is None or self._filling.done():
+        if self._filling is not None and not self._filling.done():
+            self._fill_again = True  # it may have looked already, and waits for the store
+        else:
             self._filling = self._loop.create_task(self._fill(), context=Context())
 
     async def _fill(self) -> None:
         """Start as many waiting tasks as there are free slots."""
+        self._fill_again = True
+        while self._fill_again:
+            self._fill_again = False
+            await self._fill_once()
+
+    async def _fill_once(self) -> None:
         free = self._slots
         if self._draining or free <= 0:
             return
         now = now_ms()
         until = now + int(self._settings.lease * 1000)
-        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
+        self._slots -= free  # whatever comes while the store is asked waits for what is left of them
+        try:
+            claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
+        finally:
+            self._slots += free
         for claim in claims:
-            self._running[claim.header.id] = _Running(claim)
+            self._running[claim.header.id] = _Running(claim, self._job.token())
             context = self._waiting.pop(claim.header.id, None) or Context()
             self._spawn(self._run(claim.header.id, context, claim), context)
-        self._behind = len(claims) == free or (not self._waiting and await self._any_queued())
-
-    async def _any_queued(self) -> bool:
-        query = TaskQuery(owner=None, state='submitted', page_size=1, history_length=0)
-        return (await self._backend.reader.list(query)).total > 0
+        self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
 
     async def _beat(self) -> None:
         """Renew the leases, pick up what was lost or asked elsewhere, sweep."""
@@ -216,6 +251,7 @@ class Worker:
                 await self._fail_unrecorded()
                 await self._renew()
                 await self._fill()
+                await self._forget_waiting()
                 await self._sweep()
             except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
@@ -225,6 +261,16 @@ class Worker:
         marks = await self._backend.queue.renew(self.holder, list(self._running), until=until)
         for task_id in (*marks.lost, *marks.cancel):
             self._on_cancel(task_id)
+
+    async def _forget_waiting(self) -> None:
+        """Let go of tasks that wait here, but have been taken by another process."""
+        for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
+            if not await self._is_queued(task_id):
+                self._waiting.pop(task_id, None)
+
+    async def _is_queued(self, task_id: str) -> bool:
+        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        return task is not None and task.header.state == 'submitted'
 
     async def _sweep(self) -> None:
         for _ in range(_SWEEP_BATCHES):
@@ -260,40 +306,30 @@ class Worker:
         until = now + int(self._settings.lease * 1000)
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
-            self._running[task_id] = _Running(claims[0])
+            self._running[task_id] = _Running(claims[0], self._job.token())
             return claims[0]
-        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
-        if task is not None and task.header.state == 'submitted':  # an earlier task of its context is not done yet
+        if await self._is_queued(task_id):  # an earlier task of its context is not done yet
             self._waiting[task_id] = context
         return None
 
-    async def _run_once(self, claim: Claim, token: CancellationToken) -> Claim | None:
-        task = asyncio.current_task()
-        assert task is not None
+    async def _run_once(self, claim: Claim, token: Token) -> Claim | None:
         recorder = self._recorder(claim)
         if claim.attempt > self._settings.attempts:
             return await self._fail(claim, recorder, EXPIRED_ATTEMPTS)
         try:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
                 try:
-                    result = await self._runner.run(
-                        user_prompt(stored.load_message(claim.message), self._accepts),
-                        await self._history(claim),
-                        context_id=claim.header.context_id,
-                        run_id=_run_id(claim),
-                        token=token,
-                        watched=lambda: self._backend.events.watched(claim.header.id),
-                        emit=recorder.write,
-                        text_output=self._outputs.streams_text,
-                    )
+                    result = await (await self._job.begin(claim, recorder, token, _run_id(claim)))
                 except RunTimedOut:
                     raise
                 except RunCancelled as canceled:
                     return await recorder.cancel(canceled.new_messages(), canceled.usage)
-                return await self._complete(recorder, result)
+                return await self._job.record(claim, recorder, result)
         except LeaseLost:
             logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
         except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            assert task is not None
             if not task.cancelling():  # raised by the agent itself: handed back, the task would fail like this for ever
                 return await self._fail(claim, recorder, classify(error), error)
             await self._backend.queue.release(claim)
@@ -303,25 +339,6 @@ class Worker:
         except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
             return await self._fail(claim, recorder, classify(error), error)
         return None
-
-    async def _complete(self, recorder: Recorder, result: RunOutput) -> Claim | None:
-        artifacts = self._outputs.artifacts(result.output, artifact_id=recorder.artifact_id, files=result.files)
-        return await recorder.complete(
-            artifacts,
-            # A string of another declared type, such as a Literal, is data.
-            answer=text_of(result.output) if 'text' in artifacts[0]['parts'][0] else None,
-            streamed=result.streamed,
-            messages=result.messages,
-            usage=result.usage,
-        )
-
-    async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """What the run continues: the context, and what the task itself said before it was interrupted."""
-        history: list[ModelMessage] = []
-        if claim.head is not None:
-            entries = await self._backend.conversations(claim.header.owner).read_history(claim.head)
-            history = [entry.message for entry in entries]
-        return history if claim.own_messages is None else [*history, *claim.own_messages]
 
     async def _fail(
         self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
@@ -348,7 +365,7 @@ class Worker:
                 logger.exception('The failure of task %s could not be stored.', claim.header.id)
 
     def _recorder(self, claim: Claim) -> Recorder:
-        return Recorder(claim, self._backend.queue, now_ms)
+        return Recorder(claim, self._backend.queue, now_ms, self._backend.flush_delay)
 
 
 def _run_id(claim: Claim) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
+
+from .dialects import Dialect, spoken
 
 LIMIT = 20.0
 """Seconds that any wait of a test may take."""
@@ -22,6 +24,13 @@ def message(text: str = 'hello', **fields: Any) -> dict[str, Any]:
     return {'messageId': f'message-{next(_ids):012d}', 'role': 'ROLE_USER', 'parts': [{'text': text}], **fields}
 
 
+def rpc(method: Any, params: Any = None, dialect: Dialect | None = None, **fields: Any) -> bytes:
+    """A JSON-RPC request, of 1.0's method and params, as the dialect or the test's writes it."""
+    speaks = dialect or spoken()
+    wire = {'jsonrpc': '2.0', 'id': 'r-1', 'method': speaks.method(method), 'params': speaks.params(params)}
+    return json.dumps(wire | fields).encode()
+
+
 class Answer(NamedTuple):
     status: int
     headers: dict[str, str]
@@ -29,7 +38,7 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> Any:
-        return json.loads(self.body)
+        return json.loads(self.body.removeprefix(b'data: '))  # the one event of a refused stream, perhaps
 
 
 class Event(NamedTuple):
@@ -136,12 +145,15 @@ class Exchange:
 class Stream:
     """An open event stream."""
 
-    def __init__(self, exchange: Exchange, headers: dict[str, str]) -> None:
+    def __init__(self, exchange: Exchange, headers: dict[str, str], dialect: Dialect, ends: Collection[str]) -> None:
         self.exchange = exchange
         self.headers = headers
         self.comments = 0
+        self._dialect = dialect
+        self._ends = ends
         self._buffer = b''
         self._over = False
+        self._final = False
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -155,13 +167,23 @@ class Stream:
                 if frame.startswith(b':'):
                     self.comments += 1
                     continue
-                fields = dict(line.split(b': ', 1) for line in frame.split(b'\n'))
-                return Event(int(fields[b'id']), json.loads(fields[b'data']))
+                return self._event(frame)
             if self._over:
                 raise StopAsyncIteration
             part = await self.exchange.next()
             self._buffer += part.get('body', b'')
             self._over = not part.get('more_body')
+
+    def _event(self, frame: bytes) -> Event:
+        fields = dict(line.split(b': ', 1) for line in frame.split(b'\n'))
+        wire = json.loads(fields[b'data'])
+        event = Event(int(fields[b'id']), {**wire, 'result': self._dialect.event(wire)})
+        assert not self._final, 'an event came after the one that said it was the last'
+        final = self._dialect.final(wire)
+        if final is not None:
+            assert final == (event.result['statusUpdate']['status']['state'] in self._ends)
+            self._final = final
+        return event
 
     async def rest(self) -> list[Event]:
         """All events until the stream ends."""
@@ -178,12 +200,13 @@ class Stream:
 
 
 class Client:
-    """Speaks A2A 1.0 over JSON-RPC to an app in process."""
+    """Speaks A2A over JSON-RPC to an app in process: 1.0's vocabulary on this side, the test's version on the wire."""
 
     def __init__(self, app: ASGIApp, *, path: str = '/', headers: Mapping[str, str] | None = None) -> None:
         self.app = app
         self.path = path
-        self.headers = {'A2A-Version': '1.0', **(headers or {})}
+        self.dialect = spoken()
+        self.headers = {'A2A-Version': self.dialect.version, **(headers or {})}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None, *, path: str | None = None) -> Answer:
         """POST raw bytes as JSON, unless the headers say otherwise."""
@@ -195,11 +218,15 @@ class Client:
 
     async def call(self, method: str, params: Any = None, **headers: str) -> Any:
         """The result of an operation; an error raises RpcError. Header names are given with `_` for `-`."""
-        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+        body = self._request(method, params)
         answer = await self.post(body, {name.replace('_', '-'): value for name, value in headers.items()})
         if 'error' in answer.json:
-            raise RpcError(answer.json['error'])
-        return answer.json['result']
+            raise RpcError(self.dialect.error(answer.json))
+        return self.dialect.result(method, answer.json)
+
+    def _request(self, method: str, params: Any) -> bytes:
+        self.dialect.check(method, params)
+        return rpc(method, params, self.dialect, id=1)
 
     async def send(self, text: str | dict[str, Any] = 'hello', **configuration: Any) -> dict[str, Any]:
         """SendMessage; the task."""
@@ -209,16 +236,18 @@ class Client:
     @asynccontextmanager
     async def stream(self, method: str, params: Any, **headers: str) -> AsyncGenerator[Stream]:
         """An event stream; an error instead of one raises RpcError. Leaving the block disconnects."""
-        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
         merged = {'Content-Type': 'application/json', **self.headers}
         merged |= {name.replace('_', '-'): value for name, value in headers.items()}
-        exchange = Exchange(self.app, 'POST', self.path, merged, body)
+        exchange = Exchange(self.app, 'POST', self.path, merged, self._request(method, params))
         try:
             start = await exchange.next()
             given = {name.decode(): value.decode('latin-1') for name, value in start['headers']}
-            if given['content-type'] == 'application/json':
-                raise RpcError(json.loads((await exchange.next())['body'])['error'])
-            yield Stream(exchange, given)
+            if 'content-length' in given:  # what refuses a stream is whole: plain JSON, or the one event
+                refusal = (await exchange.next())['body'].removeprefix(b'data: ')
+                raise RpcError(self.dialect.error(json.loads(refusal)))
+            subscribes = method == 'SubscribeToTask'
+            ends = self.dialect.ends_subscription if subscribes else self.dialect.ends_send
+            yield Stream(exchange, given, self.dialect, ends)
         finally:
             exchange.gone.set()
             exchange.reading.set()

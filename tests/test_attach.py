@@ -40,7 +40,7 @@ def test_a_run_option_that_is_none_is_refused(option: str) -> None:
 
 def test_a_backend_that_is_none_is_refused() -> None:
     backend: Any = 'postgresql://localhost/agents'
-    with pytest.raises(ValueError, match="backend must be 'memory' or a Backend, not 'postgresql://localhost/agents'"):
+    with pytest.raises(ValueError, match=r"'memory', 'sqlite:///agent.db' or a Backend, not 'postgresql://localhost/"):
         to_a2a(Agent(TestModel()), backend=backend)
 
 

@@ -44,6 +44,11 @@ def submit(
         check_message(header, message.context_id)
         yield from _check_waiting(agent, header.id, queue_limit)
         header, events = yield from _continue(agent, header, message.at)
+        yield (
+            'UPDATE task SET request = ?, watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END'
+            f' WHERE {TASK}',
+            (message.request, message.watched_until, message.watched_until, agent, header.id),
+        )
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
@@ -84,8 +89,9 @@ def _replay(agent: str, message: Submission, key: str, window: int) -> Transacti
 def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
     rows = yield (
-        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent)'
-        " SELECT ?, ?, ?, ?, 'submitted', ?, (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?"
+        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
+        " traceparent, dialect, watched_until) SELECT ?, ?, ?, ?, 'submitted', ?,"
+        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?'
         " WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted') < ? RETURNING id",
         (
             agent,
@@ -96,6 +102,8 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
             agent,
             message.request,
             message.traceparent,
+            message.dialect,
+            message.watched_until,
             agent,
             queue_limit,
         ),
@@ -111,6 +119,7 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
         status_message=None,
         metadata=None,
         last_event=0,
+        dialect=message.dialect,
     )
 
 
@@ -133,7 +142,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         f' WHERE {TASK}',
         (agent, agent, header.id),
     )
-    yield add_events(agent, header.id, [event])
+    yield [add_events(agent, header.id, [event])]
     moved = (yield BY_ID_AND_OWNER, (agent, header.id, None, None))[0]
     return header_of(moved), [event]
 

@@ -1,4 +1,4 @@
-"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database. Knows no driver but a `Run`.
+"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database. Knows no driver but a `Database`.
 
 One store serves one owner of one agent: the context id is the conversation id, and another owner's conversation of the
 same name is another one. A run's new messages are appended in the transaction that completes its task.
@@ -6,7 +6,7 @@ same name is another one. A run's new messages are appended in the transaction t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -19,16 +19,14 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
 from pydantic_ai.usage import RunUsage
+from pydantic_core import to_json
 
-from ..protocol import stored
-from .transaction import Statement, Transaction
+from .database import Database, Operation
+from .transaction import Transaction, Write
 
 __all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages', 'prepare')
-
-Run = Callable[[Transaction[Any]], Awaitable[Any]]
-"""Runs a transaction."""
 
 SCHEMA = (
     """
@@ -104,14 +102,32 @@ def _record_ta() -> TypeAdapter[ConversationRecord]:
     return TypeAdapter(ConversationRecord)
 
 
+@cache
+def _response_ta() -> TypeAdapter[ModelResponse]:
+    return TypeAdapter(ModelResponse)
+
+
 def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
     """Model messages as a JSON array, losing nothing that Pydantic AI can load again."""
     return ModelMessagesTypeAdapter.dump_json([*messages])
 
 
+def _dump_message(message: ModelMessage) -> bytes:
+    if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
+        return _response_ta().dump_json(message)
+    return dump_messages([message])[1:-1]
+
+
+def _dump_record(record: ConversationRecord) -> bytes:
+    # The usage apart: its schema calls Python to find what it has beyond its fields, and all of it is plain values.
+    body = _record_ta().dump_json(record, exclude={'usage'})
+    return body[:-1] + b',"usage":' + to_json(vars(record.usage), inf_nan_mode='null') + b'}'
+
+
 def prepare() -> None:
     """Build the schemas of what is stored, which takes tens of milliseconds, before the first task needs them."""
     _record_ta()
+    _response_ta()
     dump_messages(())
 
 
@@ -127,36 +143,35 @@ def append(
     record: bytes | None,
     messages: Sequence[ModelMessage],
     *,
+    run_id: str,
     usage: RunUsage | None,
     at: int,
-) -> Transaction[None]:
+) -> list[Write]:
     """Append new messages to the conversation as it stands now, whatever the run had started from.
 
-    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction.
+    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
+    entries and the revision, because a run appends once.
     """
     known = None if record is None else _record_ta().validate_json(record)
     head = None if known is None else known.head_id
-    revision = stored.new_id()
-    entries: list[tuple[str, str, str, str | None, bytes]] = []
+    entries: list[tuple[Any, ...]] = []
     for n, message in enumerate(messages):
-        entry_id = f'{revision}.{n}'
-        entries.append((agent, owner, entry_id, head, dump_messages([message])[1:-1]))
+        entry_id = f'{run_id}.{n}'
+        entries.append((agent, owner, entry_id, head, _dump_message(message)))
         head = entry_id
-    yield _ENTRY, entries
     used = usage if usage is not None else RunUsage()
     updated_at = datetime.fromtimestamp(at / 1000, UTC)
-    changes: dict[str, Any] = {'head_id': head, 'revision': revision, 'updated_at': updated_at}
+    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
     if known is None:
         grown = ConversationRecord(conversation_id=conversation_id, scope=owner, usage=used, **changes)
     else:
         grown = replace(known, usage=known.usage + used, **changes)
-    yield _write(agent, owner, grown)
+    return [(_ENTRY, entries), _write(agent, owner, grown, at)]
 
 
-def _write(agent: str, owner: str, record: ConversationRecord) -> Statement:
-    at = round(record.updated_at.timestamp() * 1000)
-    body = _record_ta().dump_json(record)
-    return _UPSERT, (agent, owner, record.conversation_id, record.head_id, record.revision, at, body)
+def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write:
+    body = _dump_record(record)
+    return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
 
 
 def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
@@ -165,8 +180,8 @@ def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
     if not rows:
         return False
     record = _record_ta().validate_json(rows[0][0])
-    yield 'DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', (agent, owner, conversation_id)
-    yield _DROP_BRANCHES, (agent, owner, conversation_id)
+    key = (agent, owner, conversation_id)
+    yield [('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]), (_DROP_BRANCHES, [key])]
     for tip in (record.head_id, *record.branches):
         entry_id = tip
         while entry_id is not None:
@@ -178,8 +193,8 @@ def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
 class SqlConversationStore(ConversationStore):
     """The conversations of one owner of one agent. `delete` erases the messages no other conversation shares."""
 
-    def __init__(self, run: Run, agent: str, owner: str) -> None:
-        self._run = run
+    def __init__(self, database: Database, agent: str, owner: str) -> None:
+        self._database = database
         self._agent = agent
         self._owner = owner
 
@@ -187,7 +202,7 @@ class SqlConversationStore(ConversationStore):
         def query() -> Transaction[list[Any]]:
             return (yield statement, (self._agent, self._owner, *values))
 
-        return await self._run(query())
+        return await self._database.read(query)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         rows = await self._query(_RECORD, conversation_id)
@@ -208,26 +223,26 @@ class SqlConversationStore(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        await self._run(self._save(record, new_entries, expected_revision))
+        await self._database.write(Operation(self._save), record, new_entries, expected_revision)
 
     def _save(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
     ) -> Transaction[None]:
         yield from self._check(record.conversation_id, expected_revision)
-        for entry in new_entries:
-            message = dump_messages([entry.message])[1:-1]
-            yield _ENTRY, (self._agent, self._owner, entry.id, entry.parent_id, message)
+        owner = (self._agent, self._owner)
+        yield [(_ENTRY, [(*owner, entry.id, entry.parent_id, _dump_message(entry.message)) for entry in new_entries])]
         if record.head_id is not None:
             rows = yield (
                 'SELECT 1 FROM entry WHERE agent = ? AND owner = ? AND id = ?',
-                (self._agent, self._owner, record.head_id),
+                (*owner, record.head_id),
             )
             if not rows:
                 raise ConversationConflict(record.conversation_id)
-        yield _write(self._agent, self._owner, record)
-        yield _DROP_BRANCHES, (self._agent, self._owner, record.conversation_id)
-        for tip in record.branches:
-            yield _BRANCH, (self._agent, self._owner, record.conversation_id, tip)
+        yield [
+            _write(*owner, record, round(record.updated_at.timestamp() * 1000)),
+            (_DROP_BRANCHES, [(*owner, record.conversation_id)]),
+            (_BRANCH, [(*owner, record.conversation_id, tip) for tip in record.branches]),
+        ]
 
     def _check(self, conversation_id: str, expected_revision: str | None) -> Transaction[None]:
         rows = yield (
@@ -242,7 +257,7 @@ class SqlConversationStore(ConversationStore):
             yield from self._check(conversation_id, expected_revision)
             yield from erase(self._agent, self._owner, conversation_id)
 
-        await self._run(delete())
+        await self._database.write(Operation(delete))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         rows = await self._query(

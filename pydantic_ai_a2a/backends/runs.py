@@ -17,8 +17,8 @@ from .sql import (
     TASK,
     UNREAD,
     Rows,
-    Statement,
     Transaction,
+    Write,
     add_events,
     add_items,
     header_of,
@@ -27,16 +27,16 @@ from .sql import (
     status_event,
 )
 
-__all__ = ('claim', 'emit', 'finish', 'release', 'renew')
+__all__ = ('QUEUED', 'claim', 'emit', 'finish', 'release', 'renew')
 
-_QUEUED = (
+QUEUED = (
     "state = 'submitted' AND NOT EXISTS (SELECT 1 FROM task e WHERE e.agent = task.agent AND e.owner = task.owner"
     " AND e.context_id = task.context_id AND e.state IN ('submitted', 'working') AND e.queue_seq < task.queue_seq)"
 )
 """Waits, and is the first of its context to run."""
 _LOST = "state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
-_FIND_QUEUED = _FIND.format(_QUEUED)
+_FIND_QUEUED = _FIND.format(QUEUED)
 _FIND_LOST = _FIND.format(_LOST)
 _RUN = (
     'run, request, traceparent, own_messages, context_head,'
@@ -53,7 +53,7 @@ _TOLD = (
 _TAKE = (
     "UPDATE task SET state = 'working', status_at = ?, holder = ?, lease_until = ?, fence = fence + 1,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
-    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({_QUEUED} OR {_LOST})'
+    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
     f' RETURNING {HEADER}, {_TOLD}, fence, attempt, {_RUN}'
 )
 
@@ -74,7 +74,7 @@ def claim(
             told, fence, attempt, *run_row = rows[0][HEADER_SIZE:]
             header = header_of(rows[0], more_events=0 if told == 'working' else 1)
             events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
-            yield add_events(agent, each, events)
+            yield [add_events(agent, each, events)]
             claims.append((_claim_of(header, run_row, holder, fence, attempt), events))
     return claims
 
@@ -142,22 +142,24 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if not rows:
         raise LeaseLost
     said, unread, record = rows[0]
+    writes: list[Write] = []
     if end.artifacts is None and end.status.state in TERMINAL:
         yield from keep_streamed(agent, header.id)
     elif end.artifacts is not None and claimed.run > 1:
-        yield "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", (agent, header.id)
-    yield add_items(agent, header.id, _items(said, end))
+        writes.append(("DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", [(agent, header.id)]))
     goes_on = unread is not None and end.status.state == 'completed'
     events = [*end.events] if goes_on else [*end.events, end.final]
-    yield add_events(agent, header.id, events)
+    writes += [add_items(agent, header.id, _items(said, end)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
         messages = [*(claimed.own_messages or ()), *end.messages]
-        yield from conversations.append(
-            agent, header.owner, header.context_id, record, messages, usage=end.usage, at=end.status.at
+        run_id = f'{header.id}.{claimed.run}'
+        writes += conversations.append(
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=end.usage, at=end.status.at
         )
     if goes_on:
+        yield writes
         return (yield from _next_run(agent, claimed)), events
-    yield _end(agent, claimed, end)
+    yield [*writes, _end(agent, claimed, end)]
     return None, events
 
 
@@ -168,26 +170,27 @@ def _items(said: bytes | None, end: Finish) -> list[tuple[str, str, bytes]]:
     return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
 
 
-def _end(agent: str, claimed: Claim, end: Finish) -> Statement:
+def _end(agent: str, claimed: Claim, end: Finish) -> Write:
     """Write the status, and let go of the task; the model messages of an interrupted one stay with it."""
     interrupted = end.status.state in INTERRUPTED
     own = [*(claimed.own_messages or ()), *end.messages] if interrupted else ()
-    return (
+    statement = (
         'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
         ' own_messages = ?, context_head = ?, inbox_read = ?, holder = NULL, lease_until = NULL, cancel_requested = 0'
-        f' WHERE {TASK}',
-        (
-            *end.status,
-            end.metadata if end.metadata is not None else claimed.header.metadata,
-            end.final.n,
-            end.failure,
-            conversations.dump_messages(own) if interrupted else None,
-            claimed.head if interrupted else None,
-            claimed.inbox,
-            agent,
-            claimed.header.id,
-        ),
+        f' WHERE {TASK}'
     )
+    values = (
+        *end.status,
+        end.metadata if end.metadata is not None else claimed.header.metadata,
+        end.final.n,
+        end.failure,
+        conversations.dump_messages(own) if interrupted else None,
+        claimed.head if interrupted else None,
+        claimed.inbox,
+        agent,
+        claimed.header.id,
+    )
+    return statement, [values]
 
 
 def _next_run(agent: str, claimed: Claim) -> Transaction[Claim]:

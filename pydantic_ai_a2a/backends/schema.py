@@ -33,6 +33,7 @@ SCHEMA = (
         checkpoint BLOB,
         request BLOB,
         traceparent TEXT,
+        dialect TEXT NOT NULL,
         failure TEXT,
         PRIMARY KEY (agent, id)
     )

@@ -10,7 +10,7 @@ from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import conversations
-from .transaction import Rows, Statement, Transaction
+from .transaction import Rows, Statement, Transaction, Write
 
 __all__ = (
     'ADD_ITEM',
@@ -23,6 +23,7 @@ __all__ = (
     'Rows',
     'Statement',
     'Transaction',
+    'Write',
     'add_events',
     'add_items',
     'end_unheld',
@@ -35,10 +36,10 @@ __all__ = (
 )
 
 HEADER = (
-    'id, context_id, owner, state, status_at, status_message, metadata,'
+    'id, context_id, owner, state, status_at, status_message, metadata, dialect,'
     ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
 )
-HEADER_SIZE = 8
+HEADER_SIZE = 9
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR ? IS NULL)'
 TASK = 'agent = ? AND id = ?'
@@ -50,7 +51,7 @@ ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?
 
 def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
     """The header that a `HEADER` row holds, and so many events later."""
-    task_id, context_id, owner, state, status_at, status_message, metadata, last_event = row[:HEADER_SIZE]
+    task_id, context_id, owner, state, status_at, status_message, metadata, dialect, last_event = row[:HEADER_SIZE]
     return TaskHeader(
         id=task_id,
         context_id=context_id,
@@ -60,6 +61,7 @@ def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
         status_message=status_message,
         metadata=metadata,
         last_event=last_event + more_events,
+        dialect=dialect,
     )
 
 
@@ -95,12 +97,12 @@ def message_to_history(agent: str, task_id: str) -> Transaction[None]:
     )
 
 
-def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]]) -> Statement:
+def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]]) -> Write:
     """Add messages and artifacts: (kind, id, JSON)."""
     return ADD_ITEM, [(agent, task_id, *item) for item in items]
 
 
-def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Statement:
+def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
     """Add events to the log, for a writer whose right to has been checked."""
     return (
         'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
@@ -121,25 +123,26 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
         (agent, task_id),
     )
     bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates))
-    yield add_items(agent, task_id, [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies])
+    items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
+    yield [add_items(agent, task_id, items)]
 
 
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
-    rows = yield f'SELECT own_messages, {conversations.RECORD_OF_TASK} FROM task WHERE {TASK}', (agent, header.id)
-    own_messages, record = rows[0]
+    rows = yield f'SELECT run, own_messages, {conversations.RECORD_OF_TASK} FROM task WHERE {TASK}', (agent, header.id)
+    run, own_messages, record = rows[0]
     if status.state == 'canceled' and own_messages is not None:
         messages = conversations.load_messages(own_messages)
-        yield from conversations.append(
-            agent, header.owner, header.context_id, record, messages, usage=None, at=status.at
+        run_id = f'{header.id}.{run}'
+        yield conversations.append(
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=None, at=status.at
         )
     yield from keep_streamed(agent, header.id)
     yield from set_status(agent, header, status)
-    yield (
+    freed = (
         'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'
-        f' failure = ? WHERE {TASK}',
-        (event.n, failure, agent, header.id),
+        f' failure = ? WHERE {TASK}'
     )
-    yield add_events(agent, header.id, [event])
+    yield [(freed, [(event.n, failure, agent, header.id)]), add_events(agent, header.id, [event])]
     return event

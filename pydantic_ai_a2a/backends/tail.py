@@ -10,6 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from threading import Lock
 
@@ -35,21 +36,22 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> No
 class _Waiter:
     """A future that any thread may resolve."""
 
-    __slots__ = ('_loop', 'future')
+    __slots__ = ('future', 'loop')
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[None] = self._loop.create_future()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[bool] = self.loop.create_future()
 
-    def resolve(self) -> None:
-        if asyncio._get_running_loop() is self._loop:
-            self._set()
+    def resolve(self, certain: bool) -> None:
+        """Say that what is waited for has come, or that it may have."""
+        if asyncio._get_running_loop() is self.loop:
+            self._set(certain)
         else:
-            _soon(self._loop, self._set)
+            _soon(self.loop, partial(self._set, certain))
 
-    def _set(self) -> None:
+    def _set(self, certain: bool) -> None:
         if not self.future.done():
-            self.future.set_result(None)
+            self.future.set_result(certain)
 
 
 class _Tail:
@@ -63,6 +65,9 @@ class _Tail:
         self.readers: set[_Reader] = set()
 
     def add(self, event: TaskEvent, limit: int) -> None:
+        if self.events and event.n != self.events[-1].n + 1:  # another process has stored what lies between
+            self.events.clear()
+            self.size = 0
         self.events.append(event)
         self.size += len(event.payload)
         self.published += len(event.payload)
@@ -99,30 +104,39 @@ class _Reader(Subscription):
         self._after = 0
         self._behind = True
         """Whether the store may hold events that neither the reader nor the tail has."""
+        self._hinted = False
+        """Whether another process may have stored something since the reader looked into the store."""
+        self._started = False
         self._busy = False
         self._mark = 0
         self._waiter: _Waiter | None = None
+        self._inside = False
+        """Whether somebody is in `next`."""
         self._nudged = False
 
     def start(self, after: int) -> None:
         self._after = after
+        self._started = True
 
     async def next(self) -> Sequence[TaskEvent]:
-        self._busy = False
+        self._busy = self._nudged = False
+        self._inside = True
         while not self.dropped:
             with self._tails.lock:
                 batch = self._tail.after(self._after)
             if batch is not None:
                 self._behind = False
-            elif self._behind or self._tail.events:
-                batch = await self._from_store()
+            if self._hinted or (batch is None and (self._behind or self._tail.events)):
+                batch = batch or await self._from_store()
             if batch:
                 return self._take(batch)
             if not self._behind and not await self._wait():
                 break
+        self._inside = False
         return ()
 
     async def _from_store(self) -> list[TaskEvent]:
+        self._hinted = False
         batch = await self._tails.read(self._task_id, self._after, _BATCH_EVENTS)
         self._behind = len(batch) == _BATCH_EVENTS
         following = batch or self._tail.events
@@ -135,30 +149,40 @@ class _Reader(Subscription):
         self._after = batch[-1].n
         self._mark = self._tail.published
         self._busy = True
+        self._inside = False
         return batch
 
     async def _wait(self) -> bool:
         """Wait for a publication or a nudge; whether there is something to read."""
         with self._tails.lock:
-            if self._tail.reaches_past(self._after):
+            if self._hinted or self._tail.reaches_past(self._after):
                 return True
+            if self._nudged:
+                return False
             waiter = self._waiter = _Waiter()
         await waiter.future
-        nudged, self._nudged, self._waiter = self._nudged, False, None
-        return not nudged or self._tail.reaches_past(self._after)
+        self._waiter = None
+        return not self._nudged or self._hinted or self._tail.reaches_past(self._after)
 
     def wake(self, limit: int) -> None:
         """The tail has grown: wake the reader, or drop it if it has not come back for too long."""
         if self._waiter is not None:
-            self._waiter.resolve()
+            self._waiter.resolve(True)
         elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
             self.dropped = True
             _soon(self._loop, self._on_drop)
 
     def nudge(self) -> None:
+        self._nudged = self._inside
         if self._waiter is not None:
-            self._nudged = True
-            self._waiter.resolve()
+            self._waiter.resolve(True)
+
+    def hint(self, gone: bool) -> None:
+        """The store may hold more events; or the task is no longer there, so that nothing will come."""
+        self._hinted = True
+        self.dropped = self.dropped or (gone and self._started)
+        if self._waiter is not None:
+            self._waiter.resolve(True)
 
     def close(self) -> None:
         self._tails.remove(self._task_id, self)
@@ -167,8 +191,10 @@ class _Reader(Subscription):
 class Tails:
     """The tails of all watched tasks of a backend, and those who wait for a task to stop."""
 
-    def __init__(self, read: Read, lag_limit: int) -> None:
+    def __init__(self, read: Read, lag_limit: int, on_use: Callable[[], object] | None = None) -> None:
         self.read = read
+        self._on_use = on_use
+        """Called when somebody begins to read or wait."""
         self.lock = Lock()
         self._lag_limit = lag_limit
         self._tails: dict[str, _Tail] = {}
@@ -176,16 +202,53 @@ class Tails:
 
     def publish(self, task_id: str, events: Sequence[TaskEvent]) -> None:
         """Hand stored events to whoever reads or waits for the task."""
+        if not events:
+            return
         if (tail := self._tails.get(task_id)) is not None:
             with self.lock:
                 for event in events:
                     tail.add(event, self._lag_limit)
                 for reader in tail.readers:
                     reader.wake(self._lag_limit)
-        if task_id in self._waiters and not STOPPED.isdisjoint([event.state for event in events]):
+        if task_id in self._waiters and events[-1].state in STOPPED:  # nothing follows it in one publication
             with self.lock:
                 for waiter in self._waiters.get(task_id, ()):
-                    waiter.resolve()
+                    waiter.resolve(True)
+
+    def hint(self, task_id: str, newest: int | None) -> None:
+        """Another process has stored an event with this number; or, for None, has erased the task."""
+        with self.lock:
+            if (tail := self._tails.get(task_id)) is not None:
+                if tail.events and tail.events[-1].n == newest:
+                    return  # it was stored here
+                for reader in tail.readers:
+                    reader.hint(newest is None)
+            for waiter in self._waiters.get(task_id, ()):
+                waiter.resolve(False)
+
+    def release(self, held: Callable[[str], bool]) -> None:
+        """Let go of whoever waits in this loop for tasks that are not held here."""
+        loop = asyncio.get_running_loop()
+        with self.lock:
+            for task_id, waiters in self._waiters.items():
+                for waiter in waiters if not held(task_id) else ():
+                    if waiter.loop is loop:
+                        waiter.resolve(True)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody reads or waits."""
+        return bool(self._tails or self._waiters)
+
+    def read_tasks(self) -> list[str]:
+        """The tasks that have a reader here."""
+        with self.lock:
+            return list(self._tails)
+
+    def awaited_tasks(self) -> set[str]:
+        """The tasks that have a reader here, or somebody who waits for them to stop."""
+        with self.lock:
+            return {*self._tails, *self._waiters}
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         """See `EventLog.subscribe`."""
@@ -193,6 +256,8 @@ class Tails:
             tail = self._tails.setdefault(task_id, _Tail())
             reader = _Reader(self, task_id, tail, on_drop)
             tail.readers.add(reader)
+        if self._on_use is not None:
+            self._on_use()
         return reader
 
     def remove(self, task_id: str, reader: _Reader) -> None:
@@ -210,15 +275,18 @@ class Tails:
 
     async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
         """Wait until a stopping event is published, unless `stopped` says that one is there already."""
-        waiter = _Waiter()
-        with self.lock:
-            self._waiters.setdefault(task_id, []).append(waiter)
-        try:
-            if not await stopped():
-                await waiter.future
-        finally:
+        while True:
+            waiter = _Waiter()
             with self.lock:
-                waiters = self._waiters[task_id]
-                waiters.remove(waiter)
-                if not waiters:
-                    del self._waiters[task_id]
+                self._waiters.setdefault(task_id, []).append(waiter)
+            if self._on_use is not None:
+                self._on_use()
+            try:
+                if await stopped() or await waiter.future:
+                    return
+            finally:
+                with self.lock:
+                    waiters = self._waiters[task_id]
+                    waiters.remove(waiter)
+                    if not waiters:
+                        del self._waiters[task_id]

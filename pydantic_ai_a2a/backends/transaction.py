@@ -1,9 +1,9 @@
 """What a transaction is, for every SQL backend. Pure: it executes nothing and knows no driver.
 
-A transaction is a generator: it yields a statement with its values, is sent the rows, and returns its result. A list of
-values executes the statement for each of them, and gives no rows. A driver runs it between BEGIN and COMMIT, in
-whatever way it executes statements. Values are `?`; but for column types, the statements keep to what SQLite and
-PostgreSQL share.
+A transaction is a generator: it yields steps, is sent the rows of each, and returns its result. A step is a statement
+with its values; or a list of writes, each a statement and all the values to execute it with, which gives no rows. A
+driver runs it between BEGIN and COMMIT, in whatever way it executes statements. Values are `?`; but for column types,
+the statements keep to what SQLite and PostgreSQL share.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ('Rows', 'Statement', 'Transaction')
+__all__ = ('Rows', 'Statement', 'Step', 'Transaction', 'Write')
 
 T = TypeVar('T')
 Rows: TypeAlias = list[Any]
-Statement: TypeAlias = tuple[str, tuple[Any, ...] | list[tuple[Any, ...]]]
-Transaction: TypeAlias = Generator[Statement, Rows, T]
+Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
+Step: TypeAlias = Statement | list[Write]
+Transaction: TypeAlias = Generator[Step, Rows, T]

@@ -118,11 +118,17 @@ def as_error(exception: Exception, correlation_id: str) -> A2AError:
 
 
 async def reply(
-    send: Send, status: int, body: bytes, correlation_id: str, headers: Iterable[tuple[str, str]] = ()
+    send: Send,
+    status: int,
+    body: bytes,
+    correlation_id: str,
+    headers: Iterable[tuple[str, str]] = (),
+    *,
+    media_type: bytes = b'application/json',
 ) -> None:
-    """One whole JSON answer."""
+    """One whole answer, JSON unless said otherwise."""
     raw = [
-        (b'content-type', b'application/json'),
+        (b'content-type', media_type),
         (b'content-length', b'%d' % len(body)),
         (b'x-correlation-id', correlation_id.encode()),
     ]

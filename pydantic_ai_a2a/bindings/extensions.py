@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fasta2a.extensions import (
-    A2A_EXTENSIONS_HEADER,
     format_extensions_header,
     missing_required_extensions,
     parse_extensions_header,
@@ -15,25 +14,37 @@ from fasta2a.schema import AgentExtension
 
 from ..errors import ExtensionSupportRequiredError
 
-__all__ = ('Extensions',)
+__all__ = ('Extensions', 'echo')
 
 
 class Extensions:
     """The extensions that the agent card declares."""
 
     def __init__(self, declared: Sequence[AgentExtension]) -> None:
-        self._declared = list(declared)
+        self.declared = list(declared)
 
-    def negotiate(self, requested: str | None) -> tuple[tuple[str, str], ...]:
-        """The response headers that say which of the requested extensions are active.
+    def activate(self, requested: str | None, *, name: str, enforce: bool) -> list[str]:
+        """Which of the requested extensions are active.
+
+        Args:
+            requested: Value of the request's header.
+            name: The header's name.
+            enforce: Whether those that the agent requires must be among them.
 
         Raises:
             ExtensionSupportRequiredError: One that the agent requires is not among them.
         """
-        if not self._declared:
-            return ()
-        active = select_activated_extensions(self._declared, parse_extensions_header(requested))
-        missing = missing_required_extensions(self._declared, active)
-        if missing:
-            raise ExtensionSupportRequiredError(metadata={'requiredExtensions': ', '.join(missing)})
-        return ((A2A_EXTENSIONS_HEADER, format_extensions_header(active)),) if active else ()
+        active = select_activated_extensions(self.declared, parse_extensions_header(requested))
+        missing = missing_required_extensions(self.declared, active)
+        if missing and enforce:
+            raise ExtensionSupportRequiredError(
+                f'The agent requires an extension that the request does not declare in {name}.',
+                metadata={'requiredExtensions': ', '.join(missing)},
+                headers=dict(echo(active, name)),
+            )
+        return active
+
+
+def echo(active: list[str], name: str) -> tuple[tuple[str, str], ...]:
+    """The response headers that say which extensions are active."""
+    return ((name, format_extensions_header(active)),) if active else ()

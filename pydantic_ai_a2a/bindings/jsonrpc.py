@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -13,10 +14,11 @@ from starlette.types import Receive, Scope, Send
 from .. import telemetry
 from ..errors import A2AError
 from ..protocol import versions
-from ..protocol.codec import Codec, RpcRefused, RpcRequest, request_id
+from ..protocol.codec import Codec, EncodeEvent, RpcRefused, RpcRequest
+from ..protocol.envelope import request_id
 from ..protocol.operations import refuse_unsupported
 from ..service import CAPABILITIES, EventStream, Service
-from ..types import CallContext, Caller
+from ..types import CallContext, Caller, SendParams, StoredTask
 from .base import (
     Authenticate,
     ClientGone,
@@ -28,7 +30,7 @@ from .base import (
     read_body,
     reply,
 )
-from .extensions import Extensions
+from .extensions import Extensions, echo
 from .sse import EventWriter, OpenStreams, parse_event_id
 
 __all__ = ('JsonRpc',)
@@ -80,6 +82,7 @@ class JsonRpc:
             return
         except RpcRefused as refused:
             exchange.id = refused.id
+            exchange.wants_stream = refused.stream
             await exchange.refuse(refused.error)
         except Exception as exception:
             if exchange.streaming:
@@ -94,33 +97,48 @@ class _Exchange:
         self.correlation_id = new_correlation_id()
         self.id = b'null'
         """The request's id as JSON."""
+        self.wants_stream = False
+        """Whether the request asks for an event stream, as far as it has been read."""
         self.streaming = False
         """Whether an event stream has begun."""
         self._endpoint = endpoint
         self._scope = scope
         self._receive = receive
         self._send = send
-        self._codec: Codec = versions.DEFAULT
+        self._choice: versions.Choice | None = None
         self._headers: tuple[tuple[str, str], ...] = ()
 
     async def serve(self, body: bytes, caller: Caller) -> None:
         """Decode the request, perform it, answer."""
         try:
-            self._codec = versions.choose(self._version())
+            choice = self._choice = versions.choose(self._version(), body)
         except A2AError:
             self.id = request_id(body)
             raise
-        request = self._codec.decode(body)
+        request = choice.codec.decode(body)
         self.id = request.id
+        self.wants_stream = request.operation.stream
         refuse_unsupported(request.operation, CAPABILITIES)
-        self._headers = self._endpoint.extensions.negotiate(header(self._scope, b'a2a-extensions'))
+        if self._endpoint.extensions.declared:
+            request = self._activate(request, choice.codec)
         await self._endpoint.start()
         with telemetry.operation_span(request.operation.name, self._scope) as span:
             call = CallContext(caller, self.correlation_id, None if span is None else telemetry.traceparent())
             if request.operation.stream:
-                await self._stream(call, request)
+                await self._stream(call, request, choice)
             else:
-                await self._answer(call, request)
+                await self._answer(call, request, choice)
+
+    def _activate(self, request: RpcRequest, codec: Codec) -> RpcRequest:
+        """The request with the extensions that it activates, which the answer's header repeats (§4.6)."""
+        name, params = codec.extensions_header, request.params
+        enforce = isinstance(params, SendParams) or not codec.reads_without_extensions
+        requested = header(self._scope, name.lower().encode())
+        active = self._endpoint.extensions.activate(requested, name=name, enforce=enforce)
+        self._headers = echo(active, name)
+        if active and isinstance(params, SendParams):
+            return request._replace(params=replace(params, extensions=tuple(active)))
+        return request
 
     def _version(self) -> str | None:
         version = header(self._scope, b'a2a-version')
@@ -129,21 +147,23 @@ class _Exchange:
             return ','.join(named) if named else None
         return version
 
-    async def _answer(self, call: CallContext, request: RpcRequest) -> None:
+    async def _answer(self, call: CallContext, request: RpcRequest, choice: versions.Choice) -> None:
         service = self._endpoint.service
         result: Any = await getattr(service, request.operation.service)(call, request.params)
-        body = _WRITE[request.operation.name](self._codec, request.params, result)
+        codec = _codec_for(result, choice) if choice.task_decides else choice.codec
+        body = _WRITE[request.operation.name](codec, request.params, result)
         await reply(self._send, 200, self._frame(body), self.correlation_id, self._headers)
 
-    async def _stream(self, call: CallContext, request: RpcRequest) -> None:
+    async def _stream(self, call: CallContext, request: RpcRequest, choice: versions.Choice) -> None:
         writing = asyncio.current_task()
         assert writing is not None
         stream: EventStream | None = None
         try:
             stream = await self._open(call, request, writing)
             self.streaming = True
-            first = None if stream.first is None else self._codec.encode_task_result(stream.first)
-            await self._writer().write(stream, first, self._receive)
+            codec = _codec_for(stream.first, choice)
+            first = None if stream.first is None else codec.encode_task_result(stream.first)
+            await self._writer(codec.event_encoder(stream.first)).write(stream, first, self._receive)
         except asyncio.CancelledError:
             dropped = stream is not None and stream.subscription is not None and stream.subscription.dropped
             if not dropped or writing.uncancel():
@@ -161,11 +181,11 @@ class _Exchange:
             return await service.subscribe_to_task(call, params, writing.cancel, last_event_id)
         return await service.stream_message(call, params, writing.cancel)
 
-    def _writer(self) -> EventWriter:
+    def _writer(self, encode: EncodeEvent) -> EventWriter:
         return EventWriter(
             self._send,
             frame=self._frame,
-            encode=self._codec.encode_event,
+            encode=encode,
             correlation_id=self.correlation_id,
             headers=self._headers,
             streams=self._endpoint.streams,
@@ -177,7 +197,16 @@ class _Exchange:
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""
-        described = self._codec.encode_error(error, self.correlation_id)
+        codec = (self._choice or versions.before_reading(self._version())).codec
+        described = codec.encode_error(error, self.correlation_id)
         body = b'{"jsonrpc":"2.0","id":' + self.id + b',"error":' + described + b'}'
+        media_type = b'application/json'
+        if self.wants_stream and codec.refuses_in_streams and not error.transport:
+            body, media_type = b'data: ' + body + b'\n\n', b'text/event-stream'
         status = error.http_status if error.transport else 200
-        await reply(self._send, status, body, self.correlation_id, error.headers.items())
+        await reply(self._send, status, body, self.correlation_id, error.headers.items(), media_type=media_type)
+
+
+def _codec_for(result: object, choice: versions.Choice) -> Codec:
+    """The codec of an answer: a task that is asked for by a method of several dialects has its own."""
+    return versions.in_dialect_of(choice, result.header.dialect if isinstance(result, StoredTask) else '')

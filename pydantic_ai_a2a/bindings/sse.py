@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from starlette.types import Receive, Send
 
 from ..ports import Subscription
+from ..protocol.codec import EncodeEvent
 from ..service import EventStream
 from ..types import TaskEvent
 
@@ -73,7 +74,7 @@ class EventWriter:
         send: Send,
         *,
         frame: Callable[[bytes], bytes],
-        encode: Callable[[TaskEvent], bytes],
+        encode: EncodeEvent,
         correlation_id: str,
         headers: Sequence[tuple[str, str]],
         streams: OpenStreams,
@@ -117,7 +118,9 @@ class EventWriter:
                 await self._body(_COMMENT)
                 continue
             events, ended = _up_to(events, stream)
-            await self._body(b''.join([_event(event.n, self._frame(self._encode(event))) for event in events]))
+            *before, last = events
+            frames = [_event(event.n, self._frame(self._encode(event, False))) for event in before]
+            await self._body(b''.join([*frames, _event(last.n, self._frame(self._encode(last, ended)))]))
             if ended:
                 return
 

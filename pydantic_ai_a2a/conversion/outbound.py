@@ -27,8 +27,10 @@ from pydantic_ai.output import (
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import CoreSchema, core_schema, from_json
 
+from ..errors import ContentTypeNotSupportedError
 from ..types import Artifact, Part
 from .media import OCTET_STREAM
+from .modes import EVERYTHING, OutputModes, fitting, output_modes
 
 __all__ = ('Artifacts', 'OutputMapper', 'UnserializableOutput', 'text_of')
 
@@ -144,6 +146,7 @@ class OutputMapper:
 
     Args:
         output_type: The agent's `output_type`.
+        modes: What the user calls the agent's output on the card; None or empty for what the types say.
     """
 
     text: bool
@@ -153,34 +156,71 @@ class OutputMapper:
     modes: list[str]
     """Media types of what the agent returns, for the agent card."""
 
-    def __init__(self, output_type: OutputSpec[Any]) -> None:
+    def __init__(self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None) -> None:
         declared = [tp for tp in _declared_types(output_type) if tp not in _NO_ANSWERS]
         data = [tp for tp in declared if tp is not str and tp is not Artifacts and not _file_types(tp)]
         several = Artifacts in declared
         self.text = str in declared
         self.streams_text = _answers_in_text(output_type)
-        self.modes = [
+        files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in _file_modes(file)))
+        derived = [
             *(('text/plain',) if self.text or several else ()),
             *(('application/json',) if data or several else ()),
-            *dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in _file_modes(file)),
+            *files,
         ] or ['text/plain']
+        self.modes = list(modes or derived)
+        self._called_text = [mode for mode in self.modes if mode.startswith('text/')]
+        self._called_json = [mode for mode in self.modes if mode.endswith('+json')]
+        self._always_files = derived == files
+        self._files = files
+        self._any_files = several or OCTET_STREAM in files
         self._members = [_member(tp) for tp in data]
 
-    def artifacts(self, output: Any, *, artifact_id: str, files: Sequence[BinaryContent] = ()) -> list[Artifact]:
+    def accepted(self, names: Sequence[str]) -> OutputModes:
+        """What a client takes that names these modes."""
+        return output_modes(names, text=self._called_text, json=self._called_json) if names else EVERYTHING
+
+    def check(self, names: Sequence[str]) -> None:
+        """Refuse a client that takes nothing of what the agent can return.
+
+        Raises:
+            ContentTypeNotSupportedError: None of the modes that it names fits.
+        """
+        modes = self.accepted(names)
+        if self._any_files or any(map(modes.takes, self._files)):
+            return
+        if self._always_files or not (modes.text or modes.json):
+            field = 'configuration.acceptedOutputModes'
+            problem = f'{field}: none of them fits. This agent returns {", ".join(self.modes)}.'
+            raise ContentTypeNotSupportedError(problem, metadata={'field': field})
+
+    def artifacts(
+        self,
+        output: Any,
+        *,
+        artifact_id: str,
+        files: Sequence[BinaryContent] = (),
+        accepted: OutputModes = EVERYTHING,
+    ) -> list[Artifact]:
         """The artifacts of a run.
 
         Args:
             output: What the run returned.
             artifact_id: Id of the first artifact; further ones get `-2`, `-3`, ... behind it.
             files: The files in the run's last response; they go into the first artifact, unless they are the output.
+            accepted: What the client takes. Text and data are converted; what does not fit all the same is left out.
 
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
+            UnacceptableOutput: The client takes nothing of the output.
         """
         if isinstance(output, Artifacts):
             named = [(name, _parts(value, _runtime_member, text=True)) for name, value in output.items()]
         else:
             named = [('result', _parts(output, self._member_of, text=self.text or not self._members))]
+        if accepted is not EVERYTHING:
+            named = fitting(named, accepted)
+            files = [file for file in files if accepted.takes(file.media_type)]
         _add_files(named[0][1], files)
         return [
             Artifact(artifact_id=f'{artifact_id}-{n}' if n > 1 else artifact_id, name=name, parts=parts)

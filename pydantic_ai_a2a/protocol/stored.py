@@ -20,6 +20,8 @@ from pydantic_core import from_json, to_json
 from ..types import Artifact, Message, Part, StoredTask, TaskState
 
 __all__ = (
+    'ROLES',
+    'STATES',
     'STATE_NAMES',
     'TextArtifact',
     'artifact_update',
@@ -51,6 +53,8 @@ STATE_NAMES: dict[TaskState, bytes] = {
     'auth-required': b'"TASK_STATE_AUTH_REQUIRED"',
 }
 """The states as JSON strings (§4.1.3)."""
+STATES: dict[str, TaskState] = {name.decode().strip('"'): state for state, name in STATE_NAMES.items()}
+"""The states by their names as stored."""
 
 
 def new_id() -> str:
@@ -111,9 +115,12 @@ def status_update(task_id: str, context_id: str, task_status: bytes) -> bytes:
     return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + b'}}'
 
 
-def artifact_update(task_id: str, context_id: str, artifact: bytes) -> bytes:
-    """A `StreamResponse` with a whole artifact: it replaces what was streamed under its id, and is its last chunk."""
-    return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + b',"lastChunk":true}}'
+def artifact_update(
+    task_id: str, context_id: str, artifact: bytes, *, append: bool = False, last: bool = True
+) -> bytes:
+    """A `StreamResponse` with a whole artifact, which replaces what was streamed under its id; or with a chunk."""
+    tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
+    return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + tail
 
 
 class TextArtifact:
@@ -181,7 +188,8 @@ _WIRE_NAMES = {
 }
 _NAMES = {wire: name for name, wire in _WIRE_NAMES.items()}
 _ROLE_NAMES = {'user': 'ROLE_USER', 'agent': 'ROLE_AGENT'}
-_ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
+ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
+"""The roles by their names as stored."""
 
 
 def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -219,7 +227,7 @@ def _load(body: bytes) -> dict[str, Any]:
 def load_message(body: bytes) -> Message:
     """Read what `dump_message` wrote."""
     message = _load(body)
-    return cast('Message', message | {'role': _ROLES[message['role']]})
+    return cast('Message', message | {'role': ROLES[message['role']]})
 
 
 def load_artifact(body: bytes) -> Artifact:

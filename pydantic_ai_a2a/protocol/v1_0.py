@@ -18,21 +18,17 @@ from pydantic import (
     PlainValidator,
     StrictBool,
     TypeAdapter,
-    ValidationError,
     with_config,
 )
-from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from ..errors import A2AError, FieldViolation
+from ..errors import A2AError
 from ..types import (
     CancelParams,
     GetParams,
     ListParams,
     Message,
-    Page,
-    Part,
     SendParams,
     StoredTask,
     SubscribeParams,
@@ -40,27 +36,22 @@ from ..types import (
     TaskState,
 )
 from . import stored
-from .codec import (
-    MAX_ITEMS,
-    AnyJson,
-    Base64,
-    Codec,
+from .codec import Codec, EncodeEvent, Params, RpcRequest
+from .envelope import Rpc, read
+from .fields import (
+    PROTO_JSON,
     Count,
+    FlatPart,
     Id,
     Ids,
     Line,
     Lines,
     MaybeId,
     Millis,
-    Params,
-    RpcRefused,
-    RpcRequest,
+    Parts,
     Struct,
-    bad_fields,
-    encode_id,
-    invalid_fields,
-    parse_json,
-    refusal,
+    list_params,
+    names_of,
 )
 from .operations import OPERATIONS
 
@@ -96,41 +87,14 @@ def _task_state(value: object) -> TaskState | None:
 
 # The messages of a2a.proto that requests consist of.
 
-_PROTO_JSON = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
 
-
-@with_config(_PROTO_JSON)
-class _Part(TypedDict):
-    text: NotRequired[str | None]
-    raw: NotRequired[Base64 | None]
-    url: NotRequired[Line | None]
-    data: NotRequired[AnyJson]
-    filename: NotRequired[Line | None]
-    media_type: NotRequired[Line | None]
-    metadata: NotRequired[Struct | None]
-
-
-_CONTENTS = frozenset({'text', 'raw', 'url', 'data'})
-_MAY_BE_EMPTY = frozenset({'text', 'raw', 'data'})
-
-
-def _part(wire: _Part) -> Part:
-    part = {key: value for key, value in wire.items() if value is not None and (value != '' or key in _MAY_BE_EMPTY)}
-    contents = len(_CONTENTS & part.keys())
-    if not contents and 'data' in wire:
-        return cast('Part', {'data': None, **part})
-    if contents != 1:
-        raise PydanticCustomError('part', 'must hold exactly one of text, raw, url and data')
-    return cast('Part', part)
-
-
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _Message(TypedDict):
     message_id: Id
     context_id: NotRequired[MaybeId | None]
     task_id: NotRequired[MaybeId | None]
     role: Annotated[str, PlainValidator(_role)]
-    parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
+    parts: Parts
     metadata: NotRequired[Struct | None]
     extensions: NotRequired[Lines | None]
     reference_task_ids: NotRequired[Ids | None]
@@ -143,7 +107,7 @@ def _message(wire: _Message) -> Message:
     return cast('Message', {key: value for key, value in wire.items() if value not in _UNSET})
 
 
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
     task_push_notification_config: Struct | None
@@ -151,7 +115,7 @@ class _Configuration(TypedDict, total=False):
     return_immediately: StrictBool | None
 
 
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _SendMessageRequest(TypedDict):
     tenant: NotRequired[str | None]
     message: Annotated[_Message, AfterValidator(_message)]
@@ -171,7 +135,7 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
     )
 
 
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _GetTaskRequest(TypedDict):
     tenant: NotRequired[str | None]
     id: Id
@@ -182,7 +146,7 @@ def _get_params(wire: _GetTaskRequest) -> GetParams:
     return GetParams(id=wire['id'], history_length=wire.get('history_length'))
 
 
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _ListTasksRequest(TypedDict, total=False):
     tenant: str | None
     context_id: MaybeId | None
@@ -194,22 +158,7 @@ class _ListTasksRequest(TypedDict, total=False):
     include_artifacts: StrictBool | None
 
 
-_LIST_ALL = ListParams()
-
-
-def _list_params(wire: _ListTasksRequest) -> ListParams:
-    return ListParams(
-        context_id=wire.get('context_id') or None,
-        state=wire.get('status'),
-        since=wire.get('status_timestamp_after'),
-        page_size=wire.get('page_size') or _LIST_ALL.page_size,
-        page_token=wire.get('page_token') or None,
-        history_length=wire.get('history_length'),
-        include_artifacts=wire.get('include_artifacts') or False,
-    )
-
-
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _CancelTaskRequest(TypedDict):
     tenant: NotRequired[str | None]
     id: Id
@@ -220,7 +169,7 @@ def _cancel_params(wire: _CancelTaskRequest) -> CancelParams:
     return CancelParams(id=wire['id'], metadata=wire.get('metadata'))
 
 
-@with_config(_PROTO_JSON)
+@with_config(PROTO_JSON)
 class _SubscribeToTaskRequest(TypedDict):
     tenant: NotRequired[str | None]
     id: Id
@@ -230,40 +179,35 @@ def _subscribe_params(wire: _SubscribeToTaskRequest) -> SubscribeParams:
     return SubscribeParams(id=wire['id'])
 
 
-# JSON-RPC's envelope, by method (§9). `id` is checked when it is encoded.
+# The requests, by method (§9).
 
 
-class _Rpc(TypedDict):
-    jsonrpc: Literal['2.0']
-    id: NotRequired[Any]
-
-
-class _SendRpc(_Rpc):
+class _SendRpc(Rpc):
     method: Literal['SendMessage', 'SendStreamingMessage']
     params: Annotated[_SendMessageRequest, AfterValidator(_send_params)]
 
 
-class _GetRpc(_Rpc):
+class _GetRpc(Rpc):
     method: Literal['GetTask']
     params: Annotated[_GetTaskRequest, AfterValidator(_get_params)]
 
 
-class _ListRpc(_Rpc):
+class _ListRpc(Rpc):
     method: Literal['ListTasks']
-    params: NotRequired[Annotated[_ListTasksRequest, AfterValidator(_list_params)] | None]
+    params: NotRequired[Annotated[_ListTasksRequest, AfterValidator(list_params)] | None]
 
 
-class _CancelRpc(_Rpc):
+class _CancelRpc(Rpc):
     method: Literal['CancelTask']
     params: Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
 
 
-class _SubscribeRpc(_Rpc):
+class _SubscribeRpc(Rpc):
     method: Literal['SubscribeToTask']
     params: Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
 
 
-class _UnreadRpc(_Rpc):
+class _UnreadRpc(Rpc):
     method: Literal[
         'CreateTaskPushNotificationConfig',
         'GetTaskPushNotificationConfig',
@@ -280,28 +224,9 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
     ],
     config=ConfigDict(defer_build=True),
 )
-_DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': _LIST_ALL}
+_DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': ListParams()}
 
-_FIELDS = {
-    spelling: to_camel(name)
-    for wire in (_Part, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
-    for name in wire.__annotations__
-    for spelling in (name, to_camel(name))
-}
-
-
-def _holds_nul(value: object) -> bool:
-    # Without the escaped backslashes, what looks like an escaped NUL is one.
-    return b'\\u0000' in to_json(value).replace(rb'\\', b'')
-
-
-def _check_text(body: bytes) -> None:
-    """Refuse what validation lets pass inside values of any type: NaN, and NUL, which databases do not store."""
-    request = cast('dict[str, object]', parse_json(body))
-    if names := bad_fields(request.get('params'), _holds_nul, _FIELDS):
-        error = invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names)
-        raise RpcRefused(error, encode_id(request.get('id')))
-
+_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
 
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
@@ -327,22 +252,18 @@ def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:
     return [info, {'@type': 'type.googleapis.com/google.rpc.BadRequest', 'fieldViolations': violations}]
 
 
+def _payload(event: TaskEvent, last: bool) -> bytes:
+    return event.payload
+
+
 class V1_0(Codec):
     """A2A 1.0. What is stored is its JSON already, so that encoding joins bytes."""
 
-    version: ClassVar[str] = '1.0'
+    dialect: ClassVar[str] = '1.0'
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        try:
-            request = _REQUEST.validate_json(body)
-        except ValidationError as error:
-            raise refusal(body, error, OPERATIONS, _FIELDS) from None
-        if b'\\u0000' in body or b'NaN' in body or b'Infinity' in body:
-            _check_text(body)
-        method = request['method']
-        params = request.get('params') or _DEFAULT_PARAMS.get(method)
-        return RpcRequest(encode_id(request.get('id')), OPERATIONS[method], params)
+        return read(body, _REQUEST, OPERATIONS, _FIELDS, _DEFAULT_PARAMS)
 
     def encode_task(self, task: StoredTask) -> bytes:
         """Write a bare `Task` (§4.1.1)."""
@@ -362,15 +283,9 @@ class V1_0(Codec):
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
         return b'{"task":' + self.encode_task(task) + b'}'
 
-    def encode_event(self, event: TaskEvent) -> bytes:
-        """Write a `StreamResponse`: the payload as it is stored."""
-        return event.payload
-
-    def encode_page(self, page: Page, *, page_size: int, next_page_token: str) -> bytes:
-        """Write a `ListTasksResponse` (§3.1.4)."""
-        tasks = b','.join(self.encode_task(task) for task in page.tasks)
-        token = to_json(next_page_token)
-        return b'{"tasks":[%s],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}' % (tasks, token, page_size, page.total)
+    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+        """What writes `StreamResponse`s: the payloads as they are stored."""
+        return _payload
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object; `data` is always an array (§9.5)."""

@@ -1,4 +1,7 @@
-"""Which codec serves a request. Knows the `A2A-Version` value and the codecs; neither headers nor bodies (§3.6)."""
+"""Which codec serves a request. Knows the `A2A-Version` value, method names and the codecs; neither headers nor HTTP.
+
+The version that a request names decides (§3.6). One that names none says by its method and its parts what it is.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +9,77 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any, NamedTuple, cast
 
-from ..errors import InvalidRequestError, VersionNotSupportedError
-from .codec import Codec
+from pydantic_core import from_json
+
+from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
+from . import fasta2a, v0_3
+from .codec import Codec, RpcRefused
+from .envelope import parse_json
+from .fasta2a import FastA2ADialect
+from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = ('CODECS', 'DEFAULT', 'SUPPORTED', 'choose')
+__all__ = ('CODECS', 'DEFAULT', 'SUPPORTED', 'Choice', 'before_reading', 'choose', 'in_dialect_of')
 
-CODECS: Mapping[str, Codec] = MappingProxyType({codec.version: codec for codec in (V1_0(),)})
+CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (V1_0(), V0_3())})
 """The codecs by version, `Major.Minor`; the newest first."""
 
 SUPPORTED: tuple[str, ...] = tuple(CODECS)
 """The versions that are served; the newest first."""
 
 DEFAULT = CODECS['1.0']
-"""Serves requests that name no version."""
+"""Serves what cannot be told from its method."""
 
+_V0_3 = CODECS['0.3']
+_FASTA2A = FastA2ADialect()
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
 
 
-@lru_cache(maxsize=32)
-def choose(version: str | None = None) -> Codec:
-    """The codec of the version that a request names; patch numbers do not count.
+class Choice(NamedTuple):
+    """The codec of a request."""
+
+    codec: Codec
+    task_decides: bool = False
+    """Whether the answer is in the dialect of the task that is asked for: nothing in the request tells it."""
+
+
+def choose(version: str | None, body: bytes) -> Choice:
+    """The codec of a request.
 
     Args:
-        version: Value of the `A2A-Version` header or query parameter; several of them joined by commas.
+        version: Value of the `A2A-Version` header or query parameter, of which patch numbers do not count; several of
+            them joined by commas.
+        body: The request, which decides if the version is absent or empty.
 
     Raises:
-        VersionNotSupportedError: No codec serves it.
+        VersionNotSupportedError: No codec serves the version.
         InvalidRequestError: Several versions are named.
     """
-    names = {name.strip() for name in (version or '').split(',')} - {''}
+    codec = _named(version or '')
+    return _told_by(body) if codec is None else Choice(codec)
+
+
+def before_reading(version: str | None) -> Choice:
+    """The codec of what is refused before its body is read: by the version alone, and the default if that is none."""
+    try:
+        return Choice(_named(version or '') or DEFAULT)
+    except A2AError:
+        return Choice(DEFAULT)
+
+
+def in_dialect_of(choice: Choice, dialect: str) -> Codec:
+    """The codec of an answer about a task that was created in a dialect."""
+    return _FASTA2A if choice.task_decides and dialect == _FASTA2A.dialect else choice.codec
+
+
+@lru_cache(maxsize=32)
+def _named(version: str) -> Codec | None:
+    names = {name.strip() for name in version.split(',')} - {''}
     if not names:
-        return DEFAULT
+        return None
     keys = {_key(name) for name in names}
     if len(keys) > 1:
         raise InvalidRequestError('Invalid request: A2A-Version must name one version')
@@ -56,3 +96,38 @@ def _key(name: str) -> str:
     """The version as `Major.Minor`; what is no version stays as it is."""
     match = _VERSION.fullmatch(name)
     return f'{int(match[1])}.{int(match[2] or 0)}' if match else name
+
+
+def _told_by(body: bytes) -> Choice:
+    request = _parsed(body)
+    method = request.get('method')
+    if not isinstance(method, str) or '/' not in method:
+        return Choice(DEFAULT)
+    if method in fasta2a.METHODS.keys() - v0_3.METHODS.keys():
+        return Choice(_FASTA2A)
+    parts = _parts(request.get('params'))
+    if parts is None:
+        # FastA2A's client asks for a task with `"id": null`, which is no request of JSON-RPC to any other.
+        return Choice(_FASTA2A) if request.get('id', '') is None else Choice(_V0_3, task_decides=True)
+    bare = any(isinstance(part, dict) and 'kind' not in part for part in parts)
+    return Choice(_FASTA2A if bare else _V0_3)
+
+
+def _parsed(body: bytes) -> dict[str, Any]:
+    try:
+        request = from_json(body)
+    except ValueError:
+        try:
+            request = parse_json(body)  # takes what codecs refuse by name
+        except RpcRefused:
+            return {}
+    return cast('dict[str, Any]', request) if isinstance(request, dict) else {}
+
+
+def _parts(params: object) -> list[Any] | None:
+    """The parts of a request's message; None if it has no message."""
+    message = cast('dict[str, Any]', params).get('message') if isinstance(params, dict) else None
+    if not isinstance(message, dict):
+        return None
+    parts = cast('dict[str, Any]', message).get('parts')
+    return cast('list[Any]', parts) if isinstance(parts, list) else []

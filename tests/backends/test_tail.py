@@ -42,3 +42,33 @@ async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed
     tails = Tails(read, 1000)
     async with asyncio.timeout(1):
         await tails.wait('t', stopped)
+
+
+def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
+    async def stopped() -> bool:
+        return False
+
+    async def begin(*task_ids: str) -> list[asyncio.Task[None]]:
+        waits = [asyncio.create_task(tails.wait(task_id, stopped)) for task_id in task_ids]
+        await asyncio.sleep(0)
+        return waits
+
+    async def end(*waits: asyncio.Task[None]) -> list[bool]:
+        tails.release(lambda task_id: task_id == 'held')
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done = [each.done() for each in waits]
+        for task_id in ('t', 'held'):
+            tails.publish(task_id, [event(2)])
+        await asyncio.wait(waits, timeout=1)
+        return done
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    tails = Tails(read, 1000)
+    with asyncio.Runner() as one, asyncio.Runner() as two:
+        elsewhere = one.run(begin('t'))
+        assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
+        assert not elsewhere[0].done()
+        one.run(asyncio.wait_for(elsewhere[0], 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +13,8 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ..client import Answer, Client, RpcError, lifespan, message
+from ..client import Answer, Client, RpcError, lifespan, message, rpc
+from ..dialects import spoken
 
 
 @asynccontextmanager
@@ -33,23 +33,27 @@ async def untouched(profile: ModelProfile | None = None, **options: Any) -> Asyn
     assert runs == []
 
 
-def rpc(method: object, params: object = None, **fields: object) -> bytes:
-    return json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': params, **fields}).encode()
-
-
 def send(**fields: object) -> bytes:
     """A SendMessage whose message has some other fields; those that are None are left out."""
-    sent = {key: value for key, value in (message() | fields).items() if value is not None}
-    return rpc('SendMessage', {'message': sent})
+    return rpc(*sending(**fields))
+
+
+def sending(**fields: object) -> tuple[str, dict[str, Any]]:
+    """The method and the params of `send`."""
+    return 'SendMessage', {'message': {key: value for key, value in (message() | fields).items() if value is not None}}
 
 
 def refusal(answer: Answer, *, status: int = 200, id: object = 'r-1') -> RpcError:
     """The error of an answer that is a whole JSON-RPC error, with the correlation id that its header has, too."""
-    assert (answer.status, answer.headers['content-type']) == (status, 'application/json')
+    event = spoken().refuses_in_streams and answer.body.startswith(b'data: ')
+    media_type = 'text/event-stream' if event else 'application/json'
+    assert (answer.status, answer.headers['content-type']) == (status, media_type)
+    assert answer.headers['x-correlation-id'] != ''
     assert answer.json.keys() == {'jsonrpc', 'id', 'error'}
     assert (answer.json['jsonrpc'], answer.json['id']) == ('2.0', id)
-    error = RpcError(answer.json['error'])
-    assert error.data[0]['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'
-    assert error.data[0]['domain'] == 'a2a-protocol.org'
-    assert error.data[0]['metadata']['correlationId'] == answer.headers['x-correlation-id'] != ''
+    error = RpcError(spoken().error(answer.json))
+    if spoken().has_details:
+        assert error.data[0]['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'
+        assert error.data[0]['domain'] == 'a2a-protocol.org'
+        assert error.data[0]['metadata']['correlationId'] == answer.headers['x-correlation-id']
     return error

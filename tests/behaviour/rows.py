@@ -27,8 +27,8 @@ class Row(NamedTuple):
 
 WIRE = (
     Row('official `a2a-sdk` 1.x client', rest='push'),
-    Row('official `a2a-sdk` 0.3.x client', waits_for='0.3'),
-    Row("FastA2A's own `A2AClient` (old names, parts without `kind`)", waits_for='FastA2A parts'),
+    Row('official `a2a-sdk` 0.3.x client', rest='push'),
+    Row("FastA2A's own `A2AClient` (old names, parts without `kind`)"),
     Row('malformed JSON, empty, bad UTF-8, 100k-deep array'),
     Row('`42`, `[]` / batch, no `jsonrpc`, wrong id type'),
     Row('unknown method'),
@@ -42,11 +42,11 @@ WIRE = (
     Row('POST to the mount without trailing slash'),
     Row('mounted under FastAPI / Starlette'),
     Row('card behind a proxy or mount'),
-    Row('card', rest='0.3'),
+    Row('card'),
 )
 TASKS = (
     Row('five 1 s tasks at once'),
-    Row('blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`', rest='0.3'),
+    Row('blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'),
     Row('cancel a running task'),
     Row('message to a finished / unknown / other-context task'),
     Row('same message twice (messageId and content)'),
@@ -61,8 +61,8 @@ TASKS = (
     Row('reader that stops reading'),
     Row('resubscribe in mid-run'),
     Row('10,000 tasks', rest='push'),
-    Row('SIGTERM', rest='durability'),
-    Row('`--workers 2`', waits_for='durability'),
+    Row('SIGTERM'),
+    Row('`--workers 2`'),
 )
 PARTS_AND_RESULTS = (
     Row('several text parts'),
@@ -73,7 +73,7 @@ PARTS_AND_RESULTS = (
     Row('str'),
     Row('model, dataclass, tuple, list, dict, int, None, union'),
     Row('BinaryImage, files in the response'),
-    Row('thinking, tool calls', rest='opt-in progress'),
+    Row('thinking, tool calls'),
     Row('`DeferredToolRequests`', waits_for='approvals'),
     Row('text between tool calls'),
     Row('first chunk'),

@@ -9,12 +9,13 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from fasta2a.schema import Task
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Workers, to_a2a
 
 from ..client import LIMIT, Client, RpcError, lifespan, state_of
 
@@ -68,9 +69,15 @@ class Stage:
         return heard(messages, info)
 
 
+async def tasks_of(client: Client, **which: Any) -> list[Task]:
+    """The tasks that the app of a client has, by its `list_tasks`."""
+    assert isinstance(client.app, A2AApp)
+    return await client.app.list_tasks(**which)
+
+
 async def ended(client: Client, task_id: str) -> dict[str, Any]:
     """The task once it is over."""
-    with suppress(RpcError):  # it may be over already: then there is nothing to subscribe to
+    with suppress(RpcError):  # it may be over already: then 1.0 has nothing to subscribe to
         async with client.subscribe(task_id) as stream:
             await stream.rest()
     task = await client.get_task(task_id)

@@ -19,7 +19,10 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from pydantic_ai_a2a import mount, to_a2a
 
 from ..client import Answer, Client, Exchange
+from ..dialects import unversioned
 from .rows import covers
+
+pytestmark = unversioned('there is one card for all versions')
 
 CARD = '/.well-known/agent-card.json'
 
@@ -34,9 +37,8 @@ async def fetch(app: ASGIApp, path: str = CARD, **headers: str) -> Answer:
 
 def url_of(answer: Answer) -> str:
     assert answer.status == 200
-    [interface] = answer.json['supportedInterfaces']
-    assert (interface['protocolBinding'], interface['protocolVersion']) == ('JSONRPC', '1.0')
-    return interface['url']
+    [url] = {answer.json['url'], *(interface['url'] for interface in answer.json['supportedInterfaces'])}
+    return url
 
 
 @covers('card')
@@ -50,7 +52,8 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
             'name': 'Weather Agent',
             'description': 'Knows the weather.',
             'supportedInterfaces': [
-                {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'}
+                {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',
             'capabilities': {'streaming': True, 'pushNotifications': False, 'extendedAgentCard': False},
@@ -86,6 +89,10 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                     'outputModes': ['text/plain', 'application/json'],
                 }
             ],
+            'url': 'http://testserver/',
+            'preferredTransport': 'JSONRPC',
+            'protocolVersion': '0.3.0',
+            'supportsAuthenticatedExtendedCard': False,
         }
     )
 

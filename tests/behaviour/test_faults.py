@@ -15,13 +15,15 @@ from pydantic_ai.models.test import TestModel
 from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
+from pydantic_ai_a2a.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runner import Runner
 from pydantic_ai_a2a.worker import Worker
 
-from ..client import Client, RpcError, lifespan, message, state_of, texts
+from ..client import Client, RpcError, lifespan, message, rpc, state_of, texts
+from ..dialects import only, unversioned
 
 
 class PanicException(BaseException):
@@ -43,6 +45,7 @@ async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> 
     assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
 
 
+@unversioned('it is about the event loop')
 def test_ctrl_c_in_a_run_ends_the_loop() -> None:
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise KeyboardInterrupt
@@ -102,6 +105,7 @@ async def test_messages_to_one_task_are_bounded_as_the_queue_is() -> None:
     assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
 
 
+@only('1.0', '0.3 has no lists')
 @pytest.mark.parametrize('status_at', [2**70, -1, True, 'x'])
 async def test_a_forged_page_token_is_refused(status_at: Any) -> None:
     client = Client(to_a2a(Agent(TestModel())))
@@ -122,9 +126,7 @@ def strand_a_worker(backend: SqliteBackend) -> None:
     async def start() -> None:
         worker = Worker(
             backend,
-            Runner(agent, {}),
-            accepts=accepts({}),
-            outputs=OutputMapper(str),
+            AgentJob(backend, Runner(agent, {}), read=plain_read(accepts({})), outputs=OutputMapper(str)),
             settings=Workers(),
             retention=Retention(),
         )
@@ -133,6 +135,7 @@ def strand_a_worker(backend: SqliteBackend) -> None:
     asyncio.run(start())
 
 
+@unversioned('it is about event loops')
 async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:
     begun = asyncio.Event()
 
@@ -150,15 +153,17 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
     assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
 
 
+@unversioned('it is only the Python API')
 async def test_a_list_of_no_tasks_is_refused() -> None:
     with pytest.raises(ValueError, match='limit must be at least 1, not 0'):
         await to_a2a(Agent(TestModel())).list_tasks(limit=0)
 
 
+@unversioned('it is about the bytes that are sent, not what they are')
 async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
     backend = SqliteBackend('agent', reader_lag=1_000_000)
     app = to_a2a(Agent(TestModel()), backend=backend)
-    body = to_json({'jsonrpc': '2.0', 'id': 1, 'method': 'SendStreamingMessage', 'params': {'message': message()}})
+    body = rpc('SendStreamingMessage', {'message': message()})
     headers = [(b'content-type', b'application/json'), (b'a2a-version', b'1.0')]
 
     async def receive() -> dict[str, Any]:

@@ -20,10 +20,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AApp, mount, to_a2a
 
-from ..client import Client, lifespan, message, state_of, texts
+from ..client import Client, lifespan, message, rpc, state_of, texts
+from ..dialects import spoken, unversioned
 from .rows import covers
 
 CARD = '.well-known/agent-card.json'
+NO_CALL = unversioned('no operation is called')
 BOTH = pytest.mark.parametrize('parent', [Starlette, FastAPI])
 Parent = Callable[..., Starlette]
 
@@ -54,10 +56,14 @@ def saying(text: str, log: list[str] | None = None) -> Agent[object, str]:
 
 def send(client: TestClient, path: str = '/') -> Any:
     """SendMessage over a test client; the task."""
-    body = {'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': {'message': message()}}
-    answer = client.post(path, json=body, headers={'A2A-Version': '1.0'})
+    return call(client, path, 'SendMessage', {'message': message()})['task']
+
+
+def call(client: TestClient, path: str, method: str, params: Any) -> Any:
+    headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    answer = client.post(path, content=rpc(method, params), headers=headers)
     assert answer.status_code == 200
-    return answer.json()['result']['task']
+    return spoken().result(method, answer.json())
 
 
 # In a parent.
@@ -162,6 +168,7 @@ async def test_the_url_on_a_mounted_card_ends_in_a_slash_and_can_be_called(paren
         assert texts(await Client(app, path=url.removeprefix('http://testserver')).send()) == ['hi']
 
 
+@NO_CALL
 @BOTH
 async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
     def hello(_: Request) -> PlainTextResponse:
@@ -203,8 +210,7 @@ def test_the_test_client_needs_no_lifespan(where: str) -> None:
     client = TestClient(app)
     tasks = [send(client, path) for _ in range(3)]
     assert [texts(task) for task in tasks] == [['hi']] * 3
-    body = {'jsonrpc': '2.0', 'id': 1, 'method': 'ListTasks'}
-    assert client.post(path, json=body).json()['result']['totalSize'] == 3
+    assert [call(client, path, 'GetTask', {'id': task['id']}) for task in tasks] == tasks
 
 
 @covers('mounted under FastAPI / Starlette')
@@ -230,6 +236,7 @@ def placed(app: A2AApp, where: str) -> tuple[Starlette, str]:
 # What the user adds to the app itself.
 
 
+@NO_CALL
 async def test_the_users_lifespan_runs_while_the_agent_is_there() -> None:
     log: list[str] = []
 
@@ -245,6 +252,7 @@ async def test_the_users_lifespan_runs_while_the_agent_is_there() -> None:
     assert log == ['agent entered', 'user starts', 'user stops', 'agent left']
 
 
+@NO_CALL
 async def test_a_user_whose_lifespan_fails_leaves_the_agent() -> None:
     log: list[str] = []
 
@@ -285,6 +293,7 @@ def test_the_users_routes_and_middleware_are_there() -> None:
         assert client.get('/tasks').text == '1'
 
 
+@NO_CALL
 def test_there_is_no_page_for_people_unless_it_is_asked_for() -> None:
     with TestClient(to_a2a(saying('hi'))) as client:
         assert client.get('/docs').status_code == 404

@@ -198,12 +198,14 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
         client = Client(app)
         task = await client.send(returnImmediately=True)
         await client.get_task(task['id'])
-        await client.call('ListTasks')
+        if client.dialect.has_lists:
+            await client.call('ListTasks')
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             await client.call('CancelTask', {'id': task['id']})
             await stream.rest()
-    names = ['SendMessage', 'run', 'GetTask', 'ListTasks', 'SubscribeToTask', 'CancelTask']
+    names = ['SendMessage', 'run', 'GetTask', 'SubscribeToTask', 'CancelTask']
+    names += ['ListTasks'] * client.dialect.has_lists
     assert sorted(span.name for span in spans.all()) == sorted(f'a2a {name}' for name in names)
 
 
@@ -261,7 +263,7 @@ async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_a
     assert state_of(task) == 'FAILED'
     said = task['status']['message']
     correlation_id = said['metadata']['correlationId']
-    assert said['parts'] == [{'text': 'The agent failed with an internal error.', 'mediaType': 'text/plain'}]
+    assert [part['text'] for part in said['parts']] == ['The agent failed with an internal error.']
 
     [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
     assert record.levelno == logging.ERROR

@@ -32,6 +32,7 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai_a2a import to_a2a
 
 from ..client import Client, RpcError, lifespan, message, state_of, texts
+from ..dialects import spoken
 from .refused import refusal, send, untouched
 from .rows import covers
 
@@ -183,7 +184,7 @@ async def test_what_the_model_does_not_take_is_refused_before_anything_runs(
     async with untouched(profile=deaf) as client:
         error = refusal(await client.post(send(parts=[part])))
     assert error.code == code
-    assert field in error.message
+    assert spoken().field(field) in error.message
 
 
 @covers('url part with media type; .png; .mp4')

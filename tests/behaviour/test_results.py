@@ -28,6 +28,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Artifacts, to_a2a
 
 from ..client import Client, lifespan, message, state_of
+from ..dialects import spoken
 from .rows import covers
 
 PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
@@ -65,11 +66,43 @@ async def answered(agent: Agent[Any, Any]) -> dict[str, Any]:
 async def test_text_is_a_text_part_and_a_message_of_the_agent() -> None:
     task = await answered(Agent(TestModel(custom_output_text='It is sunny.')))
     [artifact] = task['artifacts']
-    assert artifact['parts'] == [{'text': 'It is sunny.', 'mediaType': 'text/plain'}]
+    assert artifact['parts'] == spoken().parts([{'text': 'It is sunny.', 'mediaType': 'text/plain'}])
     said = task['history'][-1]
     assert (said['role'], said['parts']) == ('ROLE_AGENT', artifact['parts'])
     assert (said['taskId'], said['contextId']) == (task['id'], task['contextId'])
     assert [each['role'] for each in task['history']] == ['ROLE_USER', 'ROLE_AGENT']
+
+
+@covers('str')
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_every_message_of_either_side_says_what_it_belongs_to(streamed: bool) -> None:
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if len(messages) % 4 == 1:
+            return ModelResponse(parts=[TextPart('Let me look.'), ToolCallPart('look')])
+        chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
+        return ModelResponse(parts=[TextPart('Here it is.'), FilePart(chart)])
+
+    def look() -> None:
+        """Look."""
+
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]))
+    async with lifespan(app):
+        client = Client(app)
+        sent = message(parts=[{'text': 'draw'}, {'raw': 'aGk=', 'mediaType': 'text/plain'}])
+        if streamed:
+            async with client.send_streaming(sent) as stream:
+                [first, *_] = await stream.rest()
+            task = await client.get_task(first.result['task']['id'])
+        else:
+            task = await client.send(sent)
+    assert [(each['role'], next(iter(each['parts'][-1].values()))) for each in task['history']] == [
+        ('ROLE_USER', 'aGk='),
+        ('ROLE_AGENT', 'Let me look.'),
+        ('ROLE_AGENT', 'Here it is.'),
+    ]
+    assert task['history'][0]['messageId'] == sent['messageId']
+    assert len({each['messageId'] for each in task['history']}) == 3
+    assert [(each['taskId'], each['contextId']) for each in task['history']] == [(task['id'], task['contextId'])] * 3
 
 
 DATA = covers('model, dataclass, tuple, list, dict, int, None, union')
@@ -94,41 +127,31 @@ async def test_data_is_a_data_part_with_the_schema_of_its_declared_type(
 ) -> None:
     task = await answered(Agent(TestModel(custom_output_args=args), output_type=output_type))
     [artifact] = task['artifacts']
-    assert artifact['parts'] == [
-        {
-            'data': {'result': result},
-            'mediaType': 'application/json',
-            'metadata': {
-                'json_schema': TypeAdapter[Any](output_type).json_schema(mode='serialization'),
-                'python_type': python_type,
-            },
-        }
-    ]
+    schema = TypeAdapter[Any](output_type).json_schema(mode='serialization')
+    metadata = {'json_schema': schema, 'python_type': python_type}
+    part = {'data': {'result': result}, 'mediaType': 'application/json', 'metadata': metadata}
+    assert artifact['parts'] == spoken().parts([part])
     assert [each['role'] for each in task['history']] == ['ROLE_USER']
 
 
 @DATA
 async def test_the_schema_has_the_names_that_the_data_has() -> None:
     task = await answered(Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather))
-    assert task['artifacts'][0]['parts'] == snapshot(
-        [
-            {
-                'data': {'result': {'placeName': 'Rome', 'celsius': 20.5}},
-                'mediaType': 'application/json',
-                'metadata': {
-                    'json_schema': {
-                        'properties': {
-                            'placeName': {'title': 'Placename', 'type': 'string'},
-                            'celsius': {'default': 20.5, 'title': 'Celsius', 'type': 'number'},
-                        },
-                        'required': ['placeName'],
-                        'title': 'Weather',
-                        'type': 'object',
-                    },
-                    'python_type': 'Weather',
+    [part] = task['artifacts'][0]['parts']
+    assert part['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
+    assert part['metadata'] == snapshot(
+        {
+            'json_schema': {
+                'properties': {
+                    'placeName': {'title': 'Placename', 'type': 'string'},
+                    'celsius': {'default': 20.5, 'title': 'Celsius', 'type': 'number'},
                 },
-            }
-        ]
+                'required': ['placeName'],
+                'title': 'Weather',
+                'type': 'object',
+            },
+            'python_type': 'Weather',
+        }
     )
 
 
@@ -138,15 +161,9 @@ async def test_nothing_is_a_result_too() -> None:
         """Do nothing."""
 
     [artifact] = (await answered(Agent('test', output_type=nothing)))['artifacts']
-    assert artifact['parts'] == snapshot(
-        [
-            {
-                'data': {'result': None},
-                'mediaType': 'application/json',
-                'metadata': {'json_schema': {'type': 'null'}, 'python_type': 'None'},
-            }
-        ]
-    )
+    metadata = {'json_schema': {'type': 'null'}, 'python_type': 'None'}
+    part = {'data': {'result': None}, 'mediaType': 'application/json', 'metadata': metadata}
+    assert artifact['parts'] == spoken().parts([part])
 
 
 @DATA
@@ -167,7 +184,7 @@ async def test_of_a_union_the_member_is_chosen_that_came(said: ToolCallPart | Te
         task = await Client(app).send()
     [[sent]] = [artifact['parts'] for artifact in task['artifacts']]
     if part is None:
-        assert sent == {'text': 'no idea', 'mediaType': 'text/plain'}
+        assert [sent] == spoken().parts([{'text': 'no idea', 'mediaType': 'text/plain'}])
     else:
         assert isinstance(said, ToolCallPart)
         assert sent['data'] == part
@@ -211,7 +228,7 @@ async def test_files_in_the_response_follow_its_text() -> None:
         task = await Client(app).send()
         async with Client(app).send_streaming() as stream:
             events = await stream.rest()
-    assert task['artifacts'][0]['parts'] == snapshot(
+    assert task['artifacts'][0]['parts'] == spoken().parts(
         [
             {'text': 'Here it is.', 'mediaType': 'text/plain'},
             {'raw': 'YSxiCg==', 'mediaType': 'text/csv', 'filename': 'chart.csv'},
@@ -219,6 +236,20 @@ async def test_files_in_the_response_follow_its_text() -> None:
     )
     [update] = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
     assert update['artifact']['parts'] == task['artifacts'][0]['parts']
+
+
+@covers('BinaryImage, files in the response')
+async def test_files_in_the_response_follow_its_data() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        map_of_it = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
+        return ModelResponse(parts=[map_of_it, ToolCallPart('final_result', {'place': 'Rome'})])
+
+    app = to_a2a(Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=Weather))
+    async with lifespan(app):
+        task = await Client(app).send()
+    [data, file] = task['artifacts'][0]['parts']
+    assert data['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
+    assert (b64decode(file['raw']), file['mediaType'], file['filename']) == (PNG, 'image/png', 'map.png')
 
 
 async def test_several_results_are_several_artifacts() -> None:
@@ -267,7 +298,7 @@ async def test_neither_thoughts_nor_tool_calls_are_shown() -> None:
         task = await client.send()
         async with client.send_streaming(message(contextId=task['contextId'])) as events:
             streamed = await events.rest()
-        listed = await client.call('ListTasks', {'includeArtifacts': True})
+        listed = await client.call('ListTasks', {'includeArtifacts': True}) if spoken().has_lists else task
         python = await app.list_tasks()
     assert state_of(task) == 'COMPLETED'
     assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'

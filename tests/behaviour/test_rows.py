@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from ..dialects import DIALECTS, unversioned
 from .rows import ROWS, Row, covered_by, covers
+
+pytestmark = unversioned('it is about the tests')
 
 NARROWING = ('keyword', 'markexpr', 'deselect', 'ignore', 'ignore_glob', 'lf', 'last_failed', 'stepwise')
 """Options that leave tests out."""
@@ -36,6 +39,15 @@ def test_a_behaviour_that_is_promised_has_a_test(
     if not tests_by_row[row.name] and (selected := selection(pytestconfig)):
         pytest.skip(f'only a part of the tests was collected: {selected}')
     assert tests_by_row[row.name]
+
+
+@pytest.mark.parametrize('row', [row for row in ROWS.values() if not row.waits_for], ids=lambda row: row.id)
+def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
+    shown = [item for item in request.session.items if row in covered_by(item)]
+    versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}
+    if versions not in (set(), {*DIALECTS}) and (selected := selection(request.config)):
+        pytest.skip(f'only a part of the tests was collected: {selected}')
+    assert versions in (set(), {*DIALECTS})
 
 
 @pytest.mark.parametrize('row', [row for row in ROWS.values() if row.waits_for], ids=lambda row: row.id)

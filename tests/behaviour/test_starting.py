@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from pydantic_ai_a2a import to_a2a
 
 from ..client import LIMIT, Client, lifespan, message, state_of
+from ..dialects import spoken
 from .refused import refusal, send
 
 
@@ -54,7 +55,7 @@ async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_t
     app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
     answer = await Client(app).post(send())
     error = refusal(answer)
-    assert (error.code, error.message) == (-32603, 'Internal error.')
+    assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
     assert b'1234' not in answer.body
     assert answer.headers['x-correlation-id'] in caplog.text
     assert 'password "1234" is wrong' in caplog.text
@@ -76,7 +77,7 @@ def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplo
         assert client.get('/.well-known/agent-card.json').status_code == 200
         assert len(attempts) == 1
         answer = client.post('/', content=send(), headers={'Content-Type': 'application/json'})
-    assert state_of(answer.json()['result']['task']) == 'COMPLETED'
+    assert state_of(spoken().result('SendMessage', answer.json())['task']) == 'COMPLETED'
 
 
 async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCaptureFixture) -> None:

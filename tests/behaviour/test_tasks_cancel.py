@@ -21,7 +21,7 @@ from pydantic_ai_a2a.types import TaskHeader
 from ..client import Client, RpcError, message, state_of, texts
 from .queues import Wrapped
 from .rows import covers
-from .stage import Stage, ended, heard, prompts, serving
+from .stage import Stage, ended, heard, prompts, serving, tasks_of
 
 ROW = 'cancel a running task'
 
@@ -62,7 +62,7 @@ async def test_a_blocking_send_answers_when_its_task_is_canceled() -> None:
     async with serving(stage.agent) as client:
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = (await client.call('ListTasks', {}))['tasks']
+        [task] = await tasks_of(client)
         await cancel(client, task['id'])
         assert state_of(await sending) == 'CANCELED'
 

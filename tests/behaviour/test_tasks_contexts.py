@@ -14,7 +14,7 @@ from pydantic_ai_a2a import Caller, Workers
 
 from ..client import Client, message, state_of, texts
 from .rows import covers
-from .stage import Stage, ended, heard, prompts, serving
+from .stage import Stage, ended, heard, prompts, serving, tasks_of
 
 
 async def test_a_conversation_goes_on_with_its_whole_history() -> None:
@@ -46,16 +46,17 @@ async def test_the_same_context_id_of_two_callers_is_two_conversations() -> None
         return Caller(id=request.headers['x-user'], tenant=request.headers.get('x-tenant', ''))
 
     async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
-        callers = [
-            Client(client.app, headers=headers)
-            for headers in ({'X-User': 'ada'}, {'X-User': 'bob'}, {'X-User': 'ada', 'X-Tenant': 'acme'})
-        ]
+        known = {
+            Caller(id='ada'): {'X-User': 'ada'},
+            Caller(id='bob'): {'X-User': 'bob'},
+            Caller(id='ada', tenant='acme'): {'X-User': 'ada', 'X-Tenant': 'acme'},
+        }
+        callers = [Client(client.app, headers=headers) for headers in known.values()]
         for n, each in enumerate(callers):
             assert texts(await each.send(message(f'hi {n}', contextId='shared'))) == [f'hi {n}']
         assert texts(await callers[0].send(message('again', contextId='shared'))) == ['hi 0 + again']
-        for each in callers:
-            listed = await each.call('ListTasks', {'contextId': 'shared'})
-            assert listed['totalSize'] == (2 if each is callers[0] else 1)
+        listed = [await tasks_of(client, caller=each, context_id='shared') for each in known]
+        assert [len(each) for each in listed] == [2, 1, 1]
 
 
 @covers('same contextId from two callers')
@@ -119,7 +120,7 @@ async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
     async with serving(stage.agent) as client:
         first = asyncio.ensure_future(client.send('one'))
         await stage.reached('one')
-        [working] = (await client.call('ListTasks', {}))['tasks']
+        [working] = await tasks_of(client)
         async with client.send_streaming(message('two', taskId=working['id'])) as second:
             accepted = await anext(second)
             assert state_of(accepted.result['task']) == 'WORKING'
@@ -130,7 +131,7 @@ async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
             stage.open('two')
             await second.until('TASK_STATE_COMPLETED')
         tasks = [await first, await client.get_task(working['id'])]
-        after = await client.send(message('three', contextId=working['contextId']), returnImmediately=True)
+        after = await client.send(message('three', contextId=working['context_id']), returnImmediately=True)
         stage.open('three')
         assert texts(await ended(client, after['id'])) == ['one + two + three']
     assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one + two'])] * 2

@@ -19,7 +19,7 @@ from pydantic_ai_a2a import Workers, to_a2a
 from ..client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from .refused import refusal, send
 from .rows import covers
-from .stage import Stage, heard
+from .stage import Stage, heard, tasks_of
 
 ROW = 'SIGTERM'
 
@@ -48,7 +48,7 @@ async def test_a_running_task_may_finish_and_everybody_who_waits_for_it_is_told(
     async with stopping(to_a2a(stage.agent)) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = (await client.call('ListTasks', {}))['tasks']
+        [task] = await tasks_of(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             shutdown = asyncio.ensure_future(stack.aclose())
@@ -76,7 +76,7 @@ async def test_nothing_new_is_taken_while_the_server_stops_but_tasks_can_be_read
             async with client.send_streaming():
                 raise AssertionError('a stream was opened')
         assert refused_stream.value.code == -32000
-        assert (await client.call('ListTasks', {}))['totalSize'] == 1
+        assert len(await tasks_of(client)) == 1
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
         await shutdown
     assert stage.began == ['hi']
@@ -88,7 +88,7 @@ async def test_a_task_that_does_not_finish_in_time_fails_with_a_reason_and_strea
     async with stopping(to_a2a(stage.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
-        [task] = (await client.call('ListTasks', {}))['tasks']
+        [task] = await tasks_of(client)
         async with client.subscribe(task['id']) as stream:
             await anext(stream)
             await stack.aclose()

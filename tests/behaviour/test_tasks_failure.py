@@ -20,6 +20,7 @@ from pydantic_ai_a2a.ports import Claim, Finish, Status
 from pydantic_ai_a2a.types import TaskEvent
 
 from ..client import message, state_of, texts
+from ..dialects import spoken
 from .queues import StorageError, Wrapped
 from .rows import covers
 from .stage import heard, prompts, serving
@@ -51,7 +52,7 @@ async def test_a_failed_run_tells_its_client_a_safe_sentence_and_where_to_look(
     assert said == {
         'messageId': said['messageId'],
         'role': 'ROLE_AGENT',
-        'parts': [{'text': 'The agent failed with an internal error.', 'mediaType': 'text/plain'}],
+        'parts': spoken().parts([{'text': 'The agent failed with an internal error.', 'mediaType': 'text/plain'}]),
         'metadata': {'failure': 'internal'},
         'taskId': task['id'],
         'contextId': task['contextId'],

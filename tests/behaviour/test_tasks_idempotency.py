@@ -16,7 +16,7 @@ from pydantic_ai_a2a import Caller, Retention
 
 from ..client import Client, RpcError, message, state_of, texts
 from .rows import covers
-from .stage import Stage, heard, serving
+from .stage import Stage, heard, serving, tasks_of
 
 ROW = 'same message twice (messageId and content)'
 
@@ -34,7 +34,7 @@ async def test_a_message_sent_twice_is_one_task_and_one_run(fields: dict[str, An
     async with serving(stage.agent) as client:
         first = await client.send(same)
         again = await client.send(same)
-        assert (await client.call('ListTasks', {}))['totalSize'] == 1
+        assert len(await tasks_of(client)) == 1
     assert first == again
     assert stage.began == ['hi']
 
@@ -130,7 +130,7 @@ async def test_a_callers_message_with_the_same_id_and_other_content_is_refused()
             with pytest.raises(RpcError) as refused:
                 await ada.send(other)
             assert (refused.value.code, refused.value.fields) == (-32602, ['message.messageId'])
-        assert (await ada.call('ListTasks', {}))['totalSize'] == 1
+        assert len(await tasks_of(client, caller=Caller(id='ada'))) == 1
         strangers = await bob.send(message('one', messageId='1'))
     assert strangers['id'] != first['id']
 

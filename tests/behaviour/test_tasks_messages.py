@@ -11,7 +11,7 @@ from pydantic_ai_a2a import Caller
 
 from ..client import Client, RpcError, message, state_of, texts
 from .rows import covers
-from .stage import Stage, heard, serving
+from .stage import Stage, heard, serving, tasks_of
 
 ROW = 'message to a finished / unknown / other-context task'
 
@@ -26,7 +26,7 @@ async def test_a_message_to_a_finished_task_is_refused_and_its_context_goes_on_w
             async with client.send_streaming(message('two', taskId=done['id'], contextId=done['contextId'])):
                 pass
         assert await client.get_task(done['id']) == done
-        assert (await client.call('ListTasks', {}))['totalSize'] == 1
+        assert len(await tasks_of(client)) == 1
         following = await client.send(message('three', contextId=done['contextId'], referenceTaskIds=[done['id']]))
     assert texts(following) == ['one + three']
     assert [(each.value.code, each.value.reason) for each in (refused, refused_stream)] == [
@@ -47,7 +47,7 @@ async def test_a_message_to_a_task_that_there_is_not_is_refused_and_creates_none
             with pytest.raises(RpcError) as refused:
                 await ada.send(message(taskId=task_id))
             assert (refused.value.code, refused.value.reason) == (-32001, 'TASK_NOT_FOUND')
-        assert (await ada.call('ListTasks', {}))['totalSize'] == 0
+        assert await tasks_of(client, caller=Caller(id='ada')) == []
 
 
 @covers(ROW)

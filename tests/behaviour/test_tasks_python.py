@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx
 import pytest
@@ -17,8 +18,11 @@ from starlette.requests import Request
 from pydantic_ai_a2a import A2AApp, Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from ..client import LIMIT, Client, RpcError, message, state_of, texts
+from ..client import LIMIT, Client, RpcError, message, rpc, state_of, texts
+from ..dialects import spoken, unversioned
 from .stage import Stage, heard, prompts, serving
+
+PYTHON = unversioned('it is about the Python API')
 
 
 def app_of(client: Client) -> A2AApp:
@@ -26,6 +30,7 @@ def app_of(client: Client) -> A2AApp:
     return client.app
 
 
+@PYTHON
 async def test_a_task_can_be_read_as_it_is() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         sent = await client.send('hi')
@@ -41,6 +46,7 @@ async def test_a_task_can_be_read_as_it_is() -> None:
     )
 
 
+@PYTHON
 async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -> None:
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
@@ -100,6 +106,7 @@ async def test_a_task_can_be_erased_once_it_is_over() -> None:
     assert refused.value.code == -32001
 
 
+@PYTHON
 async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         app = app_of(client)
@@ -115,6 +122,7 @@ async def test_a_context_can_be_erased_with_all_its_tasks() -> None:
     assert texts(anew) == ['three']
 
 
+@PYTHON
 async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> None:
     async with serving(Agent(FunctionModel(heard))) as client:
         store = app_of(client).conversations()
@@ -134,6 +142,7 @@ async def test_a_conversation_can_be_loaded_forked_continued_and_deleted() -> No
     assert texts(again) == ['one + three + five']
 
 
+@PYTHON
 async def test_a_conversation_that_was_saved_from_python_is_continued() -> None:
     agent = Agent(FunctionModel(heard))
     async with serving(agent) as client:
@@ -143,15 +152,17 @@ async def test_a_conversation_that_was_saved_from_python_is_continued() -> None:
     assert texts(task) == ['before + after']
 
 
-def rpc(method: str, **params: object) -> dict[str, object]:
-    return {'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}
+def post(http: httpx.Client, url: str, method: str, **params: Any) -> Any:
+    """What an operation answers over a socket."""
+    headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    return spoken().result(method, http.post(url, content=rpc(method, params), headers=headers).json())
 
 
 def test_a_server_in_a_thread_serves_a_plain_script() -> None:
     with serve(to_a2a(Agent(FunctionModel(heard)))) as server, httpx.Client(timeout=LIMIT) as http:
-        answer = http.post(server.url, json=rpc('SendMessage', message=message('hi')))
+        answer = post(http, server.url, 'SendMessage', message=message('hi'))
         card = http.get(f'{server.url}.well-known/agent-card.json').json()
-    assert texts(answer.json()['result']['task']) == ['hi']
+    assert texts(answer['task']) == ['hi']
     assert card['supportedInterfaces'][0]['url'] == server.url
 
 
@@ -168,12 +179,12 @@ def test_a_task_that_runs_in_a_servers_thread_can_be_canceled_and_read_from_the_
 
     app = to_a2a(Agent(FunctionModel(answer)))
     with serve(app) as server, httpx.Client(timeout=LIMIT) as http:
-        sent = rpc('SendMessage', message=message('hi'), configuration={'returnImmediately': True})
-        task_id = http.post(server.url, json=sent).json()['result']['task']['id']
+        at_once = {'returnImmediately': True}
+        task_id = post(http, server.url, 'SendMessage', message=message('hi'), configuration=at_once)['task']['id']
         assert running.wait(LIMIT)
         canceled = asyncio.run(asyncio.wait_for(app.cancel_task(task_id), LIMIT))
         assert stopped.is_set()
-        got = http.post(server.url, json=rpc('GetTask', id=task_id)).json()['result']
+        got = post(http, server.url, 'GetTask', id=task_id)
     assert canceled['status']['state'] == 'canceled'
     assert state_of(got) == 'CANCELED'
 
@@ -187,13 +198,12 @@ def test_closing_a_server_lets_its_running_task_finish() -> None:
         return heard(messages, info)
 
     server = serve(to_a2a(Agent(FunctionModel(slow))))
-    with ThreadPoolExecutor(2) as threads:
-        sent = rpc('SendMessage', message=message('hi'))
-        sending = threads.submit(httpx.post, server.url, json=sent, timeout=LIMIT)
+    with ThreadPoolExecutor(2) as threads, httpx.Client(timeout=LIMIT) as http:
+        sending = threads.submit(post, http, server.url, 'SendMessage', message=message('hi'))
         assert running.wait(LIMIT)
         closing = threads.submit(server.close)
         go.set()
-        assert texts(sending.result(LIMIT).json()['result']['task']) == ['hi']
+        assert texts(sending.result(LIMIT)['task']) == ['hi']
         closing.result(LIMIT)
 
 
@@ -212,9 +222,9 @@ def test_an_app_that_is_used_in_two_threads_at_once_runs_every_task() -> None:
 
     with serve(app) as server, ThreadPoolExecutor(1) as thread, httpx.Client(timeout=LIMIT) as http:
         here = thread.submit(lambda: asyncio.run(asyncio.wait_for(send_here(20), LIMIT)))
-        there = [http.post(server.url, json=rpc('SendMessage', message=message(f'there {n}'))) for n in range(20)]
+        there = [post(http, server.url, 'SendMessage', message=message(f'there {n}')) for n in range(20)]
         expected = [f'here {n}' for n in range(20)], [f'there {n}' for n in range(20)]
         assert here.result(LIMIT) == expected[0]
-    assert [text for each in there for text in texts(each.json()['result']['task'])] == expected[1]
+    assert [text for each in there for text in texts(each['task'])] == expected[1]
     # Either loop may take a task, and hands back what it runs when it ends: that begins again in the other.
     assert {*runs} == {*expected[0], *expected[1]}

@@ -16,9 +16,10 @@ from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
+from ..dialects import only
 from ..ports import values
 from .queues import StorageError, Wrapped
-from .stage import Stage, ended, heard, prompts, serving
+from .stage import Stage, ended, heard, prompts, serving, tasks_of
 
 THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
@@ -190,6 +191,7 @@ def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
     assert runs == ['one', 'two', 'two', 'three']
 
 
+@only('1.0', 'the thief writes an event that is not whole')
 async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
     backend: SqliteBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -258,5 +260,5 @@ async def test_a_store_that_is_not_there_yet_is_tried_again_by_the_next_request(
     task = await client.send('two')
     assert refused.value.code == -32603
     assert texts(task) == ['two']
-    assert (await client.call('ListTasks', {}))['totalSize'] == 1
+    assert len(await tasks_of(client)) == 1
     backend.close()

@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from ..client import Client, Event, RpcError, Stream, message, state_of, texts
 from .rows import covers
-from .stage import Stage, ended, heard, serving
+from .stage import Stage, ended, heard, serving, tasks_of
 
 ROW = 'resubscribe in mid-run'
 
@@ -201,7 +201,7 @@ async def test_a_client_that_hangs_up_on_a_blocking_send_does_not_stop_its_task(
         sending = asyncio.ensure_future(client.send('hi'))
         await stage.reached('hi')
         sending.cancel()
-        [task] = (await client.call('ListTasks', {}))['tasks']
+        [task] = await tasks_of(client)
         stage.open('hi')
         assert texts(await ended(client, task['id'])) == ['hi']
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ..client import Client, RpcError, lifespan, message
-from .refused import refusal, rpc, send, untouched
+from ..client import Client, RpcError, lifespan, message, rpc
+from ..dialects import DIALECTS, METHODS, Dialect, only
+from .refused import refusal, send, sending, untouched
 from .rows import covers
 
 
@@ -34,26 +37,40 @@ async def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None
 
 
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
+@pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'"text"'])
+async def test_json_that_is_no_object_is_an_invalid_request(body: bytes) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(body), id=None)
+    assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
+
+
+@covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
+async def test_a_batch_is_an_invalid_request() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(b'[%s]' % send()), id=None)
+    assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
+
+
+@covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
 @pytest.mark.parametrize(
-    ('body', 'id'),
+    ('fields', 'id'),
     [
-        pytest.param(b'42', None, id='42'),
-        pytest.param(b'null', None, id='null'),
-        pytest.param(b'[]', None, id='empty batch'),
-        pytest.param(b'[%s]' % send(), None, id='batch'),
-        pytest.param(json.dumps({'id': 'r-1', 'method': 'ListTasks'}).encode(), 'r-1', id='no jsonrpc'),
-        pytest.param(rpc('ListTasks', jsonrpc='1.0'), 'r-1', id='other jsonrpc'),
-        pytest.param(json.dumps({'jsonrpc': '2.0', 'id': 'r-1'}).encode(), 'r-1', id='no method'),
-        pytest.param(rpc(42), 'r-1', id='method that is no string'),
-        pytest.param(rpc('ListTasks', id={}), None, id='id is an object'),
-        pytest.param(rpc('ListTasks', id=[1]), None, id='id is a list'),
-        pytest.param(rpc('ListTasks', id=True), None, id='id is a bool'),
-        pytest.param(rpc('ListTasks', id=1.5), None, id='id is a fraction'),
-        pytest.param(rpc('ListTasks', id='x' * 10_000), None, id='overlong id'),
-        pytest.param(rpc('ListTasks', id='\ud800'), None, id='id is a lone surrogate'),
+        pytest.param({'jsonrpc': ...}, 'r-1', id='no jsonrpc'),
+        pytest.param({'jsonrpc': '1.0'}, 'r-1', id='other jsonrpc'),
+        pytest.param({'method': ...}, 'r-1', id='no method'),
+        pytest.param({'method': 42}, 'r-1', id='method that is no string'),
+        pytest.param({'id': {}}, None, id='id is an object'),
+        pytest.param({'id': [1]}, None, id='id is a list'),
+        pytest.param({'id': True}, None, id='id is a bool'),
+        pytest.param({'id': 1.5}, None, id='id is a fraction'),
+        pytest.param({'id': 'x' * 10_000}, None, id='overlong id'),
+        pytest.param({'id': '\ud800'}, None, id='id is a lone surrogate'),
     ],
 )
-async def test_json_that_is_no_request_is_an_invalid_request(body: bytes, id: object) -> None:
+async def test_an_object_that_is_no_request_is_an_invalid_request(fields: dict[str, Any], id: object) -> None:
+    """Fields that are `...` are left out."""
+    request = json.loads(rpc('GetTask', {'id': 't'})) | fields
+    body = json.dumps({name: value for name, value in request.items() if value is not ...}).encode()
     async with untouched() as client:
         error = refusal(await client.post(body), id=id)
     assert (error.code, error.reason) == (-32600, 'INVALID_REQUEST')
@@ -62,19 +79,25 @@ async def test_json_that_is_no_request_is_an_invalid_request(body: bytes, id: ob
 @pytest.mark.parametrize('id', ['text', '', 0, -7, 2**63, None])
 async def test_an_answer_has_the_id_of_its_request(id: object) -> None:
     async with untouched() as client:
-        answer = await client.post(rpc('ListTasks', id=id))
-    assert answer.json == {
-        'jsonrpc': '2.0',
-        'id': id,
-        'result': {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0},
-    }
+        answer = await client.post(rpc('GetTask', {'id': 't'}, id=id))
+    assert refusal(answer, id=id).code == -32001
 
 
 @covers('unknown method')
-@pytest.mark.parametrize('method', ['NoSuchMethod', 'sendmessage', 'message/send', '', '__class__', 'send_message'])
-async def test_a_method_that_there_is_not_is_not_found(method: str) -> None:
+@pytest.mark.parametrize(
+    ('version', 'method'),
+    [
+        *((version, method) for version in DIALECTS for method in ('NoSuchMethod', 'sendmessage', '', '__class__')),
+        *(('1.0', method) for method in METHODS.values()),
+        *(('0.3', method) for method in OPERATIONS),
+        *(('0.3', method) for method in ('tasks/list', 'tasks/pushNotification/set')),
+    ],
+    indirect=['version'],
+)
+async def test_a_method_that_the_version_does_not_have_is_not_found(version: Dialect, method: str) -> None:
+    body = json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': {'message': message()}}).encode()
     async with untouched() as client:
-        error = refusal(await client.post(rpc(method, {'message': message()})))
+        error = refusal(await client.post(body))
     assert (error.code, error.reason) == (-32601, 'METHOD_NOT_FOUND')
 
 
@@ -95,63 +118,84 @@ WRONG_PARAMS = covers(
 )
 
 
+def request(method: str, **params: object) -> tuple[str, dict[str, object]]:
+    return method, params
+
+
+WRONG = [
+    pytest.param(('SendMessage', None), ['params'], id='missing'),
+    pytest.param(('SendMessage', ['message']), ['params'], id='wrong'),
+    pytest.param(request('SendMessage'), ['message'], id='no message'),
+    pytest.param(('SendMessage', {'message': 'hello'}), ['message'], id='message that is text'),
+    pytest.param(sending(messageId=None), ['message.messageId'], id='no messageId'),
+    pytest.param(sending(messageId=''), ['message.messageId'], id='empty messageId'),
+    pytest.param(sending(role='ROLE_AGENT'), ['message.role'], id='role agent'),
+    pytest.param(sending(role='ROLE_SYSTEM'), ['message.role'], id='bad role'),
+    pytest.param(sending(role=None), ['message.role'], id='no role'),
+    pytest.param(sending(parts=None), ['message.parts'], id='parts missing'),
+    pytest.param(sending(parts=[]), ['message.parts'], id='no parts'),
+    pytest.param(sending(parts=[{'text': 'a'}, {'filename': 'b'}]), ['message.parts[1]'], id='no content'),
+    pytest.param(sending(parts=[{'text': 'half \ud800'}]), ['message.parts[0].text'], id='lone surrogate in text'),
+    pytest.param(sending(parts=[{'text': 'nul\0'}]), ['message.parts[0].text'], id='NUL in text'),
+    pytest.param(sending(parts=[{'data': ['\0']}]), ['message.parts[0].data'], id='NUL in data'),
+    pytest.param(sending(parts=[{'raw': '!'}]), ['message.parts[0].raw'], id='bad base64'),
+    pytest.param(sending(metadata=[]), ['message.metadata'], id='metadata that is a list'),
+    pytest.param(
+        ('SendMessage', {'message': message(), 'configuration': {'historyLength': -1}}),
+        ['configuration.historyLength'],
+        id='historyLength -1 of a send',
+    ),
+    pytest.param(
+        ('SendMessage', {'message': message(), 'configuration': {'returnImmediately': 'yes'}}),
+        ['configuration.returnImmediately'],
+        id='returnImmediately that is text',
+    ),
+    pytest.param(('GetTask', {'id': 't', 'historyLength': -1}), ['historyLength'], id='historyLength -1'),
+    pytest.param(request('GetTask'), ['id'], id='no id'),
+    pytest.param(
+        sending(role='ROLE_AGENT', parts=[], taskId='\0'),
+        ['message.taskId', 'message.role', 'message.parts'],
+        id='several',
+    ),
+]
+"""Requests with wrong params, and the fields that are wrong, whatever a version calls them."""
+
+ONLY_1_0 = [
+    pytest.param(sending(role='user'), ['message.role'], id='role of 0.3'),
+    pytest.param(sending(parts=[{'text': 'a', 'url': 'b'}]), ['message.parts[0]'], id='two contents'),
+    pytest.param(('ListTasks', {'pageSize': 0}), ['pageSize'], id='pageSize 0'),
+    pytest.param(('ListTasks', {'pageSize': 150}), ['pageSize'], id='pageSize 150'),
+    pytest.param(('ListTasks', {'pageToken': 'nonsense'}), ['pageToken'], id='pageToken'),
+    pytest.param(('ListTasks', {'status': 'WORKING'}), ['status'], id='status'),
+    pytest.param(('ListTasks', {'statusTimestampAfter': 'today'}), ['statusTimestampAfter'], id='timestamp'),
+    pytest.param(
+        ('ListTasks', {'statusTimestampAfter': '2026-01-01T00:00:00'}),
+        ['statusTimestampAfter'],
+        id='timestamp without offset',
+    ),
+]
+"""What 0.3 has no wrong params for: lists, and parts that say only by what is in them what they are."""
+
+
 @WRONG_PARAMS
 @pytest.mark.parametrize(
-    ('body', 'fields'),
+    ('version', 'request_', 'fields'),
     [
-        pytest.param(rpc('SendMessage'), ['params'], id='missing'),
-        pytest.param(rpc('SendMessage', ['message']), ['params'], id='wrong'),
-        pytest.param(rpc('SendMessage', {}), ['message'], id='no message'),
-        pytest.param(rpc('SendMessage', {'message': 'hello'}), ['message'], id='message that is text'),
-        pytest.param(send(messageId=None), ['message.messageId'], id='no messageId'),
-        pytest.param(send(messageId=''), ['message.messageId'], id='empty messageId'),
-        pytest.param(send(role='ROLE_AGENT'), ['message.role'], id='role agent'),
-        pytest.param(send(role='user'), ['message.role'], id='bad role'),
-        pytest.param(send(role=None), ['message.role'], id='no role'),
-        pytest.param(send(parts=None), ['message.parts'], id='parts missing'),
-        pytest.param(send(parts=[]), ['message.parts'], id='no parts'),
-        pytest.param(send(parts=[{'text': 'a', 'url': 'b'}]), ['message.parts[0]'], id='two contents'),
-        pytest.param(send(parts=[{'text': 'a'}, {'filename': 'b'}]), ['message.parts[1]'], id='no content'),
-        pytest.param(send(parts=[{'text': 'half \ud800'}]), ['message.parts[0].text'], id='lone surrogate in text'),
-        pytest.param(send(parts=[{'text': 'nul\0'}]), ['message.parts[0].text'], id='NUL in text'),
-        pytest.param(send(parts=[{'data': ['\0']}]), ['message.parts[0].data'], id='NUL in data'),
-        pytest.param(send(parts=[{'raw': '!'}]), ['message.parts[0].raw'], id='bad base64'),
-        pytest.param(send(metadata=[]), ['message.metadata'], id='metadata that is a list'),
-        pytest.param(
-            rpc('SendMessage', {'message': message(), 'configuration': {'historyLength': -1}}),
-            ['configuration.historyLength'],
-            id='historyLength -1 of a send',
-        ),
-        pytest.param(
-            rpc('SendMessage', {'message': message(), 'configuration': {'returnImmediately': 'yes'}}),
-            ['configuration.returnImmediately'],
-            id='returnImmediately that is text',
-        ),
-        pytest.param(rpc('GetTask', {'id': 't', 'historyLength': -1}), ['historyLength'], id='historyLength -1'),
-        pytest.param(rpc('GetTask', {}), ['id'], id='no id'),
-        pytest.param(rpc('ListTasks', {'pageSize': 0}), ['pageSize'], id='pageSize 0'),
-        pytest.param(rpc('ListTasks', {'pageSize': 150}), ['pageSize'], id='pageSize 150'),
-        pytest.param(rpc('ListTasks', {'pageToken': 'nonsense'}), ['pageToken'], id='pageToken'),
-        pytest.param(rpc('ListTasks', {'status': 'WORKING'}), ['status'], id='status'),
-        pytest.param(rpc('ListTasks', {'statusTimestampAfter': 'today'}), ['statusTimestampAfter'], id='timestamp'),
-        pytest.param(
-            rpc('ListTasks', {'statusTimestampAfter': '2026-01-01T00:00:00'}),
-            ['statusTimestampAfter'],
-            id='timestamp without offset',
-        ),
-        pytest.param(
-            send(role='ROLE_AGENT', parts=[], taskId='\0'),
-            ['message.taskId', 'message.role', 'message.parts'],
-            id='several',
-        ),
+        pytest.param(version, *case.values, id=f'{version}-{case.id}')
+        for version, cases in {'1.0': [*WRONG, *ONLY_1_0], '0.3': WRONG}.items()
+        for case in cases
     ],
+    indirect=['version'],
 )
-async def test_wrong_params_are_refused_by_their_names(body: bytes, fields: list[str]) -> None:
+async def test_wrong_params_are_refused_by_their_names(
+    version: Dialect, request_: tuple[str, Any], fields: list[str]
+) -> None:
     async with untouched() as client:
-        error = refusal(await client.post(body))
+        error = refusal(await client.post(rpc(*request_)))
     assert (error.code, error.reason) == (-32602, 'INVALID_PARAMS')
     assert error.fields == fields
-    assert all(field in error.message for field in fields)
+    if version.has_details:
+        assert all(field in error.message for field in fields)
 
 
 @WRONG_PARAMS
@@ -172,6 +216,7 @@ async def test_a_bad_task_id_is_refused(method: str, bad: object) -> None:
     assert (error.code, error.fields) == (-32602, ['id'])
 
 
+@only('1.0', '0.3 has no details')
 @WRONG_PARAMS
 async def test_the_refusal_of_wrong_params_says_what_would_be_right_and_repeats_nothing() -> None:
     async with untouched() as client:
@@ -190,6 +235,7 @@ async def test_the_refusal_of_wrong_params_says_what_would_be_right_and_repeats_
     assert b'hidden' not in answer.body
 
 
+@only('1.0', '0.3 has no lists')
 async def test_a_page_token_serves_only_the_list_that_gave_it() -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):

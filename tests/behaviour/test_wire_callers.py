@@ -14,8 +14,9 @@ from starlette.requests import Request
 from pydantic_ai_a2a import Caller, to_a2a
 from pydantic_ai_a2a.bindings.base import Authenticate
 
-from ..client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
-from .refused import refusal, rpc, send, untouched
+from ..client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ..dialects import only, spoken, unversioned
+from .refused import refusal, send, untouched
 from .rows import covers
 
 
@@ -49,7 +50,11 @@ async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authen
     async with untouched(authenticate=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)
         refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
-    assert (error.code, error.reason, error.message) == (-32000, 'UNAUTHENTICATED', 'Authentication is required.')
+    assert (error.code, error.reason, error.message) == (
+        -32000,
+        'UNAUTHENTICATED',
+        spoken().text('Authentication is required.'),
+    )
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
@@ -62,6 +67,7 @@ async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> N
         assert await app.list_tasks(caller=Caller(id='bob')) == []
 
 
+@unversioned('no operation is called')
 async def test_the_card_is_public() -> None:
     async with untouched(authenticate=by_header) as client:
         assert (await client.get('/.well-known/agent-card.json')).status == 200
@@ -80,16 +86,18 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await caller(app, 'ann').send(returnImmediately=True)
         await started.wait()
-        foreign = refusal(await caller(app, 'bob').post(about(method, task['id'])))
-        missing = refusal(await caller(app, 'bob').post(about(method, 'no-such-task')))
-        tenant = refusal(await caller(app, 'ann', **{'X-Tenant': 'other'}).post(about(method, task['id'])))
+        foreign = await caller(app, 'bob').post(about(method, task['id']))
+        missing = await caller(app, 'bob').post(about(method, 'no-such-task'))
+        tenant = await caller(app, 'ann', **{'X-Tenant': 'other'}).post(about(method, task['id']))
         release.set()
-    assert {(error.code, error.reason, error.message) for error in (foreign, missing, tenant)} == {
-        (-32001, 'TASK_NOT_FOUND', 'Task not found.')
+    errors = [refusal(answer) for answer in (foreign, missing, tenant)]
+    assert {(error.code, error.reason, error.message) for error in errors} == {
+        (-32001, 'TASK_NOT_FOUND', spoken().text('Task not found.'))
     }
     assert [each['status']['state'] for each in await app.list_tasks()] == ['completed']
 
 
+@only('1.0', '0.3 has no lists')
 async def test_a_list_shows_the_callers_own_tasks_only() -> None:
     app = to_a2a(Agent('test'), authenticate=by_header)
     async with lifespan(app):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from urllib.parse import quote
 
 import pytest
 from fasta2a.schema import AgentExtension
@@ -15,11 +16,13 @@ from starlette.types import ASGIApp, Message
 from pydantic_ai_a2a import Caller, Limits, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
-from ..client import Client, Exchange, lifespan, message, state_of
-from .refused import refusal, rpc, send, untouched
+from ..client import Client, Exchange, lifespan, message, rpc, state_of
+from ..dialects import DIALECTS, METHODS, Dialect, only, spoken, unversioned
+from .refused import refusal, send, untouched
 from .rows import covers
 
 PUSH = [name for name in OPERATIONS if 'PushNotificationConfig' in name]
+LISTS = 'ListTasks'
 SERVED = [name for name, operation in OPERATIONS.items() if operation.capability in (None, 'streaming')]
 
 
@@ -40,27 +43,27 @@ def upload(app: ASGIApp, headers: Mapping[str, str] | None = None) -> Upload:
 @covers('50 MB body')
 async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() -> None:
     async with untouched() as client:
-        exchange = upload(client.app, {'Content-Length': '50000000'})
+        exchange = upload(client.app, {**client.headers, 'Content-Length': '50000000'})
         error = refusal(await exchange.answer(), status=413, id=None)
     assert exchange.chunks == 0
-    assert (error.code, error.message) == snapshot((-32600, 'The request body is larger than 10000000 bytes.'))
+    assert (error.code, error.message) == (-32600, spoken().text('The request body is larger than 10000000 bytes.'))
 
 
 @covers('50 MB body')
 async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
     async with untouched() as client:
-        exchange = upload(client.app)
+        exchange = upload(client.app, client.headers)
         refusal(await exchange.answer(), status=413, id=None)
     assert exchange.chunks == 11
 
 
 @covers('50 MB body')
 async def test_the_limit_of_a_body_can_be_set() -> None:
-    body = rpc('ListTasks')
+    body = rpc('GetTask', {'id': 't'})
     async with untouched(limits=Limits(body=len(body))) as client:
         fits = await client.post(body)
         refusal(await client.post(body + b' '), status=413, id=None)
-    assert fits.status == 200
+    assert refusal(fits).code == -32001
 
 
 @covers('`text/plain` from a foreign Origin')
@@ -78,12 +81,13 @@ async def test_the_limit_of_a_body_can_be_set() -> None:
 async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str | None) -> None:
     headers = {'Origin': 'https://evil.example'} | ({'Content-Type': content_type} if content_type else {})
     async with untouched() as client:
-        answer = await Exchange(client.app, 'POST', '/', headers, send()).answer()
+        answer = await Exchange(client.app, 'POST', '/', client.headers | headers, send()).answer()
     error = refusal(answer, status=415, id=None)
-    assert (error.code, error.message) == (-32600, 'The request body must be application/json.')
+    assert (error.code, error.message) == (-32600, spoken().text('The request body must be application/json.'))
     assert 'access-control-allow-origin' not in answer.headers
 
 
+@unversioned('no operation is called')
 @covers('`text/plain` from a foreign Origin')
 async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
     asks = {
@@ -102,28 +106,48 @@ async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
 )
 async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
     async with untouched() as client:
-        answer = await client.post(rpc('ListTasks'), {'Content-Type': content_type})
-    assert answer.json['result']['tasks'] == []
+        answer = await client.post(rpc('GetTask', {'id': 't'}), {'Content-Type': content_type})
+    assert refusal(answer).code == -32001
 
 
+@unversioned('the version is none')
 @covers('`A2A-Version: 9.9`')
 @pytest.mark.parametrize('where', ['header', 'query'])
-@pytest.mark.parametrize('method', OPERATIONS)
+@pytest.mark.parametrize('method', [*OPERATIONS, *METHODS.values()])
 async def test_a_version_that_is_not_served_is_refused_in_every_operation(method: str, where: str) -> None:
     async with untouched() as client:
         client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
         path = '/' if where == 'header' else '/?A2A-Version=9.9'
         error = refusal(await client.post(rpc(method, {'message': message(), 'id': 't'}), path=path))
     assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
-    assert error.message == "A2A version '9.9' is not supported; use 1.0."
-    assert error.data[0]['metadata']['supportedVersions'] == '1.0'
+    assert error.message == "A2A version '9.9' is not supported; use 1.0 or 0.3."
+    assert error.data[0]['metadata']['supportedVersions'] == '1.0, 0.3'
 
 
-@pytest.mark.parametrize('version', ['1.0', '1.0.7', '1', ' 1.0 ', '', None])
-async def test_a_version_that_is_served_is_known_by_its_major_and_minor(version: str | None) -> None:
+@pytest.mark.parametrize(
+    ('version', 'named'),
+    [
+        *(('1.0', name) for name in ('1.0', '1.0.7', '1', ' 1.0 ', '', None)),
+        *(('0.3', name) for name in ('0.3', '0.3.0', '0.3.26', ' 0.3 ', '', None)),
+    ],
+    indirect=['version'],
+)
+@pytest.mark.parametrize('where', ['header', 'query'])
+async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_the_method(
+    version: Dialect, named: str | None, where: str
+) -> None:
     async with untouched() as client:
-        client.headers = {} if version is None else {'A2A-Version': version}
-        assert (await client.call('ListTasks'))['tasks'] == []
+        client.headers = {} if named is None or where == 'query' else {'A2A-Version': named}
+        path = '/' if named is None or where == 'header' else f'/?A2A-Version={quote(named)}'
+        error = refusal(await client.post(rpc('GetTask', {'id': 't'}), path=path))
+    assert error.code == -32001
+
+
+@pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])
+async def test_a_request_of_several_versions_is_refused(named: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('GetTask', {'id': 't'}), {'A2A-Version': named})
+    assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
 
 
 @pytest.mark.parametrize('method', PUSH)
@@ -154,6 +178,7 @@ async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
     assert (error.code, error.reason) == (-32001, 'TASK_NOT_FOUND')
 
 
+@only('1.0', '0.3 has no details')
 async def test_an_error_is_described_in_full() -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 'no-such-task'}))
@@ -182,7 +207,11 @@ async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCap
     async with untouched(authenticate=broken) as client:
         answer = await client.post(send())
     error = refusal(answer, id=None)
-    assert (error.code, error.reason, error.message) == snapshot((-32603, 'INTERNAL_ERROR', 'Internal error.'))
+    assert (error.code, error.reason, error.message) == (
+        -32603,
+        'INTERNAL_ERROR',
+        spoken().text('Internal error.'),
+    )
     assert b'secret' not in answer.body
     [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
     assert record.levelno == logging.ERROR
@@ -191,8 +220,12 @@ async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCap
     assert str(record.exc_info[1]) == 'the secret of the house'
 
 
-@pytest.mark.parametrize('method', SERVED)
-async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(method: str) -> None:
+@pytest.mark.parametrize(
+    ('version', 'method'),
+    [(version, name) for version, dialect in DIALECTS.items() for name in SERVED if dialect.has_lists or name != LISTS],
+    indirect=['version'],
+)
+async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(version: Dialect, method: str) -> None:
     app = to_a2a(Agent('test'))
     async with lifespan(app):
         client = Client(app)
@@ -201,7 +234,7 @@ async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(meth
         answer = await client.post(rpc(method, params))
     assert answer.status == 200
     assert state_of(task) == 'COMPLETED'
-    stream = method == 'SendStreamingMessage'
+    stream = method == 'SendStreamingMessage' or (method == 'SubscribeToTask' and not version.refuses_ended)
     assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
 
 
@@ -222,6 +255,7 @@ async def test_nobody_is_answered_who_leaves_before_the_end_of_the_request() -> 
             await exchange.next()
 
 
+@only('1.0', '0.3 has no error of its own for it')
 async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
     required = AgentExtension(uri='https://example.com/required', required=True)
     async with untouched(extensions=[required]) as client:
@@ -241,14 +275,15 @@ async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
 )
 async def test_the_answer_says_which_extensions_are_active(asked: str | None, active: str | None) -> None:
     app = to_a2a(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')])
-    headers = {'A2A-Extensions': asked} if asked else {}
+    name = spoken().extensions_header
+    headers = {name: asked} if asked else {}
     async with lifespan(app):
         client = Client(app)
         answer = await client.post(send(), headers)
         error = await client.post(rpc('GetTask', {'id': 'no-such-task'}), headers)
         body = rpc('SendStreamingMessage', {'message': message()})
         stream = await client.post(body, headers)
-    assert [each.headers.get('a2a-extensions') for each in (answer, stream)] == [active, active]
+    assert [each.headers.get(name.lower()) for each in (answer, stream)] == [active, active]
     assert refusal(error).code == -32001
 
 
@@ -269,3 +304,13 @@ async def test_what_a_request_says_besides_its_message_is_taken() -> None:
         ['https://example.com/a'],
         ['t'],
     )
+
+
+async def test_a_refusal_for_want_of_an_extension_says_which_are_active() -> None:
+    name = spoken().extensions_header
+    extensions = [AgentExtension(uri='urn:example:a'), AgentExtension(uri='urn:example:b', required=True)]
+    async with untouched(extensions=extensions) as client:
+        some = await client.post(send(), {name: 'urn:example:a'})
+        none = await client.post(send())
+    assert some.headers[name.lower()] == 'urn:example:a'
+    assert name.lower() not in none.headers

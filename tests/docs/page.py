@@ -1,7 +1,9 @@
 """Does what a reader of one page does: runs its blocks from top to bottom, in an empty directory of its own.
 
 A Python block shares its names with the page's other blocks; one with a file's name as its title is saved and imported
-instead, and its tests are run. A command that starts a server starts one, for the rest of the page or up to the next.
+instead, and its tests are run. A file called a client is saved only, for the command that runs it; the official 0.3
+client has a Python of its own. A command that starts a server starts one, for the rest of the page or up to the next; a
+worker that is started then works as long.
 Two things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
 readers without a key, and the port is a free one.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
@@ -24,6 +27,7 @@ from typing import Any
 
 import pytest
 
+from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
 from .blocks import Block
 from .expect import same_json, same_text
 
@@ -35,6 +39,7 @@ LIMIT = 30.0
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
 _STARTED = re.compile(r'Uvicorn running on http://127.0.0.1:(\d+)')
+_WORKS = re.compile(r'the worker runs the tasks')
 _NOT_RUN = {'pip', 'make'}
 """Commands that need the network, or are what runs this test."""
 
@@ -47,6 +52,7 @@ class Page:
         self._monkeypatch = monkeypatch
         self._main = self._module('page')
         self._server: _Server | None = None
+        self._worker: _Started | None = None
         monkeypatch.chdir(directory)
 
     def read(self, blocks: Sequence[Block]) -> None:
@@ -62,15 +68,25 @@ class Page:
                 raise
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server and its worker."""
+        if self._worker is not None:
+            self._worker.stop()
+            self._worker = None
         if self._server is not None:
             self._server.stop()
             self._server = None
 
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
+        if (block.title or '').startswith('client_') or block.language == 'javascript':
+            return self._save
         runners = {'python': self._python, 'bash': self._bash, 'text': _nothing}
         assert block.language in runners, f'nobody knows how to check a block of {block.language!r}'
         return runners[block.language]
+
+    def _save(self, block: Block, output: Block | None) -> None:
+        assert block.title is not None, 'a client is saved under its title'
+        assert output is None, 'a client is run by a command'
+        (self._directory / block.title).write_text(self._with_address(block.text))
 
     # --- Python -----------------------------------------------------------------------------------------------------
 
@@ -103,18 +119,27 @@ class Page:
     def _bash(self, block: Block, output: Block | None) -> None:
         command = block.words[0][0]
         if command == 'curl':
-            self._curl(block, output)
+            self._client(['bash', '-euc', self._with_address(block.text)], output)
+            return
+        if block.words[0][1].startswith('client'):
+            self._client([_interpreter(*block.words[0][:2]), *block.words[0][1:]], output)
+            return
+        if '--help' in block.words[0]:
+            self._monkeypatch.setenv('COLUMNS', '80')
+            self._client([sys.executable, *_arguments(block.text)], output)
             return
         assert output is None, f'nobody compares what {command!r} writes'
-        if command in ('uvicorn', 'python'):
+        if block.words[0][:2] == ['pydantic-ai-a2a', 'worker']:
+            self._worker = _Started(_arguments(block.text), _WORKS)
+            return
+        if command in ('uvicorn', 'python', 'pydantic-ai-a2a'):
             assert len(block.words) == 1, 'a server is started by a block of its own'
             self.close()
             self._server = _Server(block.text)
         else:
             assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
 
-    def _curl(self, block: Block, output: Block | None) -> None:
-        command = ['bash', '-euc', self._with_address(block.text)]
+    def _client(self, command: Sequence[str], output: Block | None) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 0, done.stderr
         if output is not None:
@@ -142,6 +167,16 @@ def opened(directory: Path) -> Generator[Page]:
             page.close()
 
 
+def _interpreter(command: str, file: str) -> str:
+    """What runs a client."""
+    if command == 'python':
+        return str(python_with_a2a_sdk_0_3()) if file == 'client_0_3.py' else sys.executable
+    found = shutil.which(command)
+    if found is None:
+        missing(f'{command} is not installed')
+    return found
+
+
 def _nothing(block: Block, output: Block | None) -> None:
     """A diagram, for example."""
     assert output is None, 'text writes nothing'
@@ -154,23 +189,31 @@ def _run_tests(module: ModuleType) -> None:
         test()
 
 
-class _Server:
-    """What a command serves, in a process of its own."""
+def _arguments(command: str) -> list[str]:
+    """What Python is given to run a command that the package or one of its dependencies has installed."""
+    words = shlex.split(command)
+    return (
+        words[1:]
+        if words[0] == 'python'
+        else ['-m', words[0].replace('pydantic-ai-a2a', 'pydantic_ai_a2a'), *words[1:]]
+    )
 
-    def __init__(self, command: str) -> None:
-        words = shlex.split(command)
-        arguments = ['-m', *words, '--port', '0'] if words[0] == 'uvicorn' else words[1:]
+
+class _Started:
+    """What a command has started, in a process of its own, as soon as it says that it is up."""
+
+    def __init__(self, arguments: Sequence[str], up: re.Pattern[str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ
         )
         try:
-            self.address = f'127.0.0.1:{self._port()}'
+            self.said = self._wait_for(up)
         except BaseException:
             self.stop()
             raise
 
-    def _port(self) -> str:
-        """The port in the server's own words, as soon as it says that it is up."""
+    def _wait_for(self, up: re.Pattern[str]) -> re.Match[str]:
+        """What it says then, in its own words."""
         assert self._process.stderr is not None
         lines: list[str] = []
         timer = Timer(LIMIT, self._process.kill)
@@ -178,11 +221,11 @@ class _Server:
         try:
             for line in self._process.stderr:
                 lines.append(line)
-                if started := _STARTED.search(line):
-                    return started[1]
+                if said := up.search(line):
+                    return said
         finally:
             timer.cancel()
-        raise AssertionError('the server did not start:\n' + ''.join(lines))
+        raise AssertionError('it did not start:\n' + ''.join(lines))
 
     def stop(self) -> None:
         self._process.terminate()
@@ -191,3 +234,12 @@ class _Server:
         finally:
             self._process.kill()
             self._process.wait()
+
+
+class _Server(_Started):
+    """What a command serves, on a free port."""
+
+    def __init__(self, command: str) -> None:
+        arguments = _arguments(command)
+        super().__init__([*arguments, '--port', '0'] if arguments[0] == '-m' else arguments, _STARTED)
+        self.address = f'127.0.0.1:{self.said[1]}'

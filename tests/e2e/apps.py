@@ -12,7 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel
-from pydantic_ai import Agent, BinaryContent, StructuredContent
+from pydantic_ai import Agent, BinaryContent, ImageUrl, StructuredContent
 from pydantic_ai.messages import (
     FilePart,
     ModelMessage,
@@ -137,13 +137,14 @@ class Seen(BaseModel):
 
 
 def reflect(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Gives back the files that came, and with data what came as Seen."""
+    """Gives back the files that came, and with data what came, links too, as Seen."""
     prompts = [part.content for part in messages[-1].parts if isinstance(part, UserPromptPart)]
     content = prompts[0] if not isinstance(prompts[0], str) else prompts
     files = [item for item in content if isinstance(item, BinaryContent)]
     data = [item.value for item in content if isinstance(item, StructuredContent)]
     if data:
-        names = [f'{file.identifier}: {file.media_type}' for file in files]
+        links = [item for item in content if isinstance(item, ImageUrl)]
+        names = [*(f'{file.identifier}: {file.media_type}' for file in files), *(link.url for link in links)]
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'data': data[0], 'files': names})])
     return ModelResponse(parts=[TextPart(f'Here are {len(files)} files.'), *map(FilePart, files)])
 

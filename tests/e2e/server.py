@@ -71,6 +71,11 @@ class Process:
         """Where uvicorn says that it listens; ends in a slash."""
         return self.wait_for(r'Uvicorn running on (http://[^/\s]+)')[1] + '/'
 
+    @property
+    def complaints(self) -> list[str]:
+        """All that uvicorn and the app wrote but information: warnings, errors, tracebacks."""
+        return [line for line in self.output.splitlines() if not line.startswith('INFO: ')]
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 

@@ -52,7 +52,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process)
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert [MessageToDict(interface) for interface in card.supported_interfaces] == [
-        {'url': server.url, 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'}
+        {'url': server.url, 'protocolBinding': 'JSONRPC', 'protocolVersion': version} for version in ('1.0', '0.3')
     ]
     assert MessageToDict(card.capabilities) == {
         'streaming': True,

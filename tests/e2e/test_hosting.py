@@ -69,7 +69,7 @@ async def test_two_agents_are_served_within_one_fastapi_application() -> None:
             report = await task_of(weather.send_message(say('How is the weather in Rome?')))
             squawk = await collect(parrot.send_message(say('Hello')))
             own = await http.get(f'{server.url}agents')
-    assert [interface.url for interface in card.supported_interfaces] == [f'{server.url}weather/']
+    assert {interface.url for interface in card.supported_interfaces} == {f'{server.url}weather/'}
     assert get_data_parts(report.artifacts[0].parts) == [
         {'result': {'city': 'Rome', 'temperature': 27.5, 'sky': 'sunny'}}
     ]

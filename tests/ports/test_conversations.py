@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,12 +27,12 @@ from .values import OWNER, claim_one, conversation, ending, message, run, said, 
 
 
 @pytest.fixture(params=[*BACKENDS, 'pydantic_ai'])
-def store(request: pytest.FixtureRequest) -> Iterator[ConversationStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ConversationStore]:
     """A backend's store, and Pydantic AI's own to compare it with."""
     if request.param == 'pydantic_ai':
         yield InMemoryConversationStore()
         return
-    backend = BACKENDS[request.param]()
+    backend = BACKENDS[request.param](tmp_path)
     yield backend.conversations(OWNER)
     backend.close()
 

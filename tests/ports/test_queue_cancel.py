@@ -59,14 +59,14 @@ async def test_the_holder_of_a_running_task_is_asked_to_cancel_it(backend: Backe
     stop = backend.listen(lambda task_id: None, asked.append)
     header = await backend.queue.cancel('t', OWNER, at=AT)
     assert (header.state, header.last_event) == ('working', 1)
-    assert asked == ['t']
+    assert {*asked} == {'t'}
     assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], ['t'])
     await backend.queue.finish(claimed, ending(claimed, 'canceled', messages=turn('hi', 'half')))
     assert await state_of(backend, 't') == 'canceled'
     stop()
     await submit(backend, message(new='u'))
     await backend.queue.cancel('u', OWNER, at=AT)
-    assert asked == ['t']
+    assert {*asked} == {'t'}
 
 
 async def test_a_run_that_completes_although_it_was_asked_to_stop_has_won(backend: Backend) -> None:

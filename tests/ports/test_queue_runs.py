@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -166,6 +167,21 @@ async def test_a_run_that_completes_goes_on_with_a_message_that_came_meanwhile(b
     ]
     assert await history(backend, 't') == ['one', 'two', '1']
     assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+
+
+async def test_a_run_is_told_of_the_request_that_sent_the_newest_message(backend: Backend) -> None:
+    await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
+    first = await claim_one(backend, 't')
+    newest = replace(message('two', to='t'), request=b'{"n":2}')
+    await submit(backend, newest)
+    second = await backend.queue.finish(first, ending(first))
+    assert second is not None
+    assert (first.request, second.request) == (b'{"n":1}', b'{"n":2}')
+    await submit(backend, message('three', to='t'))
+    await submit(backend, newest)  # sent again: it is not the newest by that
+    third = await backend.queue.finish(second, ending(second))
+    assert third is not None
+    assert third.request is None
 
 
 async def test_messages_that_came_before_the_first_run_are_run_one_by_one(backend: Backend) -> None:

@@ -24,3 +24,38 @@ def test_chunks_of_text_are_joined_and_other_parts_stay_between_them() -> None:
         {'artifactId': 'a', 'parts': [{'text': 'ab'}, {'data': 1}, {'data': 2}, {'text': 'c'}]},
         {'artifactId': 'b', 'parts': [{'text': 'else'}]},
     ]
+
+
+def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> None:
+    parts = b'[' + stored.text_part('Grüße "x"\n') + b']'
+    joined = stored.with_ids(stored.message('m', b'ROLE_AGENT', parts, b',"metadata":{"k":1}'), 't', 'c')
+
+    assert stored.load_message(joined) == {
+        'message_id': 'm',
+        'role': 'agent',
+        'parts': [{'text': 'Grüße "x"\n', 'media_type': 'text/plain'}],
+        'metadata': {'k': 1},
+        'task_id': 't',
+        'context_id': 'c',
+    }
+    assert from_json(joined) == from_json(stored.dump_message(stored.load_message(joined)))
+
+
+def test_ids_are_32_hexadecimal_digits_and_differ() -> None:
+    ids = {stored.new_id() for _ in range(1000)}
+
+    assert len(ids) == 1000
+    assert {len(bytes.fromhex(id)) for id in ids} == {16}
+
+
+def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -> None:
+    same = stored.digest(b'[]', 'c', 't', ['r'])
+    others = [
+        stored.digest(b'[{}]', 'c', 't', ['r']),
+        stored.digest(b'[]', 'd', 't', ['r']),
+        stored.digest(b'[]', 'c', None, ['r']),
+        stored.digest(b'[]', 'c', 't', []),
+    ]
+
+    assert same == stored.digest(b'[]', 'c', 't', ('r',))
+    assert len({same, *others}) == 5

@@ -10,7 +10,6 @@ from a2a.types import a2a_pb2
 from google.protobuf import any_pb2, json_format
 from google.rpc import error_details_pb2
 from hypothesis import given
-from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import errors
@@ -25,6 +24,8 @@ from pydantic_ai_a2a.protocol.stored import (
 )
 from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES, V1_0
 from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent, TaskHeader
+
+from .strategies import ARTIFACTS, exact, messages
 
 CODEC = V1_0()
 
@@ -141,50 +142,6 @@ def test_what_is_dumped_is_not_changed() -> None:
     assert json.dumps([USER, ARTIFACT]) == before
 
 
-TEXT = st.text(st.characters(exclude_categories=['Cs']))
-NAME = st.text(st.characters(exclude_categories=['Cs', 'Cc']), min_size=1, max_size=20)
-JSON: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
-    lambda children: st.lists(children, max_size=4) | st.dictionaries(TEXT, children, max_size=4),
-    max_leaves=10,
-)
-STRUCT = st.dictionaries(TEXT, JSON, max_size=4)
-AROUND = {'filename': NAME, 'media_type': NAME, 'metadata': STRUCT}
-PARTS: st.SearchStrategy[list[Any]] = st.lists(
-    st.fixed_dictionaries({'text': TEXT}, optional=AROUND)
-    | st.fixed_dictionaries({'raw': st.sampled_from(['', 'AA==', '+/8='])}, optional=AROUND)
-    | st.fixed_dictionaries({'url': NAME}, optional=AROUND)
-    | st.fixed_dictionaries({'data': JSON}, optional=AROUND),
-    min_size=1,
-    max_size=4,
-)
-NAMES = st.lists(NAME, min_size=1, max_size=3)
-
-
-def messages(*roles: str) -> st.SearchStrategy[Any]:
-    return st.fixed_dictionaries(
-        {'message_id': NAME, 'role': st.sampled_from(roles), 'parts': PARTS},
-        optional={
-            'context_id': NAME,
-            'task_id': NAME,
-            'metadata': STRUCT,
-            'extensions': NAMES,
-            'reference_task_ids': NAMES,
-        },
-    )
-
-
-ARTIFACTS: st.SearchStrategy[Any] = st.fixed_dictionaries(
-    {'artifact_id': NAME, 'parts': PARTS},
-    optional={'name': TEXT, 'description': TEXT, 'metadata': STRUCT, 'extensions': NAMES},
-)
-
-
-def exact(value: object) -> str:
-    """Tells 1, 1.0 and true apart, which are equal."""
-    return json.dumps(value, sort_keys=True)
-
-
 @given(messages('user', 'agent'))
 def test_a_message_that_is_dumped_is_loaded_the_same(message: Message) -> None:
     assert exact(load_message(dump_message(message))) == exact(message)
@@ -272,7 +229,7 @@ def test_a_task_result_is_the_task_in_an_object() -> None:
 
 
 def test_an_event_is_sent_as_it_is_stored() -> None:
-    assert CODEC.encode_event(TaskEvent(1, 'working', b'{"statusUpdate":{}}')) == b'{"statusUpdate":{}}'
+    assert CODEC.event_encoder(None)(TaskEvent(1, 'working', b'{"statusUpdate":{}}'), False) == b'{"statusUpdate":{}}'
 
 
 def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:

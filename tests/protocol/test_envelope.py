@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import FieldViolation, InvalidRequestError, JSONParseError
-from pydantic_ai_a2a.protocol.codec import (
-    MAX_ID,
-    MAX_ITEMS,
-    RpcRefused,
-    bad_fields,
-    encode_id,
-    invalid_fields,
-    parse_json,
-    request_id,
-)
+from pydantic_ai_a2a.protocol.codec import RpcRefused
+from pydantic_ai_a2a.protocol.envelope import bad_fields, encode_id, invalid_fields, parse_json, request_id
+from pydantic_ai_a2a.protocol.fields import MAX_ID, MAX_ITEMS
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""What the ports of a SQL backend ask of its driver: read, write, publish in order. Knows no driver and no connection.
+
+A driver is handed what makes a transaction, not the transaction: a generator runs once, and a driver may have to try
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+
+from ..types import TaskEvent
+from .tail import Tails
+from .transaction import Transaction
+
+__all__ = ('Database', 'Operation', 'Published')
+
+P = ParamSpec('P')
+T = TypeVar('T')
+
+Published: TypeAlias = Iterable[tuple[str, Sequence[TaskEvent]]]
+"""Events to publish once they are stored, per task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[P, T]):
+    """One kind of write."""
+
+    make: Callable[P, Transaction[T]]
+    """Makes the transaction."""
+    published: Callable[..., Published] | None = None
+    """What to publish: called with the result and what the transaction was made with."""
+    first: bool = False
+    """Whether it goes before all others that wait."""
+    undo: Callable[..., Transaction[None]] | None = None
+    """Takes back what was done for a caller who has gone meanwhile; called like `published`."""
+
+
+class Database(Protocol):
+    """One database, for one agent namespace, from any event loop of this process."""
+
+    @property
+    def namespace(self) -> str:
+        """The agent's."""
+        ...
+
+    @property
+    def tails(self) -> Tails:
+        """Where the events that this process stores are published."""
+        ...
+
+    @property
+    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
+        """Who is told of tasks that may have become claimable."""
+        ...
+
+    @property
+    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
+        """Who is told of tasks that are to be canceled."""
+        ...
+
+    async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a transaction that only reads, on what all writes that were answered before have left."""
+        ...
+
+    async def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a transaction whole or not at all, publish its events in the order of commits, and then return."""
+        ...

@@ -1,0 +1,65 @@
+"""What a process notices of what others have written to its database, and what it tells them. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from .runs import QUEUED
+from .transaction import Transaction
+
+__all__ = ('WATCH', 'Noticed', 'look', 'mark')
+
+WATCH = 10_000
+"""How long a mark says that a task is watched (ms). It is renewed when half of it has passed."""
+
+_NEWEST = (
+    'SELECT COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
+    ' FROM task WHERE agent = ? AND id = ?'
+)
+_ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
+
+
+class Noticed(NamedTuple):
+    """What has been written, by whomever."""
+
+    newest: Mapping[str, int | None]
+    """The newest event of each task that was asked for; None for one that is not there."""
+    watched: Mapping[str, int]
+    """Tasks that somebody reads, and until when that is known (ms)."""
+    canceled: Sequence[str]
+    """Running tasks that somebody wants to be canceled."""
+    ready: bool
+    """Whether a task waits to be run, or was handed back."""
+
+
+def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
+    """See what there is now."""
+    newest: dict[str, int | None] = {}
+    for task_id in tasks:
+        rows = yield _NEWEST, (agent, task_id)
+        newest[task_id] = rows[0][0] if rows else None
+    watched = yield (
+        f'SELECT id, watched_until FROM task WHERE agent = ? AND {_ALIVE} AND watched_until > ?',
+        (agent, at),
+    )
+    canceled = yield (
+        "SELECT id FROM task WHERE agent = ? AND state = 'working' AND cancel_requested = 1",
+        (agent,),
+    )
+    ready = yield (
+        f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
+        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND holder IS NULL)",
+        (agent, agent),
+    )
+    return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))
+
+
+def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[None]:
+    """Tell the other processes that these tasks are read here."""
+    yield [
+        (
+            f'UPDATE task SET watched_until = ? WHERE agent = ? AND id = ? AND watched_until < ? AND {_ALIVE}',
+            [(until, agent, task_id, until) for task_id in tasks],
+        )
+    ]

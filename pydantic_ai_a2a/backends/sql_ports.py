@@ -1,0 +1,173 @@
+"""The ports, once for all SQL backends: which transaction serves which method, and whom it tells. Knows no driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..ports import (
+    Accepted,
+    Claim,
+    EventLog,
+    Finish,
+    Housekeeping,
+    Marks,
+    Status,
+    Submission,
+    Subscription,
+    TaskQueue,
+    TaskReader,
+)
+from ..settings import Retention
+from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from . import accept, runs, sweep, views
+from .database import Database, Operation, Published
+from .transaction import Transaction
+
+__all__ = ('SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlReader')
+
+
+def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+    return ((result[0].header.id, result[1]),)
+
+
+def _of_cancel(result: tuple[TaskHeader, list[TaskEvent]], *_: Any, **__: Any) -> Published:
+    return ((result[0].id, result[1]),)
+
+
+def _of_claim(taken: list[tuple[Claim, list[TaskEvent]]], *_: Any, **__: Any) -> Published:
+    return [(claim.header.id, events) for claim, events in taken]
+
+
+def _of_emit(_: None, agent: str, claim: Claim, events: Sequence[TaskEvent], status: Status | None) -> Published:
+    return ((claim.header.id, events),)
+
+
+def _of_finish(result: tuple[Claim | None, list[TaskEvent]], agent: str, claim: Claim, end: Finish) -> Published:
+    return ((claim.header.id, result[1]),)
+
+
+def _of_sweep(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Published:
+    return [(task_id, (event,)) for task_id, event in result[1]]
+
+
+def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+    """Hand back what was claimed for somebody who is no longer there to run it."""
+    for claim, _events in taken:
+        yield from runs.release(agent, claim)
+
+
+_SUBMIT = Operation(accept.submit, _of_submit)
+_CANCEL = Operation(accept.cancel, _of_cancel)
+_CLAIM = Operation(runs.claim, _of_claim, undo=_unclaim)
+_RENEW = Operation(runs.renew, first=True)
+_EMIT = Operation(runs.emit, _of_emit)
+_FINISH = Operation(runs.finish, _of_finish)
+_RELEASE = Operation(runs.release)
+_SWEEP = Operation(sweep.sweep, _of_sweep)
+_ERASE_TASK = Operation(sweep.erase_task, _of_sweep)
+_ERASE_CONTEXT = Operation(sweep.erase_context, _of_sweep)
+
+
+class SqlQueue(TaskQueue):
+    """The queue of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._agent = database.namespace
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        accepted, _ = await self._database.write(
+            _SUBMIT, self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
+        )
+        if not accepted.replayed and accepted.header.state == 'submitted':
+            for listener in tuple(self._database.ready_listeners):
+                listener(accepted.header.id)
+        return accepted
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        header, _ = await self._database.write(_CANCEL, self._agent, task_id, owner, at=at, force=force)
+        for listener in tuple(self._database.cancel_listeners):
+            listener(task_id)
+        return header
+
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        taken = await self._database.write(
+            _CLAIM, self._agent, holder, at=at, until=until, limit=limit, task_id=task_id
+        )
+        return [claim for claim, _ in taken]
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        return await self._database.write(_RENEW, self._agent, holder, tasks, until=until)
+
+    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+        await self._database.write(_EMIT, self._agent, claim, events, status)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following, _ = await self._database.write(_FINISH, self._agent, claim, finish)
+        return following
+
+    async def release(self, claim: Claim) -> None:
+        await self._database.write(_RELEASE, self._agent, claim)
+
+
+class SqlReader(TaskReader):
+    """Reads the tasks of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        return await self._database.read(
+            views.load, self._database.namespace, task_id, owner, history_length=history_length, artifacts=artifacts
+        )
+
+    async def list(self, query: TaskQuery) -> Page:
+        return await self._database.read(views.page, self._database.namespace, query)
+
+
+class SqlEvents(EventLog):
+    """The log of a database, and who reads it in this process."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        return self._database.tails.subscribe(task_id, on_drop)
+
+    async def wait(self, task_id: str, after: int) -> None:
+        async def stopped() -> bool:
+            return await self._database.read(views.stopped_after, self._database.namespace, task_id, after)
+
+        await self._database.tails.wait(task_id, stopped)
+
+    def release(self, held: Callable[[str], bool]) -> None:
+        self._database.tails.release(held)
+
+    def watched(self, task_id: str) -> bool:
+        return self._database.tails.watched(task_id)
+
+    async def has(self, task_id: str, n: int) -> bool:
+        return await self._database.read(views.resumable, self._database.namespace, task_id, n)
+
+
+class SqlHousekeeping(Housekeeping):
+    """Keeps a database small."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._agent = database.namespace
+
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        swept, _ = await self._database.write(_SWEEP, self._agent, retention, at)
+        return swept
+
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        there, _ = await self._database.write(_ERASE_TASK, self._agent, task_id, owner, at)
+        return there
+
+    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
+        there, _ = await self._database.write(_ERASE_CONTEXT, self._agent, context_id, owner, at)
+        return there

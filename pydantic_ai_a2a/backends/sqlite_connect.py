@@ -1,0 +1,105 @@
+"""Which SQLite file, and how a connection to it is opened and brought up to date. Knows no thread and no port."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..errors import BackendUnusable
+from .migrations import MIGRATIONS, Migrations, missing
+from .sqlite_steps import perform
+
+__all__ = ('SqliteFile', 'connect')
+
+Synchronous = Literal['full', 'normal']
+
+_PAUSE = 0.01
+"""Seconds between two attempts to take a lock that SQLite does not wait for."""
+_FORM = "'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db', with ?synchronous=normal if you like"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteFile:
+    """A database file, and how it is written."""
+
+    path: Path
+    """Absolute, so that it stays the same file if the process changes its directory."""
+    synchronous: Synchronous = 'full'
+    """Whether what was answered survives a power failure too, or only the end of the process."""
+    busy_timeout: float = 10.0
+    """Seconds to wait for another process that writes."""
+
+    @classmethod
+    def of(cls, url: str) -> SqliteFile:
+        """Read a URL.
+
+        Raises:
+            ValueError: It has another form, or an option that there is not.
+        """
+        parts = urlsplit(url)
+        path = unquote(parts.path)[1:]
+        if parts.netloc or parts.fragment or not path or path.endswith('/') or path == ':memory:':
+            raise ValueError(f'{url!r} names no file: write {_FORM}. For tasks in memory, write {"memory"!r}.')
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        return cls(path=Path(path).absolute(), synchronous=_synchronous(url, options))
+
+
+def _synchronous(url: str, options: Mapping[str, str]) -> Synchronous:
+    if unknown := sorted({*options} - {'synchronous'}):
+        raise ValueError(f'{url!r} has the unknown option {unknown[0]!r}; there is only synchronous.')
+    chosen = options.get('synchronous', 'full').lower()
+    if chosen not in ('full', 'normal'):
+        raise ValueError(f"{url!r}: synchronous is 'full' or 'normal', not {chosen!r}.")
+    return chosen
+
+
+def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Connection:
+    """Open a connection for the calling thread; create the file and its tables where there are none.
+
+    Raises:
+        BackendUnusable: The file is no database of ours, damaged, newer than the package, or cannot be opened.
+        sqlite3.OperationalError: Others hold it locked for longer than the time-out.
+    """
+    try:
+        connection = sqlite3.connect(file.path, timeout=0, isolation_level=None)
+    except sqlite3.Error as error:
+        raise _unusable(file, error) from error
+    try:
+        _prepare(connection, file, migrations)
+    except (sqlite3.Error, BackendUnusable) as error:
+        connection.close()
+        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+            raise
+        raise _unusable(file, error) from error
+    return connection
+
+
+def _unusable(file: SqliteFile, error: Exception) -> BackendUnusable:
+    return BackendUnusable(f'The SQLite file {file.path} cannot be used: {error}.')
+
+
+def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migrations) -> None:
+    mode = _use_wal(connection, time.monotonic() + file.busy_timeout)
+    if mode != 'wal':
+        raise BackendUnusable(f'its file system has no shared memory for the WAL (the journal mode stays {mode!r})')
+    connection.execute(f'PRAGMA busy_timeout = {round(file.busy_timeout * 1000)}')
+    connection.execute(f'PRAGMA synchronous = {file.synchronous}')
+    connection.execute('BEGIN IMMEDIATE')
+    perform(connection, missing(migrations))
+    connection.execute('COMMIT')
+
+
+def _use_wal(connection: sqlite3.Connection, until: float) -> str:
+    """Switch to the WAL; two processes that do so at once may both be told at once that the other is busy."""
+    while True:
+        try:
+            return connection.execute('PRAGMA journal_mode = WAL').fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(_PAUSE)

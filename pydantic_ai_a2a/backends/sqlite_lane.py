@@ -1,0 +1,191 @@
+"""A thread that owns one SQLite connection and works off what it is handed. Knows no port, no table and no event loop.
+
+Writers commit in groups: what waits is done in one transaction with a savepoint each, and answered after the COMMIT.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Condition, Thread, current_thread
+from typing import Any, Protocol
+
+from .sqlite_steps import perform
+from .transaction import Transaction
+
+__all__ = ('Job', 'Lane', 'Poll', 'Work', 'commit', 'read')
+
+_GROUP = 100
+"""Transactions in one commit: what goes first waits for no more than these."""
+_STOP_TIME = 5.0
+"""Seconds that a thread gets to finish what it was handed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One transaction."""
+
+    make: Callable[[], Transaction[Any]]
+    answer: Callable[[Any, BaseException | None], object]
+    """Called in the thread with the result, or with why there is none."""
+    publish: Callable[[Any], object] | None = None
+    """Called in the thread with the result, after the commit and in the order of commits."""
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Publish, and answer."""
+        if error is None and self.publish is not None:
+            self.publish(result)
+        self.answer(result, error)
+
+
+Work = Callable[[sqlite3.Connection, Sequence[Job]], None]
+
+
+def read(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Do each job on a state of its own, and leave nothing written."""
+    for job in jobs:
+        result, failed = None, None
+        try:
+            connection.execute('BEGIN')
+            result = perform(connection, job.make())
+        except BaseException as error:  # it is the caller's, who waits in another thread
+            failed = error
+        connection.rollback()
+        job.done(result, failed)
+
+
+def commit(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+    """Do all jobs in one commit; if that fails, each alone, so that none fails for another."""
+    try:
+        connection.execute('BEGIN IMMEDIATE')
+    except sqlite3.Error as error:  # locked for too long: nobody alone would get further
+        for job in jobs:
+            job.done(None, error)
+        return
+    try:
+        outcomes = [_within(connection, job) for job in jobs]
+        connection.execute('COMMIT')
+    except sqlite3.Error as error:
+        connection.rollback()
+        if len(jobs) == 1:
+            jobs[0].done(None, error)
+            return
+        for job in jobs:
+            commit(connection, [job])
+        return
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        job.done(*outcome)
+
+
+def _within(connection: sqlite3.Connection, job: Job) -> tuple[Any, BaseException | None]:
+    connection.execute('SAVEPOINT job')
+    try:
+        result = perform(connection, job.make())
+    except BaseException as error:  # it is the caller's, who waits in another thread
+        connection.execute('ROLLBACK TO job')
+        connection.execute('RELEASE job')
+        return None, error
+    connection.execute('RELEASE job')
+    return result, None
+
+
+class Poll(Protocol):
+    """What a lane does from time to time, besides its jobs."""
+
+    def due(self) -> float | None:
+        """In how many seconds; None for not at all."""
+        ...
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        """Do it, if it is time."""
+        ...
+
+
+class Lane:
+    """Works off jobs in their order. Opens nothing and starts no thread before the first.
+
+    Args:
+        name: Name of the thread.
+        connect: Opens the connection, in the thread. What it raises goes to all who wait, and is tried again later.
+        work: Does the jobs that have come together.
+        poll: What else it does.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[], sqlite3.Connection], work: Work, poll: Poll | None = None
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._work = work
+        self._poll = poll
+        self._condition = Condition()
+        self._jobs: deque[Job] = deque()
+        self._thread: Thread | None = None
+        self._stopping = False
+
+    def __len__(self) -> int:
+        """How many jobs wait."""
+        return len(self._jobs)
+
+    def put(self, job: Job, *, first: bool = False) -> None:
+        """Hand over a job; `first` lets it go before all others that wait."""
+        with self._condition:
+            if first:
+                self._jobs.appendleft(job)
+            else:
+                self._jobs.append(job)
+            self._start()
+
+    def wake(self) -> None:
+        """Let it ask its poll anew."""
+        with self._condition:
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._stopping = False
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._condition.notify()
+
+    def stop(self) -> None:
+        """Do what waits, and close the connection."""
+        with self._condition:
+            thread, self._stopping = self._thread, True
+            self._condition.notify()
+        if thread is not None and thread is not current_thread():  # which a garbage collection may have chosen
+            thread.join(_STOP_TIME)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # it is theirs who wait
+            with self._condition:
+                jobs = list(self._jobs)
+                self._jobs.clear()
+                self._thread = None
+            for job in jobs:
+                job.done(None, error)
+            return
+        try:
+            while self._step(connection):
+                pass
+        finally:
+            connection.close()
+
+    def _step(self, connection: sqlite3.Connection) -> bool:
+        """Do what has come, or wait for something; whether to go on."""
+        with self._condition:
+            if not self._jobs and not self._stopping:
+                self._condition.wait(None if self._poll is None else self._poll.due())
+            if not self._jobs and self._stopping:
+                self._thread = None
+                return False
+            jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _GROUP))]
+        if jobs:
+            self._work(connection, jobs)
+        if self._poll is not None:
+            self._poll(connection)
+        return True

@@ -1,0 +1,74 @@
+"""Health over HTTP, for who restarts processes and who sends them traffic. Knows no operation, and starts nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from pydantic_core import to_json
+from starlette.types import Receive, Scope, Send
+
+__all__ = ('LIVE_PATH', 'READY_PATH', 'Component', 'Live', 'Ready')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+LIVE_PATH = '/health/live'
+READY_PATH = '/health/ready'
+_LIMIT = 2.0
+"""Seconds that the backend gets to answer."""
+
+Component: TypeAlias = Literal['ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'stopped', 'draining']
+"""How a part of the app is: `idle` starts with the first request, `off` is what another process does, and `degraded`
+works all the same. With the others, traffic belongs elsewhere."""
+
+_READY = frozenset({'ok', 'idle', 'off', 'degraded'})
+
+
+class Live:
+    """`/health/live`: HTTP 200 as long as the process answers at all."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        await _answer(scope, send, 200, {'live': True})
+
+
+class Ready:
+    """`/health/ready`: HTTP 200 if this process should get traffic, else 503; and how each component is.
+
+    Args:
+        components: How those are that the process knows itself; `server` among them.
+        read: Reads something from the backend, whatever it is; asked only of a server that has begun.
+    """
+
+    def __init__(self, components: Callable[[], Mapping[str, Component]], read: Callable[[], Awaitable[Any]]) -> None:
+        self._components = components
+        self._read = read
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        components = dict(self._components())
+        components['backend'] = 'idle' if components['server'] == 'idle' else await self._backend()
+        ready = _READY.issuperset(components.values())
+        await _answer(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
+
+    async def _backend(self) -> Component:
+        try:
+            async with asyncio.timeout(_LIMIT):
+                await self._read()
+        except Exception:  # whatever the driver of a database raises; the caller reads that it failed, the log why
+            logger.exception('The backend cannot be read; %s answers that this process is not ready.', READY_PATH)
+            return 'failed'
+        return 'ok'
+
+
+async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
+    body = to_json(content)
+    headers = [
+        (b'content-type', b'application/json'),
+        (b'content-length', b'%d' % len(body)),
+        (b'cache-control', b'no-store'),
+    ]
+    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+    await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})

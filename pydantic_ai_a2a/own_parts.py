@@ -1,0 +1,152 @@
+"""A user's own FastA2A storage, broker and worker: whether they fit together, and what is made of them.
+
+Knows neither the app nor how it is hosted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from fasta2a.broker import Broker
+from fasta2a.storage import Storage
+from fasta2a.worker import Worker
+from pydantic_ai.agent import AbstractAgent
+
+from .agent_job import AgentJob, plain_read
+from .agent_worker import AgentWorker, WorkerOutputs
+from .backends.fasta2a import FastA2ABackend
+from .backends.fasta2a_broker import BrokeredBackend
+from .backends.sqlite import SqliteBackend
+from .conversion.inbound import Accepts, accepts, resolve_profile
+from .conversion.outbound import OutputMapper
+from .ports import Backend
+from .runner import Runner, RunOptions
+from .settings import Progress
+from .types import Message
+from .worker import Job
+from .worker_job import WorkerJob
+
+__all__ = ('Conversion', 'OwnParts', 'own_parts')
+
+
+@dataclass(frozen=True, slots=True)
+class OwnParts:
+    """What the user has brought; a worker's storage and broker among it."""
+
+    storage: Storage[Any] | None
+    broker: Broker | None
+    worker: Worker[Any] | None
+
+    @property
+    def foreign(self) -> Worker[Any] | None:
+        """A worker that runs tasks by itself."""
+        return None if isinstance(self.worker, AgentWorker) else self.worker
+
+    def backend(self, memory: SqliteBackend) -> Backend:
+        """What tasks are kept in, and run through."""
+        inner = memory
+        if self.storage is not None:
+            inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
+        return inner if self.broker is None else BrokeredBackend(inner, self.broker)
+
+
+def own_parts(
+    agent: AbstractAgent[Any, Any],
+    *,
+    storage: Storage[Any] | None,
+    broker: Broker | None,
+    worker: Worker[Any] | None,
+    backend_given: bool,
+    options: RunOptions,
+) -> OwnParts | None:
+    """The user's own parts, if there are any.
+
+    Raises:
+        TypeError: They are given with a backend, or a worker with run options.
+        ValueError: The worker has another storage, broker or agent.
+    """
+    if storage is broker is worker is None:
+        return None
+    if backend_given:
+        raise TypeError('storage=, broker= and worker= are what FastA2A has for a backend; give them or backend=.')
+    if worker is None:
+        return OwnParts(storage, broker, None)
+    if options:
+        raise TypeError(f'With worker=, the worker is given {", ".join(sorted(options))}, and not to_a2a().')
+    given: dict[str, tuple[object, object]] = {'storage': (storage, worker.storage), 'broker': (broker, worker.broker)}
+    given |= {'agent': (agent, getattr(worker, 'agent', agent))}
+    if different := [name for name, (ours, its) in given.items() if ours is not None and ours is not its]:
+        raise ValueError(f'The worker has another {" and ".join(different)} than to_a2a() was given.')
+    return OwnParts(worker.storage, worker.broker, worker)
+
+
+class Conversion:
+    """How the agent's messages and results are converted, and what does its tasks.
+
+    Args:
+        agent: The agent.
+        options: Given to every run.
+        worker: A worker of the user's own.
+        output_modes: What the user calls the agent's output on the card.
+        progress: What clients see besides the answer.
+    """
+
+    takes: Accepts
+    outputs: OutputMapper
+
+    def __init__(
+        self,
+        agent: AbstractAgent[Any, Any],
+        options: RunOptions,
+        worker: Worker[Any] | None,
+        *,
+        output_modes: Sequence[str] | None,
+        progress: Progress,
+    ) -> None:
+        self._worker = worker
+        if isinstance(worker, AgentWorker):
+            options = worker.options
+            self.outputs = WorkerOutputs(worker, output_modes)
+        else:
+            self.outputs = OutputMapper(options.get('output_type') or agent.output_type, output_modes)
+        self.takes = accepts(resolve_profile(options.get('model') or agent.model))
+        self._runner = Runner(agent, options, progress)
+        self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
+        self._foreign = worker if not isinstance(worker, AgentWorker) else None
+
+    def check_content(self, message: Message) -> None:
+        """Refuse a message that the agent cannot take; a worker that reads messages itself is not asked."""
+        if self._foreign is None:
+            self._read(message)
+
+    def check_output(self, modes: Sequence[str]) -> None:
+        """Refuse a client that takes nothing of what the agent returns."""
+        if self._foreign is None:
+            self.outputs.check(modes)
+
+    def job(self, backend: Backend) -> Job:
+        """What does the tasks."""
+        if self._foreign is not None:
+            return WorkerJob(self._foreign)
+        return AgentJob(backend, self._runner, read=self._read, outputs=self.outputs)
+
+
+class Held(AbstractAsyncContextManager[None]):
+    """Several things that are entered together, once in each event loop."""
+
+    def __init__(self, *things: AbstractAsyncContextManager[Any]) -> None:
+        self._things = things
+        self._stacks: dict[asyncio.AbstractEventLoop, AsyncExitStack] = {}
+
+    async def __aenter__(self) -> None:
+        async with AsyncExitStack() as stack:
+            for thing in self._things:
+                await stack.enter_async_context(thing)
+            self._stacks[asyncio.get_running_loop()] = stack.pop_all()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._stacks.pop(asyncio.get_running_loop()).__aexit__(*error)

@@ -1,0 +1,248 @@
+"""JSON-RPC requests as codecs read them, and what is refused (§9). Knows no version's names.
+
+A codec validates a whole body in one pass. What that pass refuses is looked at once more, slowly, to tell the client
+which of JSON-RPC's errors it is and which fields are bad. No answer repeats what was sent, except the request's id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Literal, NoReturn, NotRequired, cast
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, to_json
+from typing_extensions import TypedDict
+
+from ..errors import (
+    A2AError,
+    FieldViolation,
+    InvalidParamsError,
+    InvalidRequestError,
+    JSONParseError,
+    MethodNotFoundError,
+)
+from .codec import Params, RpcRefused, RpcRequest
+from .fields import MAX_ID, MAX_ITEMS
+from .operations import Operation
+
+__all__ = ('Rpc', 'bad_fields', 'encode_id', 'invalid_fields', 'parse_json', 'read', 'request_id')
+
+_MAX_VIOLATIONS = 100
+_MAX_NAMED = 5
+_MAX_DEPTH = 8
+_OPAQUE = {('data',), ('metadata',)}
+
+
+class Rpc(TypedDict):
+    """What every request has. `id` is checked when it is encoded."""
+
+    jsonrpc: Literal['2.0']
+    id: NotRequired[Any]
+
+
+def read(
+    body: bytes,
+    requests: TypeAdapter[Any],
+    methods: Mapping[str, Operation],
+    fields: Mapping[str, str],
+    defaults: Mapping[str, Params],
+) -> RpcRequest:
+    """Read a request.
+
+    Args:
+        body: What was sent.
+        requests: The requests that the codec knows.
+        methods: What their methods ask for.
+        fields: The names the codec knows: a field's every spelling, to the one that the client is told.
+        defaults: The params of methods that may go without.
+
+    Raises:
+        RpcRefused: It is no request, or its params are not the operation's. Nothing else is ever raised.
+    """
+    try:
+        request = requests.validate_json(body)
+    except ValidationError as error:
+        raise _refusal(body, error, methods, fields) from None
+    if b'\\u0000' in body or b'NaN' in body or b'Infinity' in body:
+        _check_text(body, methods, fields)
+    method = request['method']
+    params = request.get('params') or defaults.get(method)
+    return RpcRequest(encode_id(request.get('id')), methods[method], params)
+
+
+def _holds_nul(value: object) -> bool:
+    # Without the escaped backslashes, what looks like an escaped NUL is one.
+    return b'\\u0000' in to_json(value).replace(rb'\\', b'')
+
+
+def _check_text(body: bytes, methods: Mapping[str, Operation], fields: Mapping[str, str]) -> None:
+    """Refuse what validation lets pass inside values of any type: NaN, and NUL, which databases do not store."""
+    request = cast('dict[str, object]', parse_json(body))
+    if names := bad_fields(request.get('params'), _holds_nul, fields):
+        error = invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names)
+        raise RpcRefused(error, encode_id(request.get('id')), stream=_asks_for_stream(request, methods))
+
+
+def encode_id(id: object) -> bytes:
+    """A request's id, parsed, as JSON.
+
+    Raises:
+        RpcRefused: It is no string, integer or null, or too long.
+    """
+    if id is None or type(id) is int or (type(id) is str and len(id) <= MAX_ID):
+        return to_json(id)
+    text = f'Invalid request: id must be a string of at most {MAX_ID} characters, an integer or null'
+    raise RpcRefused(InvalidRequestError(text))
+
+
+def request_id(body: bytes) -> bytes:
+    """A request's id as JSON, for what is refused without decoding the rest; `null` if it cannot be read."""
+    try:
+        return _envelope(body)[1]
+    except RpcRefused as refused:
+        return refused.id
+
+
+def parse_json(body: bytes) -> object:
+    """Parse JSON as strictly as RFC 8259 has it: UTF-8, no NaN, no Infinity; only lone surrogates pass.
+
+    Raises:
+        RpcRefused: It is not JSON.
+    """
+    try:
+        return json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise RpcRefused(JSONParseError()) from None
+
+
+def _refuse_constant(_: str) -> NoReturn:
+    raise ValueError
+
+
+def _refusal(
+    body: bytes, error: ValidationError, methods: Mapping[str, Operation], fields: Mapping[str, str]
+) -> RpcRefused:
+    """Why a body did not validate, in JSON-RPC's terms.
+
+    Args:
+        body: What was sent.
+        error: What validation made of it. `loc` begins with the method and `params` where these are right.
+        methods: The methods the codec knows.
+        fields: The names the codec knows: a field's every spelling, to the one that the client is told.
+    """
+    try:
+        request, id = _envelope(body)
+        fault = _fault(request, error, methods, fields)
+        return RpcRefused(fault, id, stream=_asks_for_stream(request, methods))
+    except RpcRefused as refused:
+        return refused
+
+
+def _asks_for_stream(request: dict[str, object], methods: Mapping[str, Operation]) -> bool:
+    method = request.get('method')
+    return isinstance(method, str) and method in methods and methods[method].stream
+
+
+def _envelope(body: bytes) -> tuple[dict[str, object], bytes]:
+    request = parse_json(body)
+    if not isinstance(request, dict):
+        batch = '; batches are not supported' if isinstance(request, list) else ''
+        raise RpcRefused(InvalidRequestError(f'Invalid request: it must be one JSON object{batch}'))
+    envelope = cast('dict[str, object]', request)
+    id = envelope.get('id')
+    if _unpaired(id):
+        raise RpcRefused(InvalidRequestError('Invalid request: id must not hold lone surrogates'))
+    return envelope, encode_id(id)
+
+
+def _fault(
+    request: dict[str, object], error: ValidationError, methods: Collection[str], fields: Mapping[str, str]
+) -> A2AError:
+    method = request.get('method')
+    if request.get('jsonrpc') != '2.0':
+        return InvalidRequestError('Invalid request: jsonrpc must be "2.0"')
+    if not isinstance(method, str) or _unpaired(method):
+        return InvalidRequestError('Invalid request: method must be a string')
+    if method not in methods:
+        return MethodNotFoundError()
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if details[0]['type'] == 'json_invalid':
+        return _unreadable(request, fields)
+    return invalid_fields(_violation(detail, fields) for detail in details)
+
+
+def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AError:
+    """The error of a body that one JSON parser reads and the stricter one does not."""
+    if names := bad_fields(request.get('params'), _unpaired, fields):
+        return invalid_fields(FieldViolation(name, 'must not hold lone surrogates') for name in names)
+    if _unpaired(request):
+        return InvalidRequestError('Invalid request: it must not hold lone surrogates')
+    raise RpcRefused(JSONParseError('Invalid JSON payload: nested too deeply.'))
+
+
+def _violation(detail: ErrorDetails, fields: Mapping[str, str]) -> FieldViolation:
+    text = detail['msg']
+    if detail['type'] == 'string_pattern_mismatch':
+        text = 'must not hold control characters'
+    return FieldViolation(_path(detail['loc'][2:], fields), text)
+
+
+def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:
+    path = ''.join(f'[{key}]' if isinstance(key, int) else f'.{fields.get(key, key)}' for key in loc)
+    return path.removeprefix('.') or 'params'
+
+
+def invalid_fields(violations: Iterable[FieldViolation]) -> InvalidParamsError:
+    """Several bad fields: all in the details, the first few in the message too."""
+    listed = list(islice(violations, _MAX_VIOLATIONS))
+    named = '; '.join(f'{violation.field}: {violation.description}' for violation in listed[:_MAX_NAMED])
+    more = '; and more' if len(listed) > _MAX_NAMED else ''
+    return InvalidParamsError(f'Invalid parameters: {named}{more}', violations=listed)
+
+
+def bad_fields(value: object, bad: Callable[[object], bool], fields: Mapping[str, str]) -> list[str]:
+    """Paths of the fields of some params that hold something bad, as deep as the codec knows their names.
+
+    Only what is bad is entered, so `bad` may be fast code that looks at a whole tree.
+    """
+    return [_path(path, fields) for path in islice(_bad_paths(value, bad, fields), _MAX_VIOLATIONS)]
+
+
+def _bad_paths(
+    value: object, bad: Callable[[object], bool], fields: Mapping[str, str], path: tuple[int | str, ...] = ()
+) -> Iterator[tuple[int | str, ...]]:
+    if not bad(value):
+        return
+    deeper = _members(value, path, fields)
+    nothing = True
+    for member, item in deeper:
+        for found in _bad_paths(item, bad, fields, member):
+            nothing = False
+            yield found
+    if nothing:
+        yield path
+
+
+def _members(
+    value: object, path: tuple[int | str, ...], fields: Mapping[str, str]
+) -> Iterator[tuple[tuple[int | str, ...], object]]:
+    if len(path) >= _MAX_DEPTH or path[-1:] in _OPAQUE:
+        return
+    if isinstance(value, dict):
+        for key, item in cast('dict[str, object]', value).items():
+            if key in fields:
+                yield (*path, key), item
+    elif isinstance(value, list):
+        for index, item in enumerate(cast('list[object]', value)[:MAX_ITEMS]):
+            yield (*path, index), item
+
+
+def _unpaired(value: object) -> bool:
+    """Whether it holds lone surrogates, which no encoding of Unicode can express."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except (UnicodeEncodeError, RecursionError) as error:
+        return isinstance(error, UnicodeEncodeError)
+    return False

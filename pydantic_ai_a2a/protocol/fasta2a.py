@@ -1,0 +1,249 @@
+"""The JSON of FastA2A 2.1: 0.3's method names, 1.0's shapes, and its own behaviour. Knows no version and no binding.
+
+Its client reads answers strictly, so they are what FastA2A writes: no media type on what the agent returns, a data
+part's metadata is its schema alone, chunks that all append, the whole artifact at the end, and errors by its own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StrictBool,
+    TypeAdapter,
+    with_config,
+)
+from pydantic_core import PydanticCustomError, from_json, to_json
+from typing_extensions import TypedDict
+
+from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
+from ..types import ListParams, Message, SendParams, StoredTask, TaskEvent, TaskState
+from . import stored
+from .codec import EncodeEvent, Params, RpcRequest
+from .envelope import Rpc, read
+from .fields import (
+    CAMEL_CASE,
+    Count,
+    FlatPart,
+    Id,
+    Ids,
+    Line,
+    Lines,
+    MaybeId,
+    Millis,
+    Parts,
+    Struct,
+    list_params,
+    names_of,
+)
+from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
+from .operations import OPERATIONS, Operation
+
+__all__ = ('METHODS', 'FastA2ADialect')
+
+METHODS: Mapping[str, Operation] = MappingProxyType(
+    {
+        'message/send': OPERATIONS['SendMessage'],
+        'message/stream': OPERATIONS['SendStreamingMessage'],
+        'tasks/get': OPERATIONS['GetTask'],
+        'tasks/list': OPERATIONS['ListTasks'],
+        'tasks/cancel': OPERATIONS['CancelTask'],
+        'tasks/resubscribe': OPERATIONS['SubscribeToTask'],
+        'tasks/pushNotification/set': OPERATIONS['CreateTaskPushNotificationConfig'],
+        'tasks/pushNotification/get': OPERATIONS['GetTaskPushNotificationConfig'],
+        'tasks/pushNotificationConfig/list': OPERATIONS['ListTaskPushNotificationConfigs'],
+        'tasks/pushNotificationConfig/delete': OPERATIONS['DeleteTaskPushNotificationConfig'],
+    }
+)
+"""The operations by FastA2A's method names."""
+
+_DIALECT = 'fasta2a'
+
+
+@with_config(CAMEL_CASE)
+class _Message(TypedDict):
+    message_id: Id
+    context_id: NotRequired[MaybeId | None]
+    task_id: NotRequired[MaybeId | None]
+    role: Annotated[str, PlainValidator(role)]
+    parts: Parts
+    metadata: NotRequired[Struct | None]
+    extensions: NotRequired[Lines | None]
+    reference_task_ids: NotRequired[Ids | None]
+
+
+_UNSET: tuple[object, ...] = (None, '', [])
+
+
+def _message(wire: _Message) -> Message:
+    return cast('Message', {key: value for key, value in wire.items() if value not in _UNSET})
+
+
+class _SendParams(TypedDict):
+    message: Annotated[_Message, AfterValidator(_message)]
+    configuration: NotRequired[Configuration | None]
+    metadata: NotRequired[Struct | None]
+
+
+def _send_params(wire: _SendParams) -> SendParams:
+    message = cast('Message', wire['message'])
+    return send_params(message, wire.get('configuration'), wire.get('metadata'), dialect=_DIALECT, wait=False)
+
+
+def _task_state(value: object) -> TaskState:
+    if isinstance(value, str) and value in stored.STATE_NAMES:
+        return value
+    raise PydanticCustomError('state', 'must be one of {names}', {'names': ', '.join(stored.STATE_NAMES)})
+
+
+@with_config(CAMEL_CASE)
+class _ListParams(TypedDict, total=False):
+    context_id: MaybeId | None
+    status: Annotated[TaskState, PlainValidator(_task_state)] | None
+    page_size: Annotated[Count, Field(ge=1, le=100)] | None
+    page_token: Line | None
+    history_length: Count | None
+    status_timestamp_after: Millis | None
+    include_artifacts: StrictBool | None
+
+
+class _SendRpc(Rpc):
+    method: Literal['message/send', 'message/stream']
+    params: Annotated[_SendParams, AfterValidator(_send_params)]
+
+
+class _ListRpc(Rpc):
+    method: Literal['tasks/list']
+    params: NotRequired[Annotated[_ListParams, AfterValidator(list_params)] | None]
+
+
+class _UnreadRpc(Rpc):
+    method: Literal[
+        'tasks/pushNotification/set',
+        'tasks/pushNotification/get',
+        'tasks/pushNotificationConfig/list',
+        'tasks/pushNotificationConfig/delete',
+    ]
+
+
+_REQUEST: TypeAdapter[Any] = TypeAdapter(
+    Annotated[_SendRpc | GetRpc | _ListRpc | CancelRpc | ResubscribeRpc | _UnreadRpc, Discriminator('method')],
+    config=ConfigDict(defer_build=True),
+)
+_DEFAULT_PARAMS: dict[str, Params] = {'tasks/list': ListParams()}
+_FIELDS = names_of(FlatPart, _Message, Configuration, _SendParams, TaskParams, _ListParams)
+
+_MESSAGES = {
+    -32700: 'Invalid JSON payload',
+    -32600: 'Request payload validation error',
+    -32601: 'Method not found',
+    -32602: 'Invalid parameters',
+    -32603: 'Internal error',
+    -32001: 'Task not found',
+    -32002: 'Task not cancelable',
+    -32003: 'Push notification not supported',
+    -32004: 'This operation is not supported',
+    -32005: 'Incompatible content types',
+}
+"""FastA2A's errors; its client takes no others for an answer that it reads."""
+
+
+def _own_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A part of the agent's: of a data part's metadata the schema, and media types of files only."""
+    written = dict(part)
+    if 'text' in part or 'data' in part:
+        written.pop('mediaType', None)
+    if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
+        written['metadata'] = {'json_schema': metadata['json_schema']}
+    return written
+
+
+class FastA2ADialect(OlderCodec):
+    """What FastA2A 2.1's own client speaks."""
+
+    dialect: ClassVar[str] = _DIALECT
+
+    def decode(self, body: bytes) -> RpcRequest:
+        """Read a JSON-RPC request."""
+        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
+
+    def encode_task(self, task: StoredTask) -> bytes:
+        """Write a bare task."""
+        return to_json(self._task(task))
+
+    def encode_task_result(self, task: StoredTask) -> bytes:
+        """Write a task under its name."""
+        return b'{"task":' + self.encode_task(task) + b'}'
+
+    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+        """What writes the updates of one stream, and remembers its chunks for the whole artifact at the end."""
+        return _Updates(self, first)
+
+    def encode_status(self, update: Mapping[str, Any]) -> bytes:
+        """Write a status update, from its 1.0 JSON."""
+        return to_json({'statusUpdate': {**update, 'status': self._status(update['status'])}})
+
+    def encode_artifact(self, update: Mapping[str, Any], *, append: bool, last: bool) -> bytes:
+        """Write an artifact update, from its 1.0 JSON."""
+        artifact = self._artifact(update['artifact'])
+        return to_json({'artifactUpdate': {**update, 'artifact': artifact, 'append': append, 'lastChunk': last}})
+
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        said = {**message, 'role': stored.ROLES[message['role']]}
+        return said if said['role'] == 'user' else self._artifact(said)
+
+    def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
+        return {**artifact, 'parts': [_own_part(part) for part in artifact['parts']]}
+
+    def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
+        """Write JSON-RPC's error object: the message is FastA2A's, and what there is to say is its data."""
+        code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
+        said = error.message.removesuffix('.')
+        message = _MESSAGES.get(code, said)
+        written: dict[str, Any] = {'code': code, 'message': message}
+        if missing := error.metadata.get('requiredExtensions'):
+            written['data'] = {'missing_required_extensions': missing.split(', ')}
+        elif said != message:
+            written['data'] = {'detail': error.message}
+        return to_json(written)
+
+
+class _Updates:
+    """The updates of one stream."""
+
+    def __init__(self, codec: FastA2ADialect, first: StoredTask | None) -> None:
+        self._codec = codec
+        self._artifacts = None if first is None else [*(first.artifacts or ())]
+        """What there was before the stream; None if that is not known, and so neither is what is whole."""
+        self._chunks: dict[str, list[bytes]] = {}
+
+    def __call__(self, event: TaskEvent, last: bool) -> bytes:
+        payload = from_json(event.payload)
+        if event.state is not None:
+            return self._codec.encode_status(payload['statusUpdate'])
+        update = payload['artifactUpdate']
+        if not update.get('lastChunk'):
+            self._remember(update, event.payload)
+            return self._codec.encode_artifact(update, append=True, last=False)
+        if update.get('append') and self._artifacts is not None:
+            return self._codec.encode_artifact(self._whole(update, event.payload), append=False, last=True)
+        return self._codec.encode_artifact(update, append=bool(update.get('append')), last=True)
+
+    def _remember(self, update: Mapping[str, Any], payload: bytes) -> None:
+        chunks = self._chunks.setdefault(update['artifact']['artifactId'], [])
+        if not update.get('append'):
+            chunks.clear()
+        chunks.append(payload)
+
+    def _whole(self, update: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
+        artifact_id = update['artifact']['artifactId']
+        chunks = [*self._chunks.pop(artifact_id, ()), payload]
+        artifacts = map(from_json, stored.assemble(self._artifacts or (), chunks))
+        return {**update, 'artifact': next(each for each in artifacts if each['artifactId'] == artifact_id)}

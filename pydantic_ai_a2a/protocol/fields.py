@@ -1,0 +1,168 @@
+"""The types of the fields that requests consist of, and parts as A2A 1.0 and FastA2A write them. Knows no methods.
+
+Whether null and empty values are unset is settled by the codec that uses them.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, NotRequired, TypeVar, cast
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    with_config,
+)
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError, to_json
+from typing_extensions import TypedDict
+
+from ..types import ListParams, Part
+
+__all__ = (
+    'CAMEL_CASE',
+    'MAX_ID',
+    'MAX_ITEMS',
+    'PROTO_JSON',
+    'AnyJson',
+    'Base64',
+    'Count',
+    'FlatPart',
+    'Id',
+    'Ids',
+    'Line',
+    'Lines',
+    'MaybeId',
+    'Millis',
+    'Parts',
+    'Struct',
+    'list_params',
+    'names_of',
+)
+
+MAX_ID = 256
+"""Longest id that is accepted, in characters."""
+
+MAX_ITEMS = 10_000
+"""Longest list that is accepted."""
+
+T = TypeVar('T')
+
+
+def _no_bool(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError('integer', 'must be an integer')
+    return value
+
+
+def _base64(value: str) -> str:
+    text = value.replace('-', '+').replace('_', '/')
+    if not text.endswith('='):
+        text += '=' * (-len(text) % 4)
+    try:
+        a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise PydanticCustomError('base64', 'must be base64') from None
+    return text
+
+
+def _millis(value: object) -> int:
+    try:
+        return -((_EPOCH - datetime.fromisoformat(cast('str', value))) // timedelta(milliseconds=1))
+    except (TypeError, ValueError):
+        raise PydanticCustomError('timestamp', 'must be an ISO 8601 time with a UTC offset or Z') from None
+
+
+def _finite(value: T) -> T:
+    text = to_json(value)
+    if b'Infinity' in text and text != to_json(value, inf_nan_mode='null'):
+        raise PydanticCustomError('finite', 'must not hold numbers beyond the range of a double')
+    return value
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_CONTROLS = r'^[^\x00-\x1f\x7f-\x9f]*$'
+
+Line = Annotated[str, StringConstraints(pattern=_NO_CONTROLS)]
+"""Text without control characters; may be empty."""
+Lines = Annotated[
+    list[Annotated[str, StringConstraints(min_length=1, pattern=_NO_CONTROLS)]], Field(max_length=MAX_ITEMS)
+]
+Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID, pattern=_NO_CONTROLS)]
+Ids = Annotated[list[Id], Field(max_length=MAX_ITEMS)]
+MaybeId = Annotated[str, StringConstraints(max_length=MAX_ID, pattern=_NO_CONTROLS)]
+"""An id; empty where there is none."""
+Count = Annotated[int, Field(ge=0, lt=2**31), BeforeValidator(_no_bool)]
+"""A number of things, also as a string."""
+Base64 = Annotated[str, AfterValidator(_base64)]
+"""Base64, standard or URL-safe, padded or not; read as standard and padded."""
+Millis = Annotated[int, PlainValidator(_millis)]
+"""An ISO 8601 time; read as the first millisecond that is not before it."""
+AnyJson = Annotated[Any, AfterValidator(_finite)]
+"""A JSON value that can be written again: numbers such as 1e999 can not."""
+Struct = Annotated[dict[str, Any], AfterValidator(_finite)]
+"""A JSON object that can be written again."""
+
+CAMEL_CASE = ConfigDict(alias_generator=to_camel)
+"""camelCase only."""
+PROTO_JSON = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
+"""camelCase or the proto's own names, as ProtoJSON is read."""
+
+
+@with_config(PROTO_JSON)
+class FlatPart(TypedDict):
+    """A part with its content beside its other fields."""
+
+    text: NotRequired[str | None]
+    raw: NotRequired[Base64 | None]
+    url: NotRequired[Line | None]
+    data: NotRequired[AnyJson]
+    filename: NotRequired[Line | None]
+    media_type: NotRequired[Line | None]
+    metadata: NotRequired[Struct | None]
+
+
+_CONTENTS = frozenset({'text', 'raw', 'url', 'data'})
+_MAY_BE_EMPTY = frozenset({'text', 'raw', 'data'})
+
+
+def _part(wire: FlatPart) -> Part:
+    part = {key: value for key, value in wire.items() if value is not None and (value != '' or key in _MAY_BE_EMPTY)}
+    contents = len(_CONTENTS & part.keys())
+    if not contents and 'data' in wire:
+        return cast('Part', {'data': None, **part})
+    if contents != 1:
+        raise PydanticCustomError('part', 'must hold exactly one of text, raw, url and data')
+    return cast('Part', part)
+
+
+Parts = Annotated[list[Annotated[FlatPart, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
+"""A message's flat parts; read as the vocabulary's."""
+
+
+_LIST_ALL = ListParams()
+
+
+def list_params(wire: Mapping[str, Any]) -> ListParams:
+    """Which tasks to list, from a request's fields by the proto's names."""
+    return ListParams(
+        context_id=wire.get('context_id') or None,
+        state=wire.get('status'),
+        since=wire.get('status_timestamp_after'),
+        page_size=wire.get('page_size') or _LIST_ALL.page_size,
+        page_token=wire.get('page_token') or None,
+        history_length=wire.get('history_length'),
+        include_artifacts=wire.get('include_artifacts') or False,
+    )
+
+
+def names_of(*wires: type[Any]) -> dict[str, str]:
+    """Every spelling of the fields of some wire types, to the one that the client is told."""
+    names = (name for wire in wires for name in wire.__annotations__)
+    return {spelling: to_camel(name) for name in names for spelling in (name, to_camel(name))}

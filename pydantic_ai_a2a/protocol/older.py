@@ -1,0 +1,150 @@
+"""What A2A 0.3 and FastA2A's dialect have in common: params, lower-case roles and states. Knows no method names.
+
+What is stored is 1.0's JSON, so these codecs parse it and write it anew; only their own clients pay for that.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+
+from pydantic import AfterValidator, StrictBool, with_config
+from pydantic_core import PydanticCustomError, from_json
+from typing_extensions import TypedDict
+
+from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
+from . import stored
+from .codec import Codec
+from .envelope import Rpc
+from .fields import CAMEL_CASE, Count, Id, Lines, Struct
+
+__all__ = ('CancelRpc', 'Configuration', 'GetRpc', 'OlderCodec', 'ResubscribeRpc', 'TaskParams', 'role', 'send_params')
+
+_ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
+"""Their streams end wherever the task waits for its client."""
+
+
+def role(value: object) -> str:
+    """Read the role of a client's message."""
+    if value == 'user':
+        return 'user'
+    raise PydanticCustomError('role', 'must be user: clients speak as users')
+
+
+@with_config(CAMEL_CASE)
+class Configuration(TypedDict, total=False):
+    """How a message is to be answered."""
+
+    accepted_output_modes: Lines | None
+    blocking: StrictBool | None
+    history_length: Count | None
+    push_notification_config: Struct | None
+    task_push_notification_config: Struct | None
+
+
+def send_params(
+    message: Message, configuration: Configuration | None, metadata: dict[str, Any] | None, *, dialect: str, wait: bool
+) -> SendParams:
+    """The params of a message.
+
+    Args:
+        message: The message.
+        configuration: How to answer it.
+        metadata: The request's.
+        dialect: The codec's.
+        wait: Whether the answer waits for the task if the client does not say.
+    """
+    given = configuration or {}
+    blocking = given.get('blocking')
+    # Only a positive length means something to these versions: zero is no limit (0.3 §7.3).
+    return SendParams(
+        message=message,
+        return_immediately=not (wait if blocking is None else blocking),
+        history_length=given.get('history_length') or None,
+        accepted_output_modes=tuple(given.get('accepted_output_modes') or ()),
+        push_config=given.get('push_notification_config') or given.get('task_push_notification_config'),
+        metadata=metadata,
+        dialect=dialect,
+        also_ends=_ALSO_ENDS,
+    )
+
+
+@with_config(CAMEL_CASE)
+class TaskParams(TypedDict):
+    """What names one task."""
+
+    id: Id
+    history_length: NotRequired[Count | None]
+    metadata: NotRequired[Struct | None]
+
+
+def _get_params(wire: TaskParams) -> GetParams:
+    return GetParams(id=wire['id'], history_length=wire.get('history_length') or None)
+
+
+def _cancel_params(wire: TaskParams) -> CancelParams:
+    return CancelParams(id=wire['id'], metadata=wire.get('metadata'))
+
+
+def _subscribe_params(wire: TaskParams) -> SubscribeParams:
+    # A task that has ended is shown: these versions have no error for it.
+    return SubscribeParams(id=wire['id'], also_ends=_ALSO_ENDS, ended_too=True)
+
+
+class GetRpc(Rpc):
+    """Asks for a task."""
+
+    method: Literal['tasks/get']
+    params: Annotated[TaskParams, AfterValidator(_get_params)]
+
+
+class CancelRpc(Rpc):
+    """Cancels a task."""
+
+    method: Literal['tasks/cancel']
+    params: Annotated[TaskParams, AfterValidator(_cancel_params)]
+
+
+class ResubscribeRpc(Rpc):
+    """Follows a task."""
+
+    method: Literal['tasks/resubscribe']
+    params: Annotated[TaskParams, AfterValidator(_subscribe_params)]
+
+
+class OlderCodec(Codec):
+    """Writes whole objects, with each message and artifact as the version has them."""
+
+    reads_without_extensions: ClassVar[bool] = True
+    refuses_in_streams: ClassVar[bool] = True
+
+    @abstractmethod
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """A message, from its 1.0 JSON."""
+
+    @abstractmethod
+    def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
+        """An artifact, from its 1.0 JSON."""
+
+    def _status(self, status: Mapping[str, Any]) -> dict[str, Any]:
+        written = {**status, 'state': stored.STATES[status['state']]}
+        if 'message' in status:
+            written['message'] = self._message(status['message'])
+        return written
+
+    def _task(self, task: StoredTask) -> dict[str, Any]:
+        header = task.header
+        status = from_json(stored.status(header.state, header.status_at, header.status_message))
+        written: dict[str, Any] = {
+            'id': header.id,
+            'contextId': header.context_id,
+            'status': self._status(status),
+        }
+        if task.artifacts:
+            written['artifacts'] = [self._artifact(from_json(artifact)) for artifact in task.artifacts]
+        if task.history:
+            written['history'] = [self._message(from_json(message)) for message in task.history]
+        if header.metadata is not None:
+            written['metadata'] = cast('dict[str, Any]', from_json(header.metadata))
+        return written

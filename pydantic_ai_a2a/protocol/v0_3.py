@@ -1,0 +1,222 @@
+"""The JSON of A2A 0.3 over JSON-RPC, to the vocabulary and back. Knows no other version and no binding.
+
+Null is read as unset, unknown fields are ignored. 0.3 has no lists of tasks over JSON-RPC, and no error details.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+
+from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PlainValidator, TypeAdapter, with_config
+from pydantic_core import PydanticCustomError, from_json, to_json
+from typing_extensions import TypedDict
+
+from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
+from ..types import Message, Part, SendParams, StoredTask, TaskEvent
+from . import stored
+from .codec import EncodeEvent, RpcRequest
+from .envelope import Rpc, read
+from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of
+from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
+from .operations import OPERATIONS, Operation
+
+__all__ = ('METHODS', 'V0_3')
+
+METHODS: Mapping[str, Operation] = MappingProxyType(
+    {
+        'message/send': OPERATIONS['SendMessage'],
+        'message/stream': OPERATIONS['SendStreamingMessage'],
+        'tasks/get': OPERATIONS['GetTask'],
+        'tasks/cancel': OPERATIONS['CancelTask'],
+        'tasks/resubscribe': OPERATIONS['SubscribeToTask'],
+        'tasks/pushNotificationConfig/set': OPERATIONS['CreateTaskPushNotificationConfig'],
+        'tasks/pushNotificationConfig/get': OPERATIONS['GetTaskPushNotificationConfig'],
+        'tasks/pushNotificationConfig/list': OPERATIONS['ListTaskPushNotificationConfigs'],
+        'tasks/pushNotificationConfig/delete': OPERATIONS['DeleteTaskPushNotificationConfig'],
+        'agent/getAuthenticatedExtendedCard': OPERATIONS['GetExtendedAgentCard'],
+    }
+)
+"""The operations by their 0.3 method names."""
+
+_DIALECT = '0.3'
+_WRAPPED = 'data_part_compat'
+"""Marks data that is no object and was wrapped in one, as the official SDK does: a 0.3 data part holds an object."""
+_FILE_NAMES = {'raw': 'bytes', 'url': 'uri', 'filename': 'name', 'mediaType': 'mimeType'}
+"""What 1.0 calls the fields of a file, and 0.3."""
+_NEWER_NAME = re.compile(rf'(\bmessage\.parts\[[0-9]+\]\.)({"|".join(_FILE_NAMES)})\b')
+"""A file's field as the refusals of the service name it."""
+
+
+@with_config(CAMEL_CASE)
+class _File(TypedDict, total=False):
+    bytes: Base64 | None
+    uri: Line | None
+    name: Line | None
+    mime_type: Line | None
+
+
+class _Part(TypedDict):
+    kind: Literal['text', 'file', 'data']
+    text: NotRequired[str | None]
+    file: NotRequired[_File | None]
+    data: NotRequired[Struct | None]
+    metadata: NotRequired[Struct | None]
+
+
+def _part(wire: _Part) -> Part:
+    kind, metadata = wire['kind'], wire.get('metadata')
+    content = wire.get(kind)
+    if content is None:
+        raise PydanticCustomError('part', 'must hold {kind}, as its kind says', {'kind': kind})
+    if kind == 'text':
+        part = Part(text=cast('str', content))
+    elif kind == 'file':
+        part = _file(cast('_File', content))
+    else:
+        part, metadata = _data(cast('dict[str, Any]', content), metadata)
+    if metadata is not None:
+        part['metadata'] = metadata
+    return part
+
+
+def _data(content: dict[str, Any], metadata: dict[str, Any] | None) -> tuple[Part, dict[str, Any] | None]:
+    """A data part, and what of its metadata is its own."""
+    if metadata is None or metadata.get(_WRAPPED) is not True or 'value' not in content:
+        return Part(data=content), metadata
+    return Part(data=content['value']), {key: value for key, value in metadata.items() if key != _WRAPPED} or None
+
+
+def _file(wire: _File) -> Part:
+    content, uri = wire.get('bytes'), wire.get('uri') or ''
+    if (content is None) == (uri == ''):
+        raise PydanticCustomError('file', 'must hold either file.bytes or file.uri')
+    part = Part(url=uri) if content is None else Part(raw=content)
+    if name := wire.get('name'):
+        part['filename'] = name
+    if mime_type := wire.get('mime_type'):
+        part['media_type'] = mime_type
+    return part
+
+
+@with_config(CAMEL_CASE)
+class _Message(TypedDict):
+    kind: NotRequired[Literal['message'] | None]
+    message_id: Id
+    context_id: NotRequired[MaybeId | None]
+    task_id: NotRequired[MaybeId | None]
+    role: Annotated[str, PlainValidator(role)]
+    parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
+    metadata: NotRequired[Struct | None]
+    extensions: NotRequired[Lines | None]
+    reference_task_ids: NotRequired[Ids | None]
+
+
+_UNSET: tuple[object, ...] = (None, '', [])
+
+
+def _message(wire: _Message) -> Message:
+    return cast('Message', {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET})
+
+
+class _SendParams(TypedDict):
+    message: Annotated[_Message, AfterValidator(_message)]
+    configuration: NotRequired[Configuration | None]
+    metadata: NotRequired[Struct | None]
+
+
+def _send_params(wire: _SendParams) -> SendParams:
+    message = cast('Message', wire['message'])
+    return send_params(message, wire.get('configuration'), wire.get('metadata'), dialect=_DIALECT, wait=True)
+
+
+class _SendRpc(Rpc):
+    method: Literal['message/send', 'message/stream']
+    params: Annotated[_SendParams, AfterValidator(_send_params)]
+
+
+class _UnreadRpc(Rpc):
+    method: Literal[
+        'tasks/pushNotificationConfig/set',
+        'tasks/pushNotificationConfig/get',
+        'tasks/pushNotificationConfig/list',
+        'tasks/pushNotificationConfig/delete',
+        'agent/getAuthenticatedExtendedCard',
+    ]
+
+
+_REQUEST: TypeAdapter[Any] = TypeAdapter(
+    Annotated[_SendRpc | GetRpc | CancelRpc | ResubscribeRpc | _UnreadRpc, Discriminator('method')],
+    config=ConfigDict(defer_build=True),
+)
+_FIELDS = names_of(_File, _Part, _Message, Configuration, _SendParams, TaskParams)
+
+
+def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    metadata: dict[str, Any] | None = part.get('metadata')
+    written: dict[str, Any]
+    if 'text' in part:
+        written = {'kind': 'text', 'text': part['text']}
+    elif 'data' not in part:
+        written = {'kind': 'file', 'file': _wire_file(part)}
+    elif isinstance(part['data'], dict):
+        written = {'kind': 'data', 'data': part['data']}
+    else:
+        written = {'kind': 'data', 'data': {'value': part['data']}}
+        metadata = {**(metadata or {}), _WRAPPED: True}
+    return written if metadata is None else {**written, 'metadata': metadata}
+
+
+def _wire_file(part: Mapping[str, Any]) -> dict[str, Any]:
+    return {_FILE_NAMES[key]: value for key, value in part.items() if key in _FILE_NAMES}
+
+
+def _own_name(match: re.Match[str]) -> str:
+    return f'{match[1]}file.{_FILE_NAMES[match[2]]}'
+
+
+class V0_3(OlderCodec):
+    """A2A 0.3."""
+
+    dialect: ClassVar[str] = _DIALECT
+    extensions_header: ClassVar[str] = 'X-A2A-Extensions'
+
+    def decode(self, body: bytes) -> RpcRequest:
+        """Read a JSON-RPC request."""
+        return read(body, _REQUEST, METHODS, _FIELDS, {})
+
+    def encode_task(self, task: StoredTask) -> bytes:
+        """Write a bare `Task`."""
+        return to_json({'kind': 'task', **self._task(task)})
+
+    def encode_task_result(self, task: StoredTask) -> bytes:
+        """Write a bare `Task`: 0.3 has nothing around it."""
+        return self.encode_task(task)
+
+    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+        """What writes bare update events; the last of a stream is marked as `final`."""
+        return self._event
+
+    def _event(self, event: TaskEvent, last: bool) -> bytes:
+        payload = from_json(event.payload)
+        if event.state is None:
+            update = payload['artifactUpdate']
+            return to_json({'kind': 'artifact-update', **update, 'artifact': self._artifact(update['artifact'])})
+        update = payload['statusUpdate']
+        return to_json({'kind': 'status-update', **update, 'status': self._status(update['status']), 'final': last})
+
+    def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        parts = [_wire_part(part) for part in message['parts']]
+        return {'kind': 'message', **message, 'role': stored.ROLES[message['role']], 'parts': parts}
+
+    def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
+        return {**artifact, 'parts': [_wire_part(part) for part in artifact['parts']]}
+
+    def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
+        """Write JSON-RPC's error object. The correlation id is in the HTTP header, as 0.3 has no place for it."""
+        # Errors that came with 1.0 are what they were before.
+        code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
+        message = _NEWER_NAME.sub(_own_name, error.message.removesuffix('.'))
+        return to_json({'code': code, 'message': message})

@@ -1,0 +1,12 @@
+"""An agent that does what its user says, over a file; runs in the servers' processes."""
+
+from __future__ import annotations
+
+from os import environ
+
+from pydantic_ai_a2a import to_a2a
+
+from ..e2e.apps import ROUTES, puppet
+from .durable_clerk import WORKERS
+
+app = to_a2a(puppet, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS)

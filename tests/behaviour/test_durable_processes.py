@@ -1,0 +1,196 @@
+"""One file, several server processes: what one of them leaves, the others take on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import httpx
+import pytest
+
+from ..client import message, state_of, texts
+from ..dialects import unversioned
+from ..e2e.server import LIMIT, Gates, Process, process, rpc, uvicorn
+from .rows import covers
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
+
+
+class Start(Protocol):
+    def __call__(self, agent: str, *options: str, lease: float = 30.0) -> AbstractContextManager[Process]: ...
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a server on the test's file."""
+
+    @contextmanager
+    def run(agent: str, *options: str, lease: float = 30.0) -> Generator[Process]:
+        env = {
+            'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db',
+            'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
+            'A2A_TEST_LEASE': str(lease),
+        }
+        app = f'tests.behaviour.durable_{agent}:app'
+        with process('-m', 'uvicorn', app, '--port', '0', *options, env=env) as server:
+            assert server.url
+            yield server
+
+    return run
+
+
+class Remote:
+    """A client of one server."""
+
+    def __init__(self, server: Process) -> None:
+        self.url = server.url
+        self.gates = Gates(server.url)
+
+    async def call(self, method: str, **params: Any) -> Any:
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            answer = (await http.post(self.url, json=rpc(method, **params), headers={'A2A-Version': '1.0'})).json()
+        assert 'result' in answer, answer
+        return answer['result']
+
+    async def send(self, text: str, *, wait: bool = True, **fields: Any) -> dict[str, Any]:
+        configuration = {'returnImmediately': not wait}
+        return (await self.call('SendMessage', message=message(text, **fields), configuration=configuration))['task']
+
+    @asynccontextmanager
+    async def subscribe(self, task_id: str, **headers: str) -> AsyncGenerator[AsyncIterator[tuple[int, Any]]]:
+        """Numbers and contents of a task's events."""
+        async with (
+            httpx.AsyncClient(timeout=LIMIT) as http,
+            http.stream(
+                'POST',
+                self.url,
+                json=rpc('SubscribeToTask', id=task_id),
+                headers={'A2A-Version': '1.0', **{name.replace('_', '-'): value for name, value in headers.items()}},
+            ) as response,
+        ):
+            yield _events(response.aiter_lines())
+
+    async def ended(self, task_id: str) -> dict[str, Any]:
+        """The task once it is over."""
+        async with self.subscribe(task_id) as events:
+            async for _ in events:
+                pass
+        task = await self.call('GetTask', id=task_id)
+        assert task['status']['state'] in ENDED
+        return task
+
+
+async def where(gate: str, *remotes: Remote) -> list[Remote]:
+    """The servers, first the one whose agent has come to the gate: most often that which took the message."""
+    waiting = {asyncio.ensure_future(remote.gates.reached(gate)): remote for remote in remotes}
+    done, others = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    for other in others:
+        other.cancel()
+    return [waiting[each] for each in (*done, *others)]
+
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int, Any]]:
+    number = 0
+    async for line in lines:
+        if line.startswith('id: '):
+            number = int(line[4:])
+        elif line.startswith('data: '):
+            yield number, json.loads(line[6:]).get('result')
+
+
+@covers('SIGTERM')
+async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_conversation_goes_on(
+    start: Start,
+) -> None:
+    with start('puppet', lease=1.0) as server:
+        remote = Remote(server)
+        before = await remote.send('say hello', contextId='c')
+        task = await remote.send('wait gate', contextId='c', wait=False)
+        queued = await remote.send('recall', contextId='c', wait=False)
+        await remote.gates.reached('gate')
+        server.signal(signal.SIGKILL)
+        assert await server.ended() == -signal.SIGKILL
+    with start('puppet', lease=1.0) as server:
+        remote = Remote(server)
+        await remote.gates.reached('gate')
+        await remote.gates.open('gate')
+        async with remote.subscribe(task['id'], Last_Event_ID='1') as events:
+            states = [event['statusUpdate']['status']['state'] async for _, event in events if 'statusUpdate' in event]
+        assert states == ['TASK_STATE_COMPLETED']
+        assert texts(await remote.call('GetTask', id=task['id'])) == ['Before the gate, and after.']
+        assert texts(await remote.ended(queued['id'])) == ['Before, you said: say hello; wait gate.']
+        assert texts(await remote.call('GetTask', id=before['id'])) == ['hello ']
+
+
+async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(start: Start) -> None:
+    bounded = ('--timeout-graceful-shutdown', '1')  # the gate that no run comes to would hold its server up
+    with start('puppet', *bounded) as one, start('puppet', *bounded) as two:
+        task = await Remote(one).send('use gate', wait=False)
+        here, there = await where('gate', Remote(one), Remote(two))
+        assert state_of(await there.call('GetTask', id=task['id'])) == 'WORKING'
+        async with there.subscribe(task['id']) as events:
+            assert 'task' in (await anext(events))[1]
+            more = await there.send('wait ever', taskId=task['id'], contextId=task['contextId'], wait=False)
+            await here.gates.open('gate')
+            seen = [await anext(events)]
+            while '"Before the gate, "' not in json.dumps(seen):
+                seen.append(await anext(events))
+            await here.gates.reached('ever')
+            canceled = await there.call('CancelTask', id=more['id'])
+            seen += [each async for each in events]
+        assert more['id'] == task['id']
+        assert state_of(canceled) == 'CANCELED'
+        assert await here.gates.stopped('ever')
+        numbers = [n for n, _ in seen]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        async with here.subscribe(task['id'], Last_Event_ID=str(numbers[0])) as again:
+            assert [each async for each in again] == seen[1:]
+        blocked = asyncio.create_task(there.send('recall', contextId=task['contextId']))
+        assert texts(await blocked) == ['Before, you said: use gate; wait ever.']
+
+
+@covers('`--workers 2`')
+async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
+    with socket.create_server(('127.0.0.1', 0)) as free:  # uvicorn does not say which port its workers have got
+        port = free.getsockname()[1]
+    with start('clerk', '--port', f'{port}', '--workers', '2') as server:
+        server.wait_for(r'(?s)startup complete.*startup complete')
+        remote = Remote(server)
+        tasks = await asyncio.gather(*(remote.send(f'{n}', contextId=f'c{n}') for n in range(10)))
+        assert [texts(task) for task in tasks] == [[f'{n}'] for n in range(10)]
+        for n, task in enumerate(tasks):
+            assert await remote.call('GetTask', id=task['id']) == task
+            assert texts(await remote.send('again', contextId=f'c{n}')) == [f'{n} again']
+
+
+@covers('`--workers 2`')
+def test_workers_of_one_server_are_refused_in_memory() -> None:
+    with uvicorn('tests.e2e.apps:app', '--workers', '2') as server:
+        server.wait_for('2 server processes do not see the tasks in the memory of each other: use backend=')
+
+
+async def test_each_task_ends_once_while_a_process_is_killed(start: Start, tmp_path: Path) -> None:
+    ledger = tmp_path / 'ledger.txt'
+    with start('clerk', lease=1.0) as one, start('clerk', lease=1.0) as two:
+        remotes = [Remote(one), Remote(two)]
+        sent = [await remotes[n % 2].send(f'{n}', contextId=f'c{n % 6}', wait=False) for n in range(24)]
+        one.signal(signal.SIGKILL)
+        done = [await remotes[1].ended(task['id']) for task in sent]
+        assert await one.ended() == -signal.SIGKILL
+    assert [state_of(task) for task in done] == ['COMPLETED'] * 24
+    assert [texts(task) for task in done[-6:]] == [[f'{n} {n + 6} {n + 12} {n + 18}'] for n in range(6)]
+    assert {*Counter(ledger.read_text().split())} == {str(n) for n in range(24)}
+    database = sqlite3.connect(tmp_path / 'agent.db')
+    ends = database.execute("SELECT COUNT(*) FROM event WHERE state = 'completed' GROUP BY task_id").fetchall()
+    database.close()
+    assert ends == [(1,)] * 24

@@ -1,0 +1,156 @@
+"""The command line in processes of its own: servers, workers, and both over one file."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.types import GetTaskRequest
+
+from ..behaviour.rows import covers
+from .official import collect, official_client, outline, say, state_of, task_of, text_of
+from .server import LIMIT, ROOT, Process, process
+
+APPS = 'tests.e2e.shared_apps'
+OK = {'server': 'ok', 'agent': 'ok', 'worker': 'ok', 'backend': 'ok'}
+
+
+def command(where: Path, *arguments: str, **env: str) -> AbstractContextManager[Process]:
+    """`pydantic-ai-a2a ...` in a directory, with the apps of this repository."""
+    return process('-m', 'pydantic_ai_a2a', *arguments, '--app-dir', str(ROOT), cwd=where, env=env)
+
+
+def worker(where: Path, name: str = 'app', *options: str, **env: str) -> AbstractContextManager[Process]:
+    return command(where, 'worker', f'{APPS}:{name}', *options, **env)
+
+
+def web(where: Path, name: str = 'app') -> AbstractContextManager[Process]:
+    return command(where, 'serve', f'{APPS}:{name}', '--no-worker', '--port', '0')
+
+
+async def get(url: str) -> tuple[int, Any]:
+    async with httpx.AsyncClient(timeout=LIMIT) as http:
+        answer = await http.get(url)
+        return answer.status_code, answer.json()
+
+
+async def test_an_agent_is_served_under_its_name(tmp_path: Path) -> None:
+    with command(tmp_path, 'serve', f'{APPS}:agent', '--port', '0', NAME='the agent') as server:
+        async with official_client(server.url, streaming=False) as client:
+            task = await task_of(client.send_message(say('hello')))
+        assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': OK})
+        server.signal(signal.SIGTERM)
+        assert await server.ended() == -signal.SIGTERM
+    assert text_of(task) == 'Answered by the agent.'
+    assert not list(tmp_path.iterdir())
+
+
+async def test_a_worker_runs_the_tasks_that_a_server_takes(tmp_path: Path) -> None:
+    with web(tmp_path) as server, worker(tmp_path, NAME='the worker') as running:
+        async with (
+            official_client(server.url, streaming=False) as plain,
+            official_client(server.url) as streaming,
+        ):
+            task = await task_of(plain.send_message(say('hello')))
+            events = await collect(streaming.send_message(say('hello')))
+        off = {**OK, 'agent': 'off', 'worker': 'off'}
+        assert await get(f'{server.url}health/ready') == (200, {'ready': True, 'components': off})
+        running.signal(signal.SIGTERM)
+        assert await running.ended() == 0
+        assert running.output.splitlines()[-1] == 'pydantic-ai-a2a: the worker stops'
+    assert text_of(task) == 'Answered by the worker.'
+    assert outline(events)[-1] == 'COMPLETED'
+
+
+async def test_a_worker_serves_the_workers_of_all_apps_that_are_mounted_in_one(tmp_path: Path) -> None:
+    with web(tmp_path, 'parent') as server, worker(tmp_path, 'parent', '--health-port', '0', NAME='one') as running:
+        for path in ('ann/', 'bob/'):
+            async with official_client(f'{server.url}{path}', streaming=False) as client:
+                assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by one.'
+        health = running.wait_for(r'health is told on (\S+)')[1]
+        for path in ('ann/', 'bob/'):
+            assert await get(f'{health}{path}health/ready') == (200, {'ready': True, 'components': OK})
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            assert (await http.get(f'{health}ann/.well-known/agent-card.json')).status_code == 404
+
+
+@covers('SIGTERM')
+async def test_a_task_that_its_worker_could_not_finish_goes_on_in_another(tmp_path: Path) -> None:
+    with web(tmp_path) as server, worker(tmp_path, 'hasty', NAME='one', HANGS='1') as one:
+        async with official_client(server.url) as client:
+            stream = client.send_message(say('hello'))
+            task = (await anext(stream)).task
+            one.wait_for('A run has begun')
+            one.signal(signal.SIGTERM)
+            assert await one.ended() == 0
+            assert state_of(await client.get_task(GetTaskRequest(id=task.id))) == 'TASK_STATE_WORKING'
+            with worker(tmp_path, NAME='two'):
+                assert outline(await collect(stream))[-1] == 'COMPLETED'
+            assert text_of(await client.get_task(GetTaskRequest(id=task.id))) == 'Answered by two.'
+
+
+@covers('SIGTERM')
+async def test_a_worker_tells_its_health_while_it_drains_and_a_second_signal_does_not_wait(tmp_path: Path) -> None:
+    with (
+        web(tmp_path) as server,
+        worker(tmp_path, 'patient', '--health-port', '0', NAME='one', HANGS='1') as running,
+    ):
+        health = running.wait_for(r'health is told on (\S+)')[1]
+        async with official_client(server.url) as client:
+            stream = client.send_message(say('hello'))
+            await anext(stream)
+            running.wait_for('A run has begun')
+            running.signal(signal.SIGTERM)
+            running.wait_for('the worker stops')
+            draining = {**OK, 'server': 'draining'}
+            assert await get(f'{health}health/ready') == (503, {'ready': False, 'components': draining})
+            assert (await get(f'{health}health/live'))[0] == 200
+            running.signal(signal.SIGINT)
+            assert await running.ended() == 1
+    assert 'Traceback' not in running.output, running.output
+
+
+def test_a_worker_whose_agent_cannot_be_entered_ends(tmp_path: Path) -> None:
+    with worker(tmp_path, 'locked') as running:
+        assert running.exit_code() == 1
+    assert 'LookupError: there is no key' in running.output
+
+
+@pytest.mark.parametrize(('name', 'exit_code'), [('serve', 3), ('worker', 1)])
+def test_a_backend_that_cannot_be_used_ends_the_command_that_needs_it(
+    name: str, exit_code: int, tmp_path: Path
+) -> None:
+    with command(tmp_path, name, f'{APPS}:agent', '--backend', 'sqlite:///none/agent.db') as running:
+        assert running.exit_code() == exit_code
+    assert 'none/agent.db cannot be used: unable to open database file.' in running.output
+
+
+async def test_a_server_without_a_worker_does_not_enter_the_agent(tmp_path: Path) -> None:
+    with web(tmp_path, 'locked') as server, worker(tmp_path, 'locked', KEY='1', NAME='the worker'):
+        async with official_client(server.url, streaming=False) as client:
+            assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by the worker.'
+
+
+@covers('SIGTERM')
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_goes_on_serving_for_its_drain_delay_but_is_not_ready(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with command(tmp_path, 'serve', f'{APPS}:hasty', '--port', '0', NAME='the server') as server:
+        assert (await get(f'{server.url}health/ready'))[0] == 200
+        server.signal(number)
+        async with asyncio.timeout(LIMIT):
+            while (answer := await get(f'{server.url}health/ready'))[0] == 200:
+                pass  # the signal is on its way
+        assert answer == (503, {'ready': False, 'components': {**OK, 'server': 'draining'}})
+        async with official_client(server.url, streaming=False) as client:
+            task = await task_of(client.send_message(say('hello')))
+        server.signal(number)
+        assert await server.ended() == (0 if number == signal.SIGINT else -number)
+    assert text_of(task) == 'Answered by the server.'
+    assert 'Traceback' not in server.output, server.output

@@ -1,0 +1,118 @@
+"""Valid requests of every dialect, and what can be made of them. Used wherever any request must be answered."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, cast
+
+from hypothesis import strategies as st
+
+from pydantic_ai_a2a.protocol import fasta2a, v0_3
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+
+SENT: dict[str, Any] = {
+    'messageId': 'm',
+    'contextId': 'c',
+    'taskId': 't',
+    'metadata': {'k': 'v'},
+    'extensions': ['e'],
+    'referenceTaskIds': ['t0'],
+}
+FLAT: list[dict[str, Any]] = [
+    {'text': 'Hi', 'metadata': {}},
+    {'raw': 'AAEC', 'filename': 'a'},
+    {'url': 'x'},
+    {'data': [1]},
+]
+KINDS: list[dict[str, Any]] = [
+    {'kind': 'text', 'text': 'Hi', 'metadata': {}},
+    {'kind': 'file', 'file': {'bytes': 'AAEC', 'name': 'a', 'mimeType': 'text/plain'}},
+    {'kind': 'file', 'file': {'uri': 'x'}},
+    {'kind': 'data', 'data': {'value': [1]}, 'metadata': {'data_part_compat': True}},
+]
+CONFIGURATION = {'acceptedOutputModes': ['text/plain'], 'historyLength': 0}
+
+SEND_1_0: dict[str, Any] = {
+    'tenant': 'acme',
+    'message': {**SENT, 'role': 'ROLE_USER', 'parts': FLAT},
+    'configuration': {**CONFIGURATION, 'taskPushNotificationConfig': {'url': 'x'}, 'returnImmediately': True},
+    'metadata': {},
+}
+SEND_0_3: dict[str, Any] = {
+    'message': {**SENT, 'kind': 'message', 'role': 'user', 'parts': KINDS},
+    'configuration': {**CONFIGURATION, 'pushNotificationConfig': {'url': 'x'}, 'blocking': True},
+    'metadata': {},
+}
+SEND_FASTA2A: dict[str, Any] = {
+    'message': {**SENT, 'role': 'user', 'parts': FLAT},
+    'configuration': {**CONFIGURATION, 'taskPushNotificationConfig': {'url': 'x'}, 'blocking': True},
+    'metadata': {},
+}
+LIST = {
+    'contextId': 'c',
+    'pageSize': 1,
+    'pageToken': 'p',
+    'historyLength': 2,
+    'statusTimestampAfter': '2026-01-01T00:00:00Z',
+    'includeArtifacts': True,
+}
+TASK = {'id': 't', 'historyLength': 1, 'metadata': {'k': 1}}
+
+
+def requests(methods: Any, send: Any, status: Any) -> list[dict[str, Any]]:
+    """A request by each method, with every field that its params can have."""
+    params = {'SendMessage': send, 'SendStreamingMessage': send, 'ListTasks': {**LIST, 'status': status}}
+    return [
+        {'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params.get(operation.name, TASK)}
+        for method, operation in methods.items()
+    ]
+
+
+REQUESTS = {
+    '1.0': requests(OPERATIONS, SEND_1_0, 1),
+    '0.3': requests(v0_3.METHODS, SEND_0_3, None),
+    'fasta2a': requests(fasta2a.METHODS, SEND_FASTA2A, 'working'),
+}
+"""Valid requests by dialect."""
+
+ODD: list[Any] = ['\ud800', '\x00', '', 'ROLE_USER', 'user', 'text', '2026-01-01T00:00:00Z', 0, 1, -1, 2**31, [], {}]
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(categories=None, codec=None))
+    | st.sampled_from(ODD),
+    lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(), children, max_size=3),
+    max_leaves=6,
+)
+NEW_KEYS = st.text() | st.sampled_from(['message_id', 'history_length', 'data', 'text', 'file', 'bytes', 'uri', 'kind'])
+
+
+def keys(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(cast('dict[str, Any]', value))
+    return list(range(len(cast('list[Any]', value)))) if isinstance(value, list) else []
+
+
+def containers(value: Any) -> list[Any]:
+    """Everything in a JSON value that holds something, itself included."""
+    items = [container for key in keys(value) for container in containers(value[key])]
+    return [value, *items] if keys(value) else []
+
+
+@st.composite
+def changed(draw: st.DrawFn, dialect: str | None = None) -> Any:
+    """A valid request of a dialect, or of any, with some values in it replaced, removed or added."""
+    named = draw(st.sampled_from(list(REQUESTS))) if dialect is None else dialect
+    request = deepcopy(draw(st.sampled_from(REQUESTS[named])))
+    for _ in range(draw(st.integers(min_value=1, max_value=3))):
+        target = draw(st.sampled_from(containers(request)))
+        key = draw(st.sampled_from(keys(target)))
+        if isinstance(target, dict) and draw(st.booleans()):
+            target[draw(NEW_KEYS)] = draw(JSON)
+        elif target is request or draw(st.booleans()):
+            target[key] = draw(JSON)
+        else:
+            del target[key]
+    return request

@@ -1,0 +1,392 @@
+"""Writing what FastA2A's client reads: the shapes that FastA2A's own tests pin, validated by its own types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pytest
+from fasta2a import schema
+from hypothesis import given
+from hypothesis import strategies as st
+from inline_snapshot import snapshot
+from pydantic import TypeAdapter
+
+from pydantic_ai_a2a import errors
+from pydantic_ai_a2a.errors import A2AError, ExtensionSupportRequiredError, InvalidParamsError
+from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.protocol.codec import EncodeEvent
+from pydantic_ai_a2a.protocol.fasta2a import FastA2ADialect
+from pydantic_ai_a2a.types import Artifact, Message, Page, StoredTask, TaskEvent, TaskHeader
+
+from .strategies import messages, stored_tasks
+
+CODEC = FastA2ADialect()
+GET: TypeAdapter[Any] = TypeAdapter(schema.GetTaskResponse)
+
+USER: Message = {
+    'message_id': 'm1',
+    'context_id': 'c',
+    'task_id': 't',
+    'role': 'user',
+    'parts': [
+        {'text': 'Hi', 'media_type': 'text/markdown'},
+        {'raw': 'AAEC', 'media_type': 'image/jpeg'},
+        {'data': None, 'media_type': 'application/json', 'metadata': {'json_schema': {}, 'mine': 1}},
+    ],
+}
+AGENT: Message = {'message_id': 'm2', 'role': 'agent', 'parts': [{'text': 'Done.', 'media_type': 'text/plain'}]}
+ARTIFACT: Artifact = {
+    'artifact_id': 'a',
+    'name': 'result',
+    'parts': [
+        {
+            'data': {'result': ['foo', 'bar']},
+            'media_type': 'application/json',
+            'metadata': {'json_schema': {'items': {}, 'type': 'array'}, 'python_type': 'list[str]'},
+        },
+        {'raw': 'AAEC', 'media_type': 'image/png', 'filename': 'a.png'},
+    ],
+}
+NEW = TaskHeader(
+    id='t',
+    context_id='c',
+    owner='/',
+    state='submitted',
+    status_at=0,
+    status_message=None,
+    metadata=None,
+    last_event=0,
+)
+EMPTY = StoredTask(NEW, None, None)
+
+
+def read(adapter: TypeAdapter[Any], body: bytes, key: Literal['result', 'error'] = 'result') -> Any:
+    """What FastA2A's type reads in a whole answer, which must be all of it."""
+    answer = b'{"jsonrpc":"2.0","id":null,"%s":%s}' % (key.encode(), body)
+    value = adapter.validate_json(answer)
+    assert adapter.dump_python(value, mode='json', by_alias=True) == json.loads(answer)
+    assert schema.a2a_response_ta.validate_json(answer)
+    return value[key]
+
+
+def test_a_task_is_written_as_fasta2a_writes_it() -> None:
+    task = StoredTask(NEW, [stored.dump_message(USER), stored.dump_message(AGENT)], [stored.dump_artifact(ARTIFACT)])
+
+    assert json.loads(CODEC.encode_task(task)) == snapshot(
+        {
+            'id': 't',
+            'contextId': 'c',
+            'status': {'state': 'submitted', 'timestamp': '1970-01-01T00:00:00.000Z'},
+            'artifacts': [
+                {
+                    'artifactId': 'a',
+                    'name': 'result',
+                    'parts': [
+                        {
+                            'data': {'result': ['foo', 'bar']},
+                            'metadata': {'json_schema': {'items': {}, 'type': 'array'}},
+                        },
+                        {'raw': 'AAEC', 'mediaType': 'image/png', 'filename': 'a.png'},
+                    ],
+                }
+            ],
+            'history': [
+                {
+                    'messageId': 'm1',
+                    'contextId': 'c',
+                    'taskId': 't',
+                    'role': 'user',
+                    'parts': [
+                        {'text': 'Hi', 'mediaType': 'text/markdown'},
+                        {'raw': 'AAEC', 'mediaType': 'image/jpeg'},
+                        {'data': None, 'mediaType': 'application/json', 'metadata': {'json_schema': {}, 'mine': 1}},
+                    ],
+                },
+                {'messageId': 'm2', 'role': 'agent', 'parts': [{'text': 'Done.'}]},
+            ],
+        }
+    )
+
+
+def test_a_new_task_is_under_its_name_in_the_answer_to_a_message() -> None:
+    assert CODEC.encode_task_result(EMPTY) == snapshot(
+        b'{"task":{"id":"t","contextId":"c","status":{"state":"submitted","timestamp":"1970-01-01T00:00:00.000Z"}}}'
+    )
+    assert CODEC.encode_task(StoredTask(NEW, [], [])) == CODEC.encode_task(EMPTY)
+
+
+@pytest.mark.parametrize('metadata', [None, {}, {'k': 'v'}])
+def test_metadata_of_data_without_a_schema_stays(metadata: Any) -> None:
+    body = stored.dump_artifact({'artifact_id': 'a', 'parts': [{'data': 1, 'metadata': metadata}]})
+    part = json.loads(CODEC.encode_task(StoredTask(NEW, None, [body])))['artifacts'][0]['parts'][0]
+
+    assert part == {'data': 1} | ({} if metadata is None else {'metadata': metadata})
+
+
+def without_media_types(item: Any) -> Any:
+    """Those of text and data that the agent returned."""
+    parts = [dict(part) for part in item['parts']]
+    for part in parts:
+        if 'text' in part or 'data' in part:
+            part.pop('media_type', None)
+    return {**item, 'parts': parts}
+
+
+def expected(task: StoredTask) -> Any:
+    """The task as a value, without what FastA2A's client does not expect of an agent."""
+    value: Any = stored.load_task(task)
+    for key in ('history', 'artifacts'):
+        if key in value:
+            value[key] = [each if each.get('role') == 'user' else without_media_types(each) for each in value[key]]
+    if 'message' in value['status']:
+        value['status']['message'] = without_media_types(value['status']['message'])
+    return value
+
+
+@given(stored_tasks())
+def test_fasta2a_reads_any_task_as_it_is_stored(task: StoredTask) -> None:
+    assert read(GET, CODEC.encode_task(task)) == expected(task)
+    assert read(schema.send_message_response_ta, CODEC.encode_task_result(task)) == {'task': expected(task)}
+    assert read(schema.stream_message_response_ta, CODEC.encode_task_result(task)) == {'task': expected(task)}
+
+
+def test_fasta2a_reads_a_page_of_tasks() -> None:
+    task = StoredTask(NEW, [stored.dump_message(USER)], [stored.dump_artifact(ARTIFACT)])
+    page = CODEC.encode_page(Page([task, EMPTY], (1, 't'), 3), page_size=2, next_page_token='x')
+
+    assert read(TypeAdapter[Any](schema.ListTasksResponse), page) == {
+        'tasks': [read(GET, CODEC.encode_task(task)), read(GET, CODEC.encode_task(EMPTY))],
+        'next_page_token': 'x',
+        'page_size': 2,
+        'total_size': 3,
+    }
+
+
+@given(messages('agent'), st.sampled_from(list(stored.STATE_NAMES)), st.booleans())
+def test_fasta2a_reads_any_status_update(message: Message, state: Any, last: bool) -> None:
+    status = stored.status(state, 1_767_225_600_001, stored.dump_message(message))
+    event = TaskEvent(1, state, stored.status_update('t', 'c', status))
+
+    assert read(schema.stream_message_response_ta, CODEC.event_encoder(EMPTY)(event, last)) == {
+        'status_update': {
+            'task_id': 't',
+            'context_id': 'c',
+            'status': {
+                'state': state,
+                'timestamp': '2026-01-01T00:00:00.001Z',
+                'message': without_media_types(message),
+            },
+        }
+    }
+
+
+def updates(encode: EncodeEvent, *payloads: bytes) -> list[tuple[Any, Any, str, str]]:
+    """Append, last chunk, artifact and text of each update, as FastA2A's client reads them."""
+    found: list[tuple[Any, Any, str, str]] = []
+    for payload in payloads:
+        update = read(schema.stream_message_response_ta, encode(TaskEvent(1, None, payload), False))['artifact_update']
+        artifact = update['artifact']
+        text = '|'.join(part['text'] for part in artifact['parts'])
+        found.append((update['append'], update['last_chunk'], artifact['artifact_id'], text))
+    return found
+
+
+def answer(text: str) -> bytes:
+    """The update with a whole artifact."""
+    artifact: Artifact = {'artifact_id': 'a', 'parts': [{'text': text}]}
+    return stored.artifact_update('t', 'c', stored.dump_artifact(artifact))
+
+
+TEXT = stored.TextArtifact('t', 'c', 'a', 'result')
+OTHER = stored.TextArtifact('t', 'c', 'b', 'result')
+
+
+def test_chunks_append_from_the_first_and_the_last_is_the_whole() -> None:
+    chunks = [TEXT.chunk('Hel', first=True), TEXT.chunk('lo', first=False), TEXT.chunk('', first=False, last=True)]
+
+    assert json.loads(CODEC.event_encoder(EMPTY)(TaskEvent(1, None, chunks[0]), False)) == snapshot(
+        {
+            'artifactUpdate': {
+                'taskId': 't',
+                'contextId': 'c',
+                'artifact': {'artifactId': 'a', 'name': 'result', 'parts': [{'text': 'Hel'}]},
+                'append': True,
+                'lastChunk': False,
+            }
+        }
+    )
+    assert updates(CODEC.event_encoder(EMPTY), *chunks) == [
+        (True, False, 'a', 'Hel'),
+        (True, False, 'a', 'lo'),
+        (False, True, 'a', 'Hello'),
+    ]
+
+
+def test_a_whole_artifact_is_one_update() -> None:
+    assert updates(CODEC.event_encoder(EMPTY), answer('Hello')) == [(False, True, 'a', 'Hello')]
+
+
+def test_a_whole_artifact_after_chunks_replaces_them() -> None:
+    encode = CODEC.event_encoder(EMPTY)
+
+    assert updates(encode, TEXT.chunk('Hel', first=True), answer('Other')) == [
+        (True, False, 'a', 'Hel'),
+        (False, True, 'a', 'Other'),
+    ]
+
+
+def test_an_answer_that_began_anew_is_whole_without_what_came_before() -> None:
+    encode = CODEC.event_encoder(EMPTY)
+    chunks = [TEXT.chunk('No', first=True), TEXT.chunk('Y', first=True), TEXT.chunk('es', first=False, last=True)]
+
+    assert updates(encode, *chunks) == [
+        (True, False, 'a', 'No'),
+        (True, False, 'a', 'Y'),
+        (False, True, 'a', 'Yes'),
+    ]
+
+
+def test_chunks_of_several_artifacts_are_kept_apart() -> None:
+    encode = CODEC.event_encoder(EMPTY)
+    chunks = [
+        TEXT.chunk('Hel', first=True),
+        OTHER.chunk('Wor', first=True),
+        TEXT.chunk('lo', first=False, last=True),
+        OTHER.chunk('ld', first=False, last=True),
+    ]
+
+    assert updates(encode, *chunks)[2:] == [(False, True, 'a', 'Hello'), (False, True, 'b', 'World')]
+
+
+def test_what_the_snapshot_had_is_part_of_the_whole() -> None:
+    bodies = [stored.dump_artifact({'artifact_id': id, 'parts': [{'text': 'Hel'}]}) for id in ('b', 'a')]
+    encode = CODEC.event_encoder(StoredTask(NEW, None, bodies))
+    chunks = [TEXT.chunk('l', first=False), TEXT.chunk('o', first=False, last=True)]
+
+    assert updates(encode, *chunks) == [(True, False, 'a', 'l'), (False, True, 'a', 'Hello')]
+
+
+def test_a_client_that_resumes_gets_the_last_chunk_as_it_is() -> None:
+    chunks = [TEXT.chunk('l', first=False), TEXT.chunk('o', first=False, last=True)]
+
+    assert updates(CODEC.event_encoder(None), *chunks) == [(True, False, 'a', 'l'), (True, True, 'a', 'o')]
+    assert updates(CODEC.event_encoder(None), answer('Hello')) == [(False, True, 'a', 'Hello')]
+
+
+def test_streams_know_nothing_of_each_other() -> None:
+    one, two = CODEC.event_encoder(EMPTY), CODEC.event_encoder(EMPTY)
+    updates(one, TEXT.chunk('Hel', first=True))
+
+    assert updates(two, TEXT.chunk('lo', first=False, last=True)) == [(False, True, 'a', 'lo')]
+
+
+FASTA2A_ERRORS: TypeAdapter[Any] = TypeAdapter(
+    schema.JSONParseError
+    | schema.InvalidRequestError
+    | schema.MethodNotFoundError
+    | schema.InvalidParamsError
+    | schema.InternalError
+    | schema.TaskNotFoundError
+    | schema.TaskNotCancelableError
+    | schema.PushNotificationNotSupportedError
+    | schema.UnsupportedOperationError
+    | schema.ContentTypeNotSupportedError
+)
+
+
+def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() -> None:
+    written: dict[str, Any] = {}
+    for name in errors.__all__:
+        error: Any = getattr(errors, name)
+        if issubclass(error, A2AError):
+            body = CODEC.encode_error(error(), 'corr')
+            read(schema.send_message_response_ta, body, 'error')
+            written[name] = json.loads(body)
+            if written[name]['code'] not in {-32000, -32009}:
+                FASTA2A_ERRORS.validate_json(body)
+
+    assert written == snapshot(
+        {
+            'A2AError': {
+                'code': -32603,
+                'message': 'Internal error',
+                'data': {'detail': 'The request could not be served.'},
+            },
+            'ContentTypeNotSupportedError': {
+                'code': -32005,
+                'message': 'Incompatible content types',
+                'data': {'detail': "A part's media type is not supported by this agent."},
+            },
+            'ExtensionSupportRequiredError': {
+                'code': -32600,
+                'message': 'Request payload validation error',
+                'data': {'detail': 'The agent requires an extension that the request does not declare.'},
+            },
+            'InternalError': {'code': -32603, 'message': 'Internal error'},
+            'InvalidParamsError': {'code': -32602, 'message': 'Invalid parameters'},
+            'InvalidRequestError': {'code': -32600, 'message': 'Request payload validation error'},
+            'JSONParseError': {'code': -32700, 'message': 'Invalid JSON payload'},
+            'MethodNotFoundError': {'code': -32601, 'message': 'Method not found'},
+            'OverloadedError': {
+                'code': -32000,
+                'message': 'The server has too much to do or is shutting down; try again later',
+            },
+            'PayloadTooLargeError': {
+                'code': -32600,
+                'message': 'Request payload validation error',
+                'data': {'detail': 'The request body is larger than this server accepts.'},
+            },
+            'PushNotificationNotSupportedError': {
+                'code': -32003,
+                'message': 'Push notification not supported',
+                'data': {'detail': 'Push notifications are not supported.'},
+            },
+            'TaskNotCancelableError': {
+                'code': -32002,
+                'message': 'Task not cancelable',
+                'data': {'detail': 'Task cannot be canceled: it has already ended.'},
+            },
+            'TaskNotFoundError': {'code': -32001, 'message': 'Task not found'},
+            'UnauthenticatedError': {
+                'code': -32000,
+                'message': 'Authentication is required',
+            },
+            'UnsupportedMediaTypeError': {
+                'code': -32600,
+                'message': 'Request payload validation error',
+                'data': {'detail': 'The request body must be application/json.'},
+            },
+            'UnsupportedOperationError': {'code': -32004, 'message': 'This operation is not supported'},
+            'VersionNotSupportedError': {
+                'code': -32009,
+                'message': 'The requested A2A protocol version is not supported',
+            },
+        }
+    )
+
+
+def test_a_task_that_is_not_found_is_what_its_client_reads() -> None:
+    body = CODEC.encode_error(errors.TaskNotFoundError(), 'corr')
+
+    assert read(GET, body, 'error') == {'code': -32001, 'message': 'Task not found'}
+
+
+def test_bad_fields_are_named_in_the_data() -> None:
+    error = InvalidParamsError.of('message.role', 'must be user')
+
+    assert json.loads(CODEC.encode_error(error, 'corr')) == {
+        'code': -32602,
+        'message': 'Invalid parameters',
+        'data': {'detail': 'Invalid parameters: message.role: must be user'},
+    }
+
+
+def test_missing_extensions_are_listed_in_the_data() -> None:
+    error = ExtensionSupportRequiredError(metadata={'requiredExtensions': 'https://a.example, https://b.example'})
+
+    assert json.loads(CODEC.encode_error(error, 'corr')) == {
+        'code': -32600,
+        'message': 'Request payload validation error',
+        'data': {'missing_required_extensions': ['https://a.example', 'https://b.example']},
+    }
