@@ -107,6 +107,8 @@ class _Reader(Subscription):
         self._hinted = False
         """Whether another process may have stored something since the reader looked into the store."""
         self._started = False
+        self._gone = False
+        """Whether the task was erased, so that nothing follows what the tail has."""
         self._busy = False
         self._mark = 0
         self._waiter: _Waiter | None = None
@@ -130,6 +132,9 @@ class _Reader(Subscription):
                 batch = batch or await self._from_store()
             if batch:
                 return self._take(batch)
+            if self._gone:
+                self.dropped = True
+                break
             if not self._behind and not await self._wait():
                 break
         self._inside = False
@@ -180,7 +185,7 @@ class _Reader(Subscription):
     def hint(self, gone: bool) -> None:
         """The store may hold more events; or the task is no longer there, so that nothing will come."""
         self._hinted = True
-        self.dropped = self.dropped or (gone and self._started)
+        self._gone = gone and self._started
         if self._waiter is not None:
             self._waiter.resolve(True)
 

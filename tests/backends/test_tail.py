@@ -72,3 +72,18 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
         assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
         assert not elsewhere[0].done()
         one.run(asyncio.wait_for(elsewhere[0], 1))
+
+
+async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return []
+
+    tails = Tails(read, 1000)
+    reader = tails.subscribe('t', nothing)
+    reader.start(0)
+    tails.publish('t', [event(1)])
+    tails.hint('t', None)
+    async with asyncio.timeout(1):
+        assert (await reader.next(), reader.dropped) == ([event(1)], False)
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
