@@ -143,12 +143,17 @@ class _Reader(Subscription):
     async def _from_store(self) -> list[TaskEvent]:
         self._hinted = False
         batch = await self._tails.read(self._task_id, self._after, _BATCH_EVENTS)
+        if not batch and self._lacks(self._tail.events):  # published while the store was asked, so they are there now
+            batch = await self._tails.read(self._task_id, self._after, _BATCH_EVENTS)
         self._behind = len(batch) == _BATCH_EVENTS
-        following = batch or self._tail.events
-        if following and following[0].n > self._after + 1:  # what lies between was swept away: never skip it silently
+        if self._lacks(batch or self._tail.events):  # it was swept away: never skip it silently
             self.dropped = True
             return []
         return batch
+
+    def _lacks(self, following: Sequence[TaskEvent]) -> bool:
+        """Whether something is missing between what the reader has and what follows."""
+        return bool(following) and following[0].n > self._after + 1
 
     def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:
         self._after = batch[-1].n

@@ -87,3 +87,22 @@ async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased()
         assert (await reader.next(), reader.dropped) == ([event(1)], False)
         assert (await reader.next(), reader.dropped) == ((), True)
     reader.close()
+
+
+async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into_the_store() -> None:
+    in_store: list[TaskEvent] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        found = in_store.copy()
+        if not found:
+            in_store.extend([TaskEvent(1, None, b'long'), TaskEvent(2, None, b'long')])
+            tails.publish('t', in_store)
+        return found
+
+    tails = Tails(read, 1)  # so little that the tail keeps only the last
+    reader = tails.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(1):
+        assert [event.n for event in await reader.next()] == [1, 2]
+    assert not reader.dropped
+    reader.close()
