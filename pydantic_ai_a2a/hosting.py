@@ -256,7 +256,10 @@ class _Host:
                 self.worker = None
                 await worker.close()
         except Exception as error:
-            self._up.set_exception(error)
+            if self._up.done():
+                logger.exception('The worker could not be ended properly.')
+            else:
+                self._up.set_exception(error)
         finally:
             self._leave.set()
             await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._entered.done() else 0)

@@ -42,6 +42,7 @@ from .fields import (
     Struct,
     list_params,
     names_of,
+    read_message,
 )
 from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
 from .operations import OPERATIONS, Operation
@@ -79,15 +80,8 @@ class _Message(TypedDict):
     reference_task_ids: NotRequired[Ids | None]
 
 
-_UNSET: tuple[object, ...] = (None, '', [])
-
-
-def _message(wire: _Message) -> Message:
-    return cast('Message', {key: value for key, value in wire.items() if value not in _UNSET})
-
-
 class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(_message)]
+    message: Annotated[_Message, AfterValidator(read_message)]
     configuration: NotRequired[Configuration | None]
     metadata: NotRequired[Struct | None]
 

@@ -23,7 +23,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError, to_json
 from typing_extensions import TypedDict
 
-from ..types import ListParams, Part
+from ..types import ListParams, Message, Part
 
 __all__ = (
     'CAMEL_CASE',
@@ -44,6 +44,7 @@ __all__ = (
     'Struct',
     'list_params',
     'names_of',
+    'read_message',
 )
 
 MAX_ID = 256
@@ -160,6 +161,14 @@ def list_params(wire: Mapping[str, Any]) -> ListParams:
         history_length=wire.get('history_length'),
         include_artifacts=wire.get('include_artifacts') or False,
     )
+
+
+_UNSET: tuple[object, ...] = (None, '', [])
+
+
+def read_message(wire: Mapping[str, Any]) -> Message:
+    """A client's message, of its fields by the proto's names; 0.3's `kind` says nothing that its place does not."""
+    return cast('Message', {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET})
 
 
 def names_of(*wires: type[Any]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from ..types import Message, Part, SendParams, StoredTask, TaskEvent
 from . import stored
 from .codec import EncodeEvent, RpcRequest
 from .envelope import Rpc, read
-from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of
+from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
 from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
 from .operations import OPERATIONS, Operation
 
@@ -114,15 +114,8 @@ class _Message(TypedDict):
     reference_task_ids: NotRequired[Ids | None]
 
 
-_UNSET: tuple[object, ...] = (None, '', [])
-
-
-def _message(wire: _Message) -> Message:
-    return cast('Message', {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET})
-
-
 class _SendParams(TypedDict):
-    message: Annotated[_Message, AfterValidator(_message)]
+    message: Annotated[_Message, AfterValidator(read_message)]
     configuration: NotRequired[Configuration | None]
     metadata: NotRequired[Struct | None]
 

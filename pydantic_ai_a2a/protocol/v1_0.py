@@ -52,6 +52,7 @@ from .fields import (
     Struct,
     list_params,
     names_of,
+    read_message,
 )
 from .operations import OPERATIONS
 
@@ -100,13 +101,6 @@ class _Message(TypedDict):
     reference_task_ids: NotRequired[Ids | None]
 
 
-_UNSET: tuple[object, ...] = (None, '', [])
-
-
-def _message(wire: _Message) -> Message:
-    return cast('Message', {key: value for key, value in wire.items() if value not in _UNSET})
-
-
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
@@ -118,7 +112,7 @@ class _Configuration(TypedDict, total=False):
 @with_config(PROTO_JSON)
 class _SendMessageRequest(TypedDict):
     tenant: NotRequired[str | None]
-    message: Annotated[_Message, AfterValidator(_message)]
+    message: Annotated[_Message, AfterValidator(read_message)]
     configuration: NotRequired[_Configuration | None]
     metadata: NotRequired[Struct | None]
 

@@ -55,6 +55,25 @@ def test_ctrl_c_in_a_run_ends_the_loop() -> None:
         asyncio.run(Client(app).send())
 
 
+@unversioned('it is about the event loop')
+def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(SqliteBackend):
+        def listen(self, on_ready: Any, on_cancel: Any) -> Any:
+            super().listen(on_ready, on_cancel)
+
+            def stop() -> None:
+                raise OSError('the network is gone')
+
+            return stop
+
+    app = to_a2a(Agent('test'), backend=Failing('agent', reader_lag=1000))
+    task = asyncio.run(Client(app).send())
+    assert state_of(task) == 'COMPLETED'
+    assert [record.message for record in caplog.records if record.exc_info] == [
+        'The worker could not be ended properly.'
+    ]
+
+
 @pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
 async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(ends: str) -> None:
     released = asyncio.Event()
