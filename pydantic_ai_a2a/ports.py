@@ -306,11 +306,14 @@ class Backend(ABC):
 
     async def history(self, claim: Claim) -> Sequence[ModelMessage]:
         """What a run continues: its context, and what its task said before it was interrupted."""
-        history: list[ModelMessage] = []
+        history: Sequence[ModelMessage] = ()
         if claim.head is not None:
-            entries = await self.conversations(claim.header.owner).read_history(claim.head)
-            history = [entry.message for entry in entries]
+            history = await self.context(claim.header.owner, claim.header.context_id, claim.head)
         return history if claim.own_messages is None else [*history, *claim.own_messages]
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        """The messages of an owner's conversation up to this entry, for a run, which may change them."""
+        return [entry.message for entry in await self.conversations(owner).read_history(head)]
 
     async def queued(self) -> bool:
         """Whether any task waits to be run."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
@@ -26,7 +26,17 @@ from pydantic_core import to_json
 from .database import Database, Operation
 from .transaction import Transaction, Write
 
-__all__ = ('HEAD', 'SCHEMA', 'SqlConversationStore', 'append', 'dump_messages', 'erase', 'load_messages', 'prepare')
+__all__ = (
+    'HEAD',
+    'SCHEMA',
+    'SqlConversationStore',
+    'StoredEntry',
+    'append',
+    'dump_messages',
+    'erase',
+    'load_messages',
+    'prepare',
+)
 
 SCHEMA = (
     """
@@ -80,9 +90,10 @@ _CHAIN = (
     'WITH RECURSIVE chain (id, parent_id, message, depth) AS ('
     ' SELECT id, parent_id, message, 0 FROM entry WHERE agent = ? AND owner = ? AND id = ?'
     ' UNION ALL SELECT entry.id, entry.parent_id, entry.message, chain.depth + 1 FROM chain JOIN entry'
-    ' ON entry.agent = ? AND entry.owner = ? AND entry.id = chain.parent_id)'
+    ' ON entry.agent = ? AND entry.owner = ? AND entry.id = chain.parent_id{})'
 )
-_HISTORY = f'{_CHAIN} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
+_HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
+_SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
@@ -95,6 +106,14 @@ _DROP_UNUSED = (
 )
 
 _NO_LIMIT = 2**31
+
+
+class StoredEntry(NamedTuple):
+    """An entry of a conversation, as it is stored."""
+
+    id: str
+    parent_id: str | None
+    message: bytes
 
 
 @cache
@@ -258,6 +277,7 @@ class SqlConversationStore(ConversationStore):
             yield from erase(self._agent, self._owner, conversation_id)
 
         await self._database.write(Operation(delete))
+        self._database.forget(self._owner, conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         rows = await self._query(
@@ -274,6 +294,13 @@ class SqlConversationStore(ConversationStore):
         if not rows and limit != 0:
             raise LookupError(head_id)
         return _entries(rows)
+
+    async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
+        """The entries up to the head, oldest first; only those after a known entry, if that is one of them."""
+        rows = await self._query(_SINCE, head_id, self._agent, self._owner, known_id or '')
+        if not rows:
+            raise LookupError(head_id)
+        return [StoredEntry(*row) for row in rows]
 
 
 def _entries(rows: Sequence[Any]) -> list[ConversationEntry]:

@@ -60,6 +60,10 @@ class Database(Protocol):
         """Who is told of tasks that are to be canceled."""
         ...
 
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """Keep nothing in memory of a context that was erased; of None, of any of the owner's."""
+        ...
+
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a transaction that only reads, on what all writes that were answered before have left."""
         ...

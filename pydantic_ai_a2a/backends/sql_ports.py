@@ -170,4 +170,5 @@ class SqlHousekeeping(Housekeeping):
 
     async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
         there, _ = await self._database.write(_ERASE_CONTEXT, self._agent, context_id, owner, at)
+        self._database.forget(owner, context_id)
         return there

@@ -7,19 +7,20 @@ The lock keeps transactions whole when several threads use one app, as notebooks
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from threading import RLock
 from typing import ParamSpec, TypeVar
 from weakref import finalize
 
-from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
 
 from ..ports import Backend
 from ..types import TaskEvent
 from . import sql, views
 from .conversations import SqlConversationStore, prepare
 from .database import Operation
+from .histories import Histories
 from .schema import SCHEMA
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
 from .sqlite_steps import check_version, perform
@@ -44,6 +45,7 @@ class SqliteBackend(Backend):
         self.cancel_listeners: list[Callable[[str], None]] = []
         self.lock = RLock()
         """Held from a transaction's begin until its events are published, so that they are in order for readers."""
+        self._histories = Histories()
         self.queue = SqlQueue(self)
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
@@ -93,8 +95,15 @@ class SqliteBackend(Backend):
         """Stored events after a number."""
         return self.run(views.events_after(self.namespace, task_id, after, limit))
 
-    def conversations(self, owner: str) -> ConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         return SqlConversationStore(self, self.namespace, owner)
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """See `Database.forget`."""
+        self._histories.forget(owner, context_id)
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         self.ready_listeners.append(on_ready)

@@ -14,12 +14,13 @@ from os import getpid
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary, finalize
 
-from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
 
 from ..errors import BackendUnusable
 from ..ports import Accepted, Backend, Submission
 from .conversations import SqlConversationStore
 from .database import Operation
+from .histories import Histories
 from .notice import WATCH
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
 from .sqlite_connect import SqliteFile
@@ -62,6 +63,7 @@ class SqliteFileBackend(Backend):
         self._key = (str(file.path.resolve()), namespace)
         self._processes: dict[int, Process] = {}
         """By process id. That of a parent process is kept, because its connections must not be closed here."""
+        self._histories = Histories()
         self.queue = _Queue(self)
         self.reader = SqlReader(self)
         self.events = _Events(self)
@@ -109,8 +111,15 @@ class SqliteFileBackend(Backend):
         process.writer.put(Job(partial(operation.make, *args, **kwargs), answer, publish), first=operation.first)
         return await answer.wait()
 
-    def conversations(self, owner: str) -> ConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         return SqlConversationStore(self, self.namespace, owner)
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """See `Database.forget`."""
+        self._histories.forget(owner, context_id)
 
     def listen(
         self, on_ready: Callable[[str | None], object], on_cancel: Callable[[str], object]

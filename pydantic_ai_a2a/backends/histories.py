@@ -1,0 +1,82 @@
+"""The contexts that a process used last, kept in memory: a turn reads only what was added since. Knows no driver.
+
+An entry of a conversation never changes, so what was read once for its newest entry stays true.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from threading import Lock
+from typing import TypeAlias
+
+from pydantic_ai.messages import ModelMessage
+
+from .conversations import SqlConversationStore, load_messages
+
+__all__ = ('Histories',)
+
+_LIMIT = 32_000_000
+"""Bytes of stored messages that are kept; in memory they take several times as much."""
+
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    head: str | None = None
+    messages: Sequence[ModelMessage] = ()
+    size: int = 0
+
+
+_NOTHING = _Kept()
+
+
+class Histories:
+    """Reads the messages of contexts, and keeps those that were used last.
+
+    Args:
+        limit: Bytes of stored messages that are kept at most; a longer context is read anew for each turn.
+    """
+
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
+        self._kept: OrderedDict[_Key, _Kept] = OrderedDict()
+        self._size = 0
+        self._lock = Lock()
+
+    async def read(self, store: SqlConversationStore, owner: str, context_id: str, head: str) -> list[ModelMessage]:
+        """The messages of an owner's context up to an entry; the caller may change them.
+
+        Raises:
+            LookupError: There is no such entry.
+        """
+        key = owner, context_id
+        kept = self._kept.get(key, _NOTHING)
+        if kept.head != head:
+            kept = await _grown(store, kept, head)
+        self._keep(key, kept)
+        return [copy(message) for message in kept.messages]
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """Keep nothing of this context, or of any of the owner's: it was erased."""
+        with self._lock:
+            for key in [key for key in self._kept if key == (owner, context_id or key[1])]:
+                self._size -= self._kept.pop(key).size
+
+    def _keep(self, key: _Key, kept: _Kept) -> None:
+        with self._lock:
+            self._size += kept.size - self._kept.pop(key, _NOTHING).size
+            self._kept[key] = kept
+            while self._size > self._limit:
+                self._size -= self._kept.popitem(last=False)[1].size
+
+
+async def _grown(store: SqlConversationStore, kept: _Kept, head: str) -> _Kept:
+    rows = await store.read_since(head, kept.head)
+    if rows[0].parent_id is None:
+        kept = _NOTHING
+    messages = load_messages(b'[' + b','.join(row.message for row in rows) + b']')
+    return _Kept(head, [*kept.messages, *messages], kept.size + sum(len(row.message) for row in rows))
