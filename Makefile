@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 # Test processes, and more arguments for pytest: make test WORKERS=4 ARGS='-k cancel'
+# Arguments of chaos: make chaos ARGS='--tasks 1000 --seed 7'
 WORKERS ?= 2
 ARGS ?=
 
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test fuzz chaos lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,17 +25,26 @@ test: $(VENV)/.installed-dev ## Run all tests and measure branch coverage
 	$(BIN)/coverage run -m pytest -n $(WORKERS) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 
-lint: $(VENV)/.installed-dev ## Check style, format, types and imports
+fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests, and have two callers do all they can for long
+	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) tests/behaviour/test_wire_fuzz.py tests/behaviour/test_two_callers.py $(ARGS)
+
+chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
+lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive pydantic_ai_a2a
+	@$(BIN)/python -m tests.audit
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-bench: $(VENV)/.installed-dev ## Measure throughput and streaming beside a hand-written route
+bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written route, and the backends
 	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/backends.py
 
 clean: ## Remove .venv and everything else that these targets made
 	rm -rf $(VENV) site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .hypothesis

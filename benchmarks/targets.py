@@ -62,14 +62,18 @@ def route(agent: Agent) -> Starlette:
 TARGETS: dict[str, Callable[[Agent], Starlette]] = {'route': route, 'to_a2a': to_a2a}
 
 
-def main(name: str, model: str) -> None:
-    app = TARGETS[name](Agent(MODELS[model], name='benchmark'))
+def serve(app: Starlette) -> None:
+    """Serve on a free port, which is printed."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(('127.0.0.1', 0))
         listener.listen()
         print(listener.getsockname()[1], flush=True)
         config = uvicorn.Config(app, log_level='warning', timeout_graceful_shutdown=5)
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def main(name: str, model: str) -> None:
+    serve(TARGETS[name](Agent(MODELS[model], name='benchmark')))
 
 
 if __name__ == '__main__':

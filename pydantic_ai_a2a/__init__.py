@@ -6,26 +6,45 @@ Importing the package also makes `agent.to_a2a()` work on every agent.
 from .agent_worker import AgentWorker
 from .app import A2AApp, to_a2a
 from .attach import attach
+from .auth.api_key import APIKeyAuth
+from .auth.base import AllOf, Authenticator, InvalidCredentials
+from .auth.bearer import BearerAuth
+from .auth.hashes import hash_key
+from .auth.jwt import JWTAuth
+from .auth.starlette import StarletteAuth
+from .backends.postgres_settings import Postgres
 from .conversion.outbound import Artifacts
 from .errors import A2AError
 from .mounting import mount
 from .runner import RunOptions
 from .serve import Server, run, serve
-from .settings import Limits, Progress, Retention, Workers
+from .settings import Budget, Limits, Progress, Quotas, Rate, Retention, Workers
 from .types import Caller
 
 __all__ = (
     'A2AApp',
     'A2AError',
+    'APIKeyAuth',
     'AgentWorker',
+    'AllOf',
     'Artifacts',
+    'Authenticator',
+    'BearerAuth',
+    'Budget',
     'Caller',
+    'InvalidCredentials',
+    'JWTAuth',
     'Limits',
+    'Postgres',
     'Progress',
+    'Quotas',
+    'Rate',
     'Retention',
     'RunOptions',
     'Server',
+    'StarletteAuth',
     'Workers',
+    'hash_key',
     'mount',
     'run',
     'serve',

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from .conversion.inbound import Accepts, user_prompt
@@ -15,8 +16,10 @@ from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .ports import Backend, Claim
 from .protocol import stored
+from .quotas import Metering
 from .recorder import Recorder
-from .runner import Runner, RunOutput
+from .runner import RunInfo, Runner, RunOutput
+from .turn import Turn
 from .types import Message
 
 __all__ = ('AgentJob', 'Read', 'plain_read')
@@ -38,13 +41,23 @@ class AgentJob:
         runner: Runs the agent.
         read: Reads a client's message.
         outputs: Makes artifacts of what the agent returns.
+        metering: Knows what a run may use at most.
     """
 
-    def __init__(self, backend: Backend, runner: Runner, *, read: Read, outputs: OutputMapper) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        runner: Runner,
+        *,
+        read: Read,
+        outputs: OutputMapper,
+        metering: Metering | None = None,
+    ) -> None:
         self._backend = backend
         self._runner = runner
         self._read = read
         self._outputs = outputs
+        self._metering = metering
 
     def token(self) -> CancellationToken:
         """What cancels a task: one for all its runs, so that a cancel between two of them holds for the second."""
@@ -56,15 +69,30 @@ class AgentJob:
         """See `Job`."""
         prompt, before = self._read(stored.load_message(claim.message))
         history = await self._backend.history(claim)
+        key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        info: RunInfo = {
+            'task_id': claim.header.id,
+            'context_id': claim.header.context_id,
+            'attempt': claim.attempt,
+            'idempotency_key': key,
+        }
+        turn = Turn(key, claim.checkpoint, recorder.save) if self._backend.durable else None
+        usage, left = turn.usage if turn is not None else None, None
+        if self._metering is not None:
+            usage = recorder.usage = usage or RunUsage()
+            left = await self._metering.left(claim.header.owner)
         return self._runner.run(
             prompt,
             [*history, *before] if before else history,
-            context_id=claim.header.context_id,
+            info=info,
             run_id=run_id,
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
             text_output=self._outputs.streams_text and self._accepted(claim).text,
+            turn=turn,
+            usage=usage,
+            left=left,
         )
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:

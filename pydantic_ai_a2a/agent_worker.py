@@ -28,13 +28,14 @@ from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, User
 from typing_extensions import Unpack
 
 from .conversion.failure import SHUTDOWN, Failure, classify
-from .conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
+from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, model_messages, resolve_profile, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .errors import A2AError
 from .lifecycle import TERMINAL
 from .protocol import stored
-from .runner import Runner, RunOptions, RunOutput
+from .runner import RunInfo, Runner, RunOptions, RunOutput
+from .turn import canceled_turn
 from .types import Note, Step, TextDelta
 
 __all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
@@ -90,6 +91,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         agent: Any Pydantic AI agent; enter it for as long as the worker runs.
         broker: Carries the operations, and has the event bus on which the worker reports.
         storage: Holds tasks and contexts.
+        allowed_file_url_schemes: Schemes of the URLs that clients may send, as in `to_a2a`.
         options: What every run of the agent is given, by the names of `Agent.run`.
 
     Raises:
@@ -99,6 +101,8 @@ class AgentWorker(Worker[list[ModelMessage]]):
     agent: AbstractAgent[Any, Any]
     options: RunOptions = field(default_factory=RunOptions, kw_only=True)
     """Given to every run."""
+    allowed_file_url_schemes: frozenset[str] = field(default=HTTPS_ONLY, kw_only=True)
+    """Schemes of the URLs that clients may send."""
 
     def __init__(
         self,
@@ -106,11 +110,13 @@ class AgentWorker(Worker[list[ModelMessage]]):
         agent: AbstractAgent[Any, Any],
         broker: Broker,
         storage: Storage[Any],
+        allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
         **options: Unpack[RunOptions],
     ) -> None:
         super().__init__(broker=broker, storage=storage)
         self.agent = agent
         self.options = options
+        self.allowed_file_url_schemes = allowed_file_url_schemes
         assert self.runner, 'checks the options'
 
     # What follows is made on first use, since a dataclass that inherits from this one has an `__init__` of its own.
@@ -123,7 +129,8 @@ class AgentWorker(Worker[list[ModelMessage]]):
     @cached_property
     def accepts(self) -> Accepts:
         """What the agent's model takes."""
-        return accepts(resolve_profile(self.options.get('model') or self.agent.model))
+        profile = resolve_profile(self.options.get('model') or self.agent.model)
+        return accepts(profile, self.allowed_file_url_schemes)
 
     @cached_property
     def outputs(self) -> WorkerOutputs:
@@ -258,7 +265,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             result = await self.runner.run(
                 prompt.content,
                 [*context, *prompt.before],
-                context_id=context_id,
+                info=RunInfo(task_id=task_id, context_id=context_id, attempt=1, idempotency_key=task_id),
                 run_id=task_id,
                 token=token,
                 watched=lambda: True,  # FastA2A's event bus does not tell
@@ -268,7 +275,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         except RunTimedOut:
             raise
         except RunCancelled as canceled:
-            await self.storage.update_context(context_id, [*context, *canceled.new_messages()])
+            await self.storage.update_context(context_id, [*context, *canceled_turn(None, canceled)])
             await self.storage.update_task(task_id, 'canceled')
             return
         artifacts = self._artifacts(result, chunks.artifact_id, accepted)

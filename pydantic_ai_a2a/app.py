@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Literal
@@ -20,27 +21,37 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 from typing_extensions import Unpack
 
+from .auth.base import Authenticate, Authenticator
+from .auth.guard import Guard, guard
+from .backends.postgres_settings import Postgres
 from .backends.sqlite import SqliteBackend
 from .backends.sqlite_file import SqliteFile, SqliteFileBackend
-from .bindings.base import Authenticate
+from .bindings import http_json
+from .bindings.browser import AllowedHosts, cors_middleware, misdirected
 from .bindings.discovery import CARD_PATH, Discovery
+from .bindings.exchange import Serving
 from .bindings.extensions import Extensions
 from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
 from .bindings.jsonrpc import JsonRpc
+from .bindings.slow import SlowSenders
 from .bindings.sse import OpenStreams
 from .card import CardFacts, CardSettings, CardTemplate
+from .conversion.inbound import HTTPS_ONLY
 from .errors import TaskNotFoundError
 from .hosting import Hosting, server_processes
 from .own_parts import Conversion, Held, OwnParts, own_parts
 from .ports import Backend
 from .protocol import stored
+from .quotas import Metering
 from .runner import RunOptions
 from .service import Service
-from .settings import Limits, Progress, Retention, Workers
+from .settings import Limits, Progress, Quotas, Retention, Workers
 from .types import ANONYMOUS, Caller, TaskQuery, TaskState
 from .worker import Worker, now_ms
 
-__all__ = ('A2AApp', 'to_a2a')
+__all__ = ('A2AApp', 'open_store', 'to_a2a')
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class A2AApp(FastA2A):
@@ -51,6 +62,12 @@ class A2AApp(FastA2A):
 
     hosting: Hosting
     """Starts with the first call, or with the lifespan."""
+    guard: Guard
+    """Decides who may call."""
+    metering: Metering | None = None
+    """Counts what callers take; None: nothing is."""
+    allowed_hosts: AllowedHosts | None = None
+    """The hosts that are answered for; None: all."""
 
     def __init__(self, backend: Backend, service: Service, **options: Any) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
@@ -58,9 +75,17 @@ class A2AApp(FastA2A):
         self._backend = backend
         self._service = service
 
+    @property
+    def backend(self) -> Backend:
+        """Where its tasks and conversations live."""
+        return self._backend
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
-        await Starlette.__call__(self, scope, receive, send)
+        if self.allowed_hosts is None or self.allowed_hosts.answer(scope):
+            await Starlette.__call__(self, scope, receive, send)
+        else:
+            await misdirected(scope, receive, send)
 
     async def get_task(self, task_id: str) -> Task:
         """A task as it is now, with its whole history.
@@ -146,13 +171,20 @@ def to_a2a(
     default_input_modes: Sequence[str] | None = None,
     default_output_modes: Sequence[str] | None = None,
     # Server
-    backend: Literal['memory'] | str | Backend = 'memory',
+    backend: Literal['memory'] | str | Postgres | Backend = 'memory',
     namespace: str | None = None,
     storage: Storage[Any] | None = None,
     broker: Broker | None = None,
     worker: FastA2AWorker[Any] | None = None,
+    auth: Authenticator | Sequence[Authenticator] | None = None,
     authenticate: Authenticate | None = None,
+    scopes: Mapping[str, str | Collection[str]] | None = None,
+    anonymous_list: bool | None = None,
+    allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
+    allowed_hosts: Sequence[str] | None = None,
+    cors: Sequence[str] = (),
     limits: Limits = Limits(),
+    quotas: Quotas | None = None,
     retention: Retention = Retention(),
     workers: Workers = Workers(),
     progress: Progress = Progress(),
@@ -187,15 +219,17 @@ def to_a2a(
         provider: Who offers the agent.
         skills: What it can do; without any, the card has one skill: the agent as a whole.
         extensions: Protocol extensions that the card declares; a request must declare the required ones.
-        security_schemes: How callers authenticate, for the card; `authenticate` enforces it.
-        security_requirements: Which of the schemes are needed, for the card.
+        security_schemes: How callers authenticate, for the card, where `authenticate` enforces it; what `auth` enforces
+            is on the card by itself.
+        security_requirements: Which of the schemes are needed, for the card; not with `auth` either.
         docs_url: Path of FastA2A's page that shows the card; None for none. Its form sends FastA2A's own methods, which
             are not served.
         default_input_modes: Media types on the card; what the model's profile takes.
         default_output_modes: Media types on the card; from the output type.
         backend: Where tasks and conversations live: in the memory of this process (`'memory'`), in a SQLite file
             (`'sqlite:///relative.db'`, `'sqlite:////absolute.db'`; with `?synchronous=normal`, a power failure may undo
-            the last moments), or a `Backend` of your own.
+            the last moments), in a PostgreSQL database (`'postgresql://user@host/database'`, or a `Postgres` with its
+            options), or a `Backend` of your own.
         namespace: Stable name under which they are stored; the agent's name, else `agent`. Not for a `Backend` of
             your own, which has one already.
         storage: A FastA2A storage of your own for tasks and contexts. What it has no method for is refused with -32004:
@@ -204,14 +238,30 @@ def to_a2a(
         broker: A FastA2A broker of your own, which carries the operations of tasks.
         worker: A FastA2A worker of your own, with its own storage and broker: an `AgentWorker`, whose
             `build_message_history` and `build_artifacts` take effect, or one that runs tasks by itself.
-        authenticate: Says who sends a request; None from it answers HTTP 401. Without it all callers are one
-            anonymous owner, who see each other's tasks.
-        limits: What one request, stream or queue may take.
+        auth: How callers authenticate: one way, or several of which each will do. Whoever does not is refused with
+            HTTP 401 before the request's body is read. Without it all callers are one anonymous owner, who see each
+            other's tasks.
+        authenticate: A function that says who sends a request, instead of `auth`; None from it answers HTTP 401.
+        scopes: Scopes that callers need, by operation of A2A 1.0 (`*`: all that are not named); else HTTP 403.
+            `SendStreamingMessage` needs those of `SendMessage`, and `ListTasks` and `SubscribeToTask` those of
+            `GetTask`, unless they are named themselves.
+        anonymous_list: Whether callers that nobody vouches for may list tasks, which shows each of them those of all;
+            else HTTP 403. None: those on this machine may.
+        allowed_file_url_schemes: Schemes of the URLs that clients may send as files, as Pydantic AI's UI adapters have
+            it. `http` shows files to whoever listens on the way; `s3` or `gs` let clients read what the model's
+            provider may read for you.
+        allowed_hosts: Names of the hosts that the app answers for, such as `agent.example.com` or `*.example.com`,
+            beside `localhost` and IP addresses; others get HTTP 421. None answers for every host, but `run` and `serve`
+            do not on an address that is reached from this machine only.
+        cors: Origins whose web pages may call the agent, such as `https://app.example.com`; `*` is every page.
+        limits: What one request, message, stream or queue may take.
+        quotas: What each caller may have: requests, streams, tasks, and what runs use of the model. Without it, nobody
+            is counted.
         retention: How long what is stored is kept.
         workers: How many tasks run at once, and how they stop.
         progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
         debug: See Starlette, like all that follow.
-        routes: Further routes.
+        routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
         exception_handlers: See Starlette.
         lifespan: Entered within ours.
@@ -219,10 +269,12 @@ def to_a2a(
 
     Raises:
         TypeError: A run option is none, or belongs to a request; `namespace`, `storage`, `broker` or `worker` is given
-            with a `Backend`, or run options are given with a `worker`.
-        ValueError: The agent card would not be valid; the worker has another agent, storage or broker; the backend is
-            none that there is, or in use by another app of this process; or it is memory, and a server of several
-            processes imports the app.
+            with a `Backend`, or run options or budgets are given with a `worker`; or `auth` is given with
+            `authenticate`, `security_schemes` or `security_requirements`, or `scopes` without anything that
+            authenticates.
+        ValueError: The agent card would not be valid; `auth` is empty, or `scopes` has none; the worker has another
+            agent, storage or broker; the backend is none that there is, or in use by another app of this process; or it
+            is memory, and a server of several processes imports the app.
     """
     if namespace is not None and isinstance(backend, Backend):
         raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
@@ -233,16 +285,32 @@ def to_a2a(
         worker=worker,
         backend_given=isinstance(backend, Backend),
         options=run,
+        url_schemes=allowed_file_url_schemes,
     )
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     store = _backend(backend, namespace or name or agent.name or 'agent', limits, own)
+    metering = None if quotas is None else _metering(quotas, store, own)
     parts = _Parts(
         agent,
         store,
         limits=limits,
+        metering=metering,
         retention=retention,
         workers=workers,
-        conversion=Conversion(agent, run, worker, output_modes=default_output_modes, progress=progress),
+        conversion=Conversion(
+            agent,
+            run,
+            worker,
+            output_modes=default_output_modes,
+            progress=progress,
+            url_schemes=allowed_file_url_schemes,
+        ),
     )
+    guards = guard(auth, authenticate, scopes, security_schemes, security_requirements)
+    guards.anonymous_list = anonymous_list
+    taken = http_json.first_taken(routes or ())
+    if taken is not None:
+        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
     settings = CardSettings(
         name=name,
         description=description,
@@ -250,14 +318,18 @@ def to_a2a(
         provider=provider,
         skills=skills or (),
         extensions=extensions or (),
-        security_schemes=security_schemes or {},
-        security_requirements=security_requirements or (),
+        security_schemes=guards.schemes,
+        security_requirements=guards.requirements,
+        http_json=taken is None,
     )
     card = CardTemplate(parts.facts(default_input_modes, default_output_modes), settings)
-    endpoint = JsonRpc(
-        parts.service,
+    serving = Serving(
+        service=parts.service,
         body_limit=limits.body,
-        authenticate=authenticate,
+        senders=SlowSenders(limits.body_time),
+        value_limit=limits.values,
+        guard=guards,
+        metering=metering,
         extensions=Extensions(extensions or ()),
         streams=parts.streams,
         runs_here=parts.hosting.running,
@@ -273,22 +345,27 @@ def to_a2a(
         provider=provider,
         skills=skills,
         extensions=extensions,
-        security_schemes=security_schemes,
-        security_requirements=security_requirements,
+        security_schemes=guards.schemes or None,
+        security_requirements=guards.requirements or None,
         docs_url=docs_url,
         debug=debug,
         routes=[
-            Route('/', endpoint, methods=['POST']),
+            Route('/', JsonRpc(serving), methods=['POST']),
+            *([] if taken else http_json.routes(serving)),
             Route(CARD_PATH, Discovery(card, url), methods=['GET', 'HEAD']),
             Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
             Route(READY_PATH, Ready(parts.hosting.components, parts.read), methods=['GET', 'HEAD']),
             *(routes or ()),
+            *([] if taken else http_json.last_routes()),
         ],
-        middleware=middleware,
+        middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
     )
     app.hosting = parts.hosting
+    app.guard = guards
+    app.metering = metering
+    app.allowed_hosts = hosts
     return app
 
 
@@ -301,6 +378,7 @@ class _Parts:
         backend: Backend,
         *,
         limits: Limits,
+        metering: Metering | None,
         retention: Retention,
         workers: Workers,
         conversion: Conversion,
@@ -310,12 +388,14 @@ class _Parts:
         self.streams = OpenStreams(limits.keep_alive)
 
         def make_worker() -> Worker:
-            return Worker(backend, conversion.job(backend), settings=workers, retention=retention)
+            job = conversion.job(backend, metering)
+            return Worker(backend, job, settings=workers, retention=retention, metering=metering)
 
         store = backend if isinstance(backend, AbstractAsyncContextManager) else None
         self.hosting = Hosting(
             make_worker,
             agent if store is None else Held(agent, store),
+            backend=backend,
             store=store or nullcontext(),
             streams=self.streams,
             drain_grace=workers.drain_grace,
@@ -332,6 +412,7 @@ class _Parts:
             check_output=conversion.check_output,
             accepting=self.hosting.accepting,
             now=now_ms,
+            metering=metering,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
@@ -344,13 +425,39 @@ class _Parts:
         )
 
 
-def _backend(backend: str | Backend, namespace: str, limits: Limits, own: OwnParts | None) -> Backend:
+def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:
+    """The backend over the store that is meant or that a URL names, which outlives the process.
+
+    Raises:
+        ImportError: The driver of PostgreSQL is not installed.
+        ValueError: There is no such store, or a running app of this process has it.
+    """
+    if isinstance(store, Postgres):
+        return _postgres(store, namespace, limits)
+    if str(store).startswith('sqlite:'):
+        return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
+    if str(store).startswith('postgres'):
+        return _postgres(Postgres(store), namespace, limits)
+    raise ValueError(
+        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {store!r}."
+    )
+
+
+def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
+    try:
+        from .backends.postgres import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
+    except ModuleNotFoundError as error:
+        if error.name != 'asyncpg':
+            raise
+        raise ImportError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
+    return PostgresBackend(settings, namespace, reader_lag=limits.reader_lag)
+
+
+def _backend(backend: str | Postgres | Backend, namespace: str, limits: Limits, own: OwnParts | None) -> Backend:
     if isinstance(backend, Backend):
         return backend
-    if str(backend).startswith('sqlite:'):
-        return SqliteFileBackend(SqliteFile.of(backend), namespace, reader_lag=limits.reader_lag)
     if backend != 'memory':
-        raise ValueError(f"backend must be 'memory', 'sqlite:///agent.db' or a Backend, not {backend!r}.")
+        return open_store(backend, namespace, limits)
     if own is None and (processes := server_processes()) > 1:
         raise ValueError(
             f'{processes} server processes do not see the tasks in the memory of each other:'
@@ -358,6 +465,12 @@ def _backend(backend: str | Backend, namespace: str, limits: Limits, own: OwnPar
         )
     memory = SqliteBackend(namespace, reader_lag=limits.reader_lag)
     return memory if own is None else own.backend(memory)
+
+
+def _metering(quotas: Quotas, store: Backend, own: OwnParts | None) -> Metering:
+    if quotas.budgets and own is not None and own.foreign is not None:
+        raise TypeError('Quotas.budgets need to know what runs use, which a worker= of your own does not tell.')
+    return Metering(quotas, store.quotas, now_ms)
 
 
 def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:

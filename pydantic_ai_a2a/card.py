@@ -33,8 +33,9 @@ from .card_security import check_schemes, dump_requirements, dump_scheme
 __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
 _BINDING = 'JSONRPC'
-_VERSIONS = ('1.0', '0.3')
-"""The versions that are declared; the newest first, for clients that take the first interface (§8.3.1)."""
+_HTTP = 'HTTP+JSON'
+_INTERFACES = ((_BINDING, '1.0'), (_HTTP, '1.0'), (_BINDING, '0.3'))
+"""The bindings and versions that are declared, all at one URL; the preferred one first (§8.3.1)."""
 _FOR_0_3: Mapping[str, Any] = MappingProxyType(
     {'preferredTransport': _BINDING, 'protocolVersion': '0.3.0', 'supportsAuthenticatedExtendedCard': False}
 )
@@ -70,6 +71,8 @@ class CardSettings:
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
     security_requirements: Sequence[SecurityRequirement] = ()
     """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
+    http_json: bool = True
+    """Whether the HTTP+JSON binding is served beside JSON-RPC."""
 
 
 class CardTemplate:
@@ -81,11 +84,15 @@ class CardTemplate:
 
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
         self._card = _wire(_checked(_card(facts, settings)))
+        self._interfaces = [each for each in _INTERFACES if settings.http_json or each[0] != _HTTP]
         self.render = lru_cache(maxsize=_URLS)(self._render)
-        """The card as JSON for an absolute URL of the JSON-RPC endpoint."""
+        """The card as JSON for the absolute URL of the agent."""
 
     def _render(self, url: str) -> bytes:
-        interfaces = [{'url': url, 'protocolBinding': _BINDING, 'protocolVersion': version} for version in _VERSIONS]
+        interfaces = [
+            {'url': url, 'protocolBinding': binding, 'protocolVersion': version}
+            for binding, version in self._interfaces
+        ]
         return to_json({**self._card, 'supportedInterfaces': interfaces, 'url': url, **_FOR_0_3})
 
 

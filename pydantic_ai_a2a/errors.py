@@ -21,10 +21,16 @@ __all__ = (
     'InvalidRequestError',
     'JSONParseError',
     'LeaseLost',
+    'MethodNotAllowedError',
     'MethodNotFoundError',
+    'MisdirectedRequestError',
     'OverloadedError',
     'PayloadTooLargeError',
+    'PermissionDeniedError',
     'PushNotificationNotSupportedError',
+    'QuotaExceededError',
+    'RequestTimeoutError',
+    'StoreUnavailable',
     'TaskNotCancelableError',
     'TaskNotFoundError',
     'UnauthenticatedError',
@@ -95,6 +101,12 @@ class MethodNotFoundError(A2AError):
     code, http_status, status = -32601, 404, 'NOT_FOUND'
 
 
+class MethodNotAllowedError(A2AError):
+    """The path takes other HTTP methods; `Allow` says which."""
+
+    code, http_status, status, transport = -32601, 405, 'UNIMPLEMENTED', True
+
+
 class InvalidParamsError(A2AError):
     """Invalid parameters."""
 
@@ -158,6 +170,24 @@ class UnauthenticatedError(A2AError):
     code, http_status, status, transport = -32000, 401, 'UNAUTHENTICATED', True
 
 
+class MisdirectedRequestError(A2AError):
+    """The server does not answer for the host that the request names; `allowed_hosts` says for which it does."""
+
+    code, http_status, status, transport = -32600, 421, 'INVALID_ARGUMENT', True
+
+
+class PermissionDeniedError(A2AError):
+    """The caller may not do this."""
+
+    code, http_status, status, transport = -32000, 403, 'PERMISSION_DENIED', True
+
+
+class RequestTimeoutError(A2AError):
+    """The request body did not come in time."""
+
+    code, http_status, status, transport = -32600, 408, 'DEADLINE_EXCEEDED', True
+
+
 class PayloadTooLargeError(A2AError):
     """The request body is larger than this server accepts."""
 
@@ -174,6 +204,25 @@ class OverloadedError(A2AError):
     """The server has too much to do or is shutting down; try again later."""
 
     code, http_status, status, transport = -32000, 503, 'UNAVAILABLE', True
+
+
+class QuotaExceededError(A2AError):
+    """The caller has used up a quota; try again later."""
+
+    code, http_status, status, transport = -32000, 429, 'RESOURCE_EXHAUSTED', True
+
+    @classmethod
+    def of(cls, quota: str, wait: int) -> QuotaExceededError:
+        """A quota by its name, and the milliseconds after which there may be something of it again."""
+        seconds = max(1, -(-wait // 1000))
+        return cls(metadata={'quota': quota}, headers={'Retry-After': str(seconds)})
+
+
+class StoreUnavailable(OverloadedError):
+    """The store cannot be reached now; try again later."""
+
+    def __init__(self) -> None:
+        super().__init__(headers={'Retry-After': '1'})
 
 
 class BackendUnusable(ValueError):

@@ -10,11 +10,12 @@ import logging
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import Context
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from .bindings.health import Component
 from .bindings.sse import OpenStreams
@@ -29,6 +30,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _LEAVE_TIME = 5.0
 """Seconds that an agent gets to be left."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LONGEST_PAUSE = 30.0
 
 
 def server_processes() -> int:
@@ -37,11 +39,24 @@ def server_processes() -> int:
     return getattr(started_with.get('config'), 'workers', 1)
 
 
+_running: WeakKeyDictionary[object, ref[Hosting]] = WeakKeyDictionary()
+"""Who runs the tasks of a backend, in this process."""
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds before each further attempt to enter an agent."""
+    pause = 1.0
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
 class Hosting:
     """Starts a host on the first use in each loop; a lifespan starts and stops it properly.
 
     Args:
         make_worker: Makes the worker of the running loop.
+        backend: Has the tasks, which one app of a process may run at a time.
         agent: Entered while a host lives; with it what keeps its tasks, if that wants to be.
         store: That alone, for a host that runs no tasks and so needs no agent.
         streams: The app's event streams, which end when it drains.
@@ -55,6 +70,7 @@ class Hosting:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         *,
+        backend: object,
         store: AbstractAsyncContextManager[Any],
         streams: OpenStreams,
         drain_grace: float,
@@ -63,6 +79,7 @@ class Hosting:
     ) -> None:
         self._make_worker = make_worker
         self._agent = agent
+        self._backend = backend
         self._store = store
         self._streams = streams
         self.drain_grace = drain_grace
@@ -70,9 +87,13 @@ class Hosting:
         self.durable = durable
         self.runs_tasks = True
         """Whether hosts run tasks; False, set before the first use, leaves them to other processes."""
+        self.pauses: Callable[[], Iterator[float]] = _pauses
+        """Seconds to wait before each further attempt to start a host that could not be started."""
         self._leaving = False
         """Whether a signal has come, and the drain begins in a moment."""
         self._hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
+        self._trying: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        """What tries to start the host of a loop again."""
         self._ready: _Host | None = None
         """The host that was used last, if it is up."""
         self._draining = False
@@ -106,17 +127,43 @@ class Hosting:
         """Have a host in the running loop.
 
         Raises:
-            Exception: Whatever the agent raised when it was entered; the next call tries again.
+            Exception: Whatever the agent raised when it was entered. The next call tries again, and so does the host
+                itself after a while, unless it is a `BackendUnusable`.
         """
         loop = asyncio.get_running_loop()
         if self._ready is not None and self._ready.loop is loop:
             return  # all that most requests need
+        try:
+            await self._ensure()
+        except BackendUnusable:
+            raise
+        except Exception:
+            if loop not in self._trying:
+                self._trying[loop] = loop.create_task(self._try_again(), context=Context())
+            raise
+
+    async def _try_again(self) -> None:
+        """Start a host of this loop, so that a server which gets no requests, not being ready, may become so."""
+        loop, pauses = asyncio.get_running_loop(), self.pauses()
+        while loop in self._trying:
+            await asyncio.sleep(next(pauses))
+            try:
+                await self._ensure()
+                del self._trying[loop]
+            except Exception as error:  # whatever an agent's toolsets raise
+                logger.warning('The agent still cannot be entered: %r', error)
+
+    async def _ensure(self) -> None:
+        loop = asyncio.get_running_loop()
         host = self._hosts.get(loop)
         if host is None or host.over:
             for each in [each for each in self._hosts if each.is_closed()]:
                 del self._hosts[each]
+                self._trying.pop(each, None)
             if not self._hosts:
                 self._draining = self._streams.closing = False
+            if self.runs_tasks:
+                self._check_alone()
             host = self._hosts[loop] = _Host(
                 self._make_worker,
                 self._agent if self.runs_tasks else self._store,
@@ -125,6 +172,18 @@ class Hosting:
             )
         await host.started()
         self._ready = host
+
+    def _check_alone(self) -> None:
+        """Two apps with one backend would run each other's tasks, each with its own agent."""
+        other = None if self._backend not in _running else _running[self._backend]()
+        if other is not None and other is not self and other.alive:
+            raise BackendUnusable('A running app of this process has this backend already: give each its own.')
+        _running[self._backend] = ref(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a host in an event loop that goes on."""
+        return any(not (host.over or loop.is_closed()) for loop, host in list(self._hosts.items()))
 
     async def start(self) -> None:
         """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card.
@@ -137,7 +196,7 @@ class Hosting:
         except BackendUnusable:
             raise
         except Exception:  # whatever an agent's toolsets raise
-            logger.exception('The agent cannot be entered. Its card is served, and the next request tries again.')
+            logger.exception('The agent cannot be entered. Its card is served, and it is tried again in a moment.')
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""
@@ -187,6 +246,8 @@ class Hosting:
     def drain(self, loop: asyncio.AbstractEventLoop) -> None:
         """Begin to drain the host of this loop, called in it; its lifespan's end waits for that."""
         host = self._hosts.get(loop)
+        if (trying := self._trying.pop(loop, None)) is not None:
+            trying.cancel()
         if host is not None:
             self._draining = True
             host.drain(self.drain_grace)
@@ -262,7 +323,7 @@ class _Host:
                 self._up.set_exception(error)
         finally:
             self._leave.set()
-            await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._entered.done() else 0)
+            await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._held else 0)
             keeper.cancel()  # what hangs while the agent is entered or left has had its time
             self._up.cancel()
 
@@ -316,4 +377,6 @@ class _Host:
                 await self._draining
         finally:
             self._stop.set()
+            if not self._up.done():  # it is being started anew
+                self._task.cancel()
             await asyncio.wait([self._task])

@@ -21,9 +21,10 @@ from .agent_worker import AgentWorker, WorkerOutputs
 from .backends.fasta2a import FastA2ABackend
 from .backends.fasta2a_broker import BrokeredBackend
 from .backends.sqlite import SqliteBackend
-from .conversion.inbound import Accepts, accepts, resolve_profile
+from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, resolve_profile
 from .conversion.outbound import OutputMapper
 from .ports import Backend
+from .quotas import Metering
 from .runner import Runner, RunOptions
 from .settings import Progress
 from .types import Message
@@ -62,6 +63,7 @@ def own_parts(
     worker: Worker[Any] | None,
     backend_given: bool,
     options: RunOptions,
+    url_schemes: frozenset[str] = HTTPS_ONLY,
 ) -> OwnParts | None:
     """The user's own parts, if there are any.
 
@@ -75,8 +77,8 @@ def own_parts(
         raise TypeError('storage=, broker= and worker= are what FastA2A has for a backend; give them or backend=.')
     if worker is None:
         return OwnParts(storage, broker, None)
-    if options:
-        raise TypeError(f'With worker=, the worker is given {", ".join(sorted(options))}, and not to_a2a().')
+    if given_here := [*sorted(options), *(['allowed_file_url_schemes'] if url_schemes != HTTPS_ONLY else ())]:
+        raise TypeError(f'With worker=, the worker is given {", ".join(given_here)}, and not to_a2a().')
     given: dict[str, tuple[object, object]] = {'storage': (storage, worker.storage), 'broker': (broker, worker.broker)}
     given |= {'agent': (agent, getattr(worker, 'agent', agent))}
     if different := [name for name, (ours, its) in given.items() if ours is not None and ours is not its]:
@@ -93,6 +95,7 @@ class Conversion:
         worker: A worker of the user's own.
         output_modes: What the user calls the agent's output on the card.
         progress: What clients see besides the answer.
+        url_schemes: Schemes of the URLs that clients may send.
     """
 
     takes: Accepts
@@ -106,6 +109,7 @@ class Conversion:
         *,
         output_modes: Sequence[str] | None,
         progress: Progress,
+        url_schemes: frozenset[str] = HTTPS_ONLY,
     ) -> None:
         self._worker = worker
         if isinstance(worker, AgentWorker):
@@ -113,7 +117,7 @@ class Conversion:
             self.outputs = WorkerOutputs(worker, output_modes)
         else:
             self.outputs = OutputMapper(options.get('output_type') or agent.output_type, output_modes)
-        self.takes = accepts(resolve_profile(options.get('model') or agent.model))
+        self.takes = accepts(resolve_profile(options.get('model') or agent.model), url_schemes)
         self._runner = Runner(agent, options, progress)
         self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
         self._foreign = worker if not isinstance(worker, AgentWorker) else None
@@ -128,11 +132,11 @@ class Conversion:
         if self._foreign is None:
             self.outputs.check(modes)
 
-    def job(self, backend: Backend) -> Job:
+    def job(self, backend: Backend, metering: Metering | None = None) -> Job:
         """What does the tasks."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
-        return AgentJob(backend, self._runner, read=self._read, outputs=self.outputs)
+        return AgentJob(backend, self._runner, read=self._read, outputs=self.outputs, metering=metering)
 
 
 class Held(AbstractAsyncContextManager[None]):

@@ -3,28 +3,35 @@
 Plain values go in and out. For every method: reads see all writes that were answered before (read-your-writes), inputs
 are never mutated, a write either happens whole or not at all, a terminal task is never moved again, and events reach
 subscribers only once they are stored. `owner` is `Caller.owner`; a method that takes one treats another owner's task
-exactly as one that does not exist.
+exactly as one that does not exist. A store that cannot be reached for a while raises `StoreUnavailable`: a client is
+told to try again, and a run is handed back and goes on later, where any other error fails its task.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.conversation_store import ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
+from .quota_store import Charge, QuotaStore
 from .settings import Retention
 from .types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState
 
 __all__ = (
+    'DEAD_LETTER',
     'Accepted',
     'Backend',
+    'Checkpoint',
     'Claim',
+    'DeadLetter',
+    'Erased',
     'EventLog',
+    'ExportedConversation',
     'Finish',
     'Housekeeping',
     'Marks',
@@ -62,6 +69,8 @@ class Submission:
     """Now (ms)."""
     watched_until: int = 0
     """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
+    task_limit: int | None = None
+    """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
 
 
 class Accepted(NamedTuple):
@@ -80,6 +89,21 @@ class Status(NamedTuple):
     state: TaskState
     at: int
     message: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """How far a run has come: what the next holder of its task goes on from."""
+
+    run: str
+    """Names the run, in all its attempts."""
+    messages: Sequence[ModelMessage]
+    """The run's own model messages, over all its attempts; those before them are the conversation's."""
+    usage: RunUsage
+    """What the run has used, over all its attempts."""
+    first: int = 0
+    """Where a checkpoint is written: `messages` replace what is stored of the run from its message of this number on,
+    and what is stored before stays. 0 in one that is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +129,8 @@ class Claim:
     request: bytes | None
     """What the run needs of the request that sent the task's newest message, as a JSON object."""
     traceparent: str | None
+    checkpoint: Checkpoint | None = None
+    """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +153,8 @@ class Finish:
     metadata: bytes | None = None
     failure: str | None = None
     """Class of the failure, for a failed task."""
+    charges: Sequence[Charge] = ()
+    """What the run has used, as the quotas count it."""
 
 
 class Marks(NamedTuple):
@@ -136,6 +164,64 @@ class Marks(NamedTuple):
     """Tasks that it no longer holds: their runs stop and write nothing."""
     cancel: Sequence[str]
     """Tasks to cancel."""
+
+
+DEAD_LETTER = 'attempts'
+"""Class of the failure of a task that was started too often: the task is a dead letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A task that was started too often without coming to an end."""
+
+    task_id: str
+    context_id: str
+    owner: str
+    at: int
+    """When it failed (ms)."""
+    attempts: int
+    """How often it was started."""
+    failure: str
+    """Class of the failure."""
+    correlation_id: str | None
+    """Names the failure in the log and to the client."""
+    retried_as: str | None
+    """The task that was made of it last; None if it was not retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """How much was erased; false if nothing was."""
+
+    tasks: int = 0
+    items: int = 0
+    """Messages and artifacts of tasks."""
+    events: int = 0
+    conversations: int = 0
+    entries: int = 0
+    """Model messages of conversations."""
+
+    def __bool__(self) -> bool:
+        return any(astuple(self))
+
+    def __add__(self, other: Erased) -> Erased:
+        return Erased(
+            tasks=self.tasks + other.tasks,
+            items=self.items + other.items,
+            events=self.events + other.events,
+            conversations=self.conversations + other.conversations,
+            entries=self.entries + other.entries,
+        )
+
+
+class ExportedConversation(NamedTuple):
+    """A conversation, with all of its messages."""
+
+    record: ConversationRecord
+    """Its usage, and how it came to be."""
+    messages: Sequence[ModelMessage]
+    branches: Sequence[Sequence[ModelMessage]]
+    """The histories that it has left, of `record.branches`."""
 
 
 class TaskQueue(ABC):
@@ -153,6 +239,7 @@ class TaskQueue(ABC):
             UnsupportedOperationError: It has ended.
             InvalidParamsError: Another context, or a known message id with another content.
             OverloadedError: `queue_limit` tasks wait already.
+            QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """
 
     @abstractmethod
@@ -176,8 +263,17 @@ class TaskQueue(ABC):
         """Extend the leases of these tasks, all at once."""
 
     @abstractmethod
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         """Store events, and with a status the task's; the message of the status before it moves into the history.
+
+        A checkpoint is stored with them, and `claim` gives it to the task's next holder. Only durable backends are
+        given one.
 
         Raises:
             LeaseLost: The claim is no longer valid.
@@ -188,7 +284,9 @@ class TaskQueue(ABC):
         """End a run in one transaction, and release the task.
 
         A completed run whose task has another unread message does not end it: its turn is stored, and the claim for
-        the next run is returned.
+        the next run is returned. What the run has used is charged in the same transaction.
+
+        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
 
         Raises:
             LeaseLost: The claim is no longer valid.
@@ -196,7 +294,7 @@ class TaskQueue(ABC):
 
     @abstractmethod
     async def release(self, claim: Claim) -> None:
-        """Hand a running task back: it stays `working`, keeps its context, and may be claimed by anybody."""
+        """Hand a running task back: it stays `working`, keeps context and checkpoint, and may be claimed by anybody."""
 
 
 class TaskReader(ABC):
@@ -263,7 +361,7 @@ class EventLog(ABC):
 
 
 class Housekeeping(ABC):
-    """What keeps the store small."""
+    """What keeps the store small, and what operators do to it."""
 
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int) -> int:
@@ -280,11 +378,52 @@ class Housekeeping(ABC):
         """
 
     @abstractmethod
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        """Delete a bounded batch of all that an owner has, or of one of its contexts; what went.
+
+        Call again until nothing does. Readers of a waiting task get a last event, as with `erase_task`.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running; this call has deleted nothing.
+        """
+
     async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
-        """Delete a conversation and all its tasks; whether there was anything.
+        """Delete a conversation and all its tasks, batch by batch; whether there was anything.
 
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running.
+        """
+        erased = False
+        while await self.erase(owner, context_id, at=at):
+            erased = True
+        return erased
+
+    @abstractmethod
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        """The tasks that were started too often, those that failed first at the beginning; of any owner, if None.
+
+        `after` is (at, task_id) of the last one of the page before.
+        """
+
+    @abstractmethod
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        """Make a new, queued task of a dead letter: with its message, for its owner and in its context.
+
+        The message gets an id of its own and names the dead letter in `referenceTaskIds`. A dead letter is retried
+        once, whoever asks at the same time, unless `again` says otherwise.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            UnsupportedOperationError: It is no dead letter, or was retried already.
+        """
+
+    @abstractmethod
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+        """All tasks of an owner and then all its conversations, or those of one context; one at a time in memory.
+
+        What is written meanwhile may or may not be among them.
         """
 
 
@@ -295,6 +434,7 @@ class Backend(ABC):
     reader: TaskReader
     events: EventLog
     housekeeping: Housekeeping
+    quotas: QuotaStore
     durable: bool
     """Whether tasks outlive the process."""
     flush_delay: float = 0.0
@@ -330,6 +470,9 @@ class Backend(ABC):
         Raises:
             BackendUnusable: Another app of this process has the same tasks.
         """
+
+    async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
+        """Leave nothing of what was deleted where the store is kept, however long that takes and holds up others."""
 
     @abstractmethod
     def close(self) -> None:

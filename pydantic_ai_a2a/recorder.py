@@ -12,11 +12,15 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
-from .ports import Claim, Finish, Status, TaskQueue
+from .ports import Checkpoint, Claim, Finish, Status, TaskQueue
 from .protocol import stored
+from .quota_store import Charge
 from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
-__all__ = ('Recorder',)
+__all__ = ('Charges', 'Recorder')
+
+Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
+"""What a run for an owner is charged for what it used, a `RunUsage`."""
 
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
@@ -33,9 +37,17 @@ class Recorder:
         queue: Where to.
         now: The time (ms).
         flush_delay: Seconds for which text is gathered, to be stored together; 0 stores each piece at once.
+        charges: Counts what the run uses; None if nobody does.
     """
 
-    def __init__(self, claim: Claim, queue: TaskQueue, now: Callable[[], int], flush_delay: float = 0.0) -> None:
+    def __init__(
+        self,
+        claim: Claim,
+        queue: TaskQueue,
+        now: Callable[[], int],
+        flush_delay: float = 0.0,
+        charges: Charges | None = None,
+    ) -> None:
         header = claim.header
         self.artifact_id = f'{header.id}.result'
         """Id of the artifact that holds the answer; the same while it is streamed and after."""
@@ -45,6 +57,9 @@ class Recorder:
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
         self._flush = _Flush(self._store, flush_delay) if flush_delay else None
+        self._charges = charges
+        self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
+        """What the run has used so far, a `RunUsage`: over all its attempts, and growing as it goes on."""
 
     async def write(self, event: TextDelta | Note | Step) -> None:
         """Store and publish what the running agent says.
@@ -60,8 +75,23 @@ class Recorder:
             message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
             await self._emit(self._status_event(Status('working', self._now(), message)))
             return
-        status = Status('working', self._now(), self._message(_text(event.text)))
-        await self._emit(self._status_event(status), status)
+        await self._emit(*self._note(event))
+
+    async def save(self, checkpoint: Checkpoint, note: Note | None) -> None:
+        """Store how far the run has come: with what the agent says about it, and after all that it said before.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        event, status = (None, None) if note is None else self._note(note)
+        if self._flush is not None:
+            await self._flush.write(event, status, checkpoint)
+        else:
+            await self._store([] if event is None else [event], status, checkpoint)
+
+    def _note(self, note: Note) -> tuple[_Event, Status]:
+        status = Status('working', self._now(), self._message(_text(note.text)))
+        return self._status_event(status), status
 
     async def complete(
         self,
@@ -150,9 +180,11 @@ class Recorder:
         await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
         self._n += 1  # only now: the number of an event that could not be stored goes to the next one
 
-    async def _store(self, events: Sequence[_Event], status: Status | None) -> None:
+    async def _store(
+        self, events: Sequence[_Event], status: Status | None, checkpoint: Checkpoint | None = None
+    ) -> None:
         numbered = [TaskEvent(n, *event) for n, event in enumerate(events, self._n + 1)]
-        await self._queue.emit(self._claim, numbered, status)
+        await self._queue.emit(self._claim, numbered, status, checkpoint)
         self._n += len(events)
 
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
@@ -161,6 +193,8 @@ class Recorder:
             events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
         numbered = enumerate([*events, self._status_event(status)], self._n + 1)
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
+        if self._charges is not None and self.usage is not None:
+            rest['charges'] = self._charges(self._claim.header.owner, self.usage)
         return await self._queue.finish(self._claim, Finish(status=status, events=before, final=final, **rest))
 
     def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
@@ -197,7 +231,9 @@ class _Flush:
     Writes are tasks of their own: a run that is cancelled in the middle of one would not know what was stored.
     """
 
-    def __init__(self, store: Callable[[Sequence[_Event], Status | None], Awaitable[None]], delay: float) -> None:
+    def __init__(
+        self, store: Callable[[Sequence[_Event], Status | None, Checkpoint | None], Awaitable[None]], delay: float
+    ) -> None:
         self._store = store
         self._delay = delay
         self._waiting: list[_Event] = []
@@ -215,9 +251,13 @@ class _Flush:
         elif len(self._waiting) >= _TOGETHER:
             await self.write()
 
-    async def write(self, event: _Event | None = None, status: Status | None = None) -> None:
-        """Store what waits, and one more event behind it."""
-        await asyncio.shield(asyncio.create_task(self._write(event, status), context=Context()))
+    async def write(
+        self, event: _Event | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Store what waits, and one more event or a checkpoint behind it."""
+        writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
+        writing.add_done_callback(self._note_error)
+        await asyncio.shield(writing)
 
     async def rest(self, *, store: bool) -> Sequence[_Event]:
         """End, and store what still waits or hand it out."""
@@ -228,21 +268,26 @@ class _Flush:
             await self.write()
         return self._waiting
 
+    def _note_error(self, writing: asyncio.Task[None]) -> None:
+        """Keep what went wrong for whoever comes next: a run that was cancelled meanwhile does not wait for it."""
+        if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
+            self._error = error
+
     async def _gather(self) -> None:
         try:
             while self._waiting:
-                await self._write(None, None)
+                await self._write(None, None, None)
                 await asyncio.sleep(self._delay)
         except Exception as error:  # whoever comes next is told
             self._error = error
         finally:
             self._gathering = None
 
-    async def _write(self, event: _Event | None, status: Status | None) -> None:
+    async def _write(self, event: _Event | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
         async with self._lock:
             gathered = len(self._waiting)
             events = [*self._waiting] if event is None else [*self._waiting, event]
-            await self._store(events, status)
+            await self._store(events, status, checkpoint)
             del self._waiting[:gathered]
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from pydantic_ai import Agent, AgentSpec, BinaryContent, CancellationToken
+from pydantic_ai import Agent, AgentSpec, BinaryContent, CallToolsNode, CancellationToken
 from pydantic_ai.agent import (
     AbstractAgent,
     AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
@@ -34,7 +35,9 @@ from typing_extensions import TypedDict
 
 from .conversion.progress import StepsShown
 from .conversion.stream import AnswerStream
+from .quotas import Left
 from .settings import Progress
+from .turn import Turn
 from .types import Note, Step, TextDelta
 
 __all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream')
@@ -62,7 +65,7 @@ class RunOptions(TypedDict, total=False):
     timeout: float
     """Seconds; a task that takes longer is `failed`."""
     metadata: AgentMetadata[Any]
-    """In addition to the agent's own."""
+    """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
     retries: int | AgentRetries
     """Instead of the agent's own."""
     toolsets: Sequence[AbstractToolset[Any]]
@@ -75,7 +78,10 @@ class RunOptions(TypedDict, total=False):
     """In addition to what the agent is made of."""
 
 
+T = TypeVar('T', int, Decimal)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
+_Node: TypeAlias = Any
+"""A node of an agent's graph, for which Pydantic AI exports no type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +94,20 @@ class RunOutput:
     streamed: str | None
     """Text that was emitted as the answer; None if it was not streamed."""
     messages: Sequence[ModelMessage]
-    """The run's new messages."""
+    """The run's new messages, over all its attempts."""
     usage: RunUsage
+    """What it used, over all its attempts."""
+
+
+class RunInfo(TypedDict):
+    """What tools read under `a2a` in `RunContext.metadata`."""
+
+    task_id: str
+    context_id: str
+    attempt: int
+    """1, and one more for each process that was lost with the run."""
+    idempotency_key: str
+    """Names the run: the same in all its attempts. With `RunContext.tool_call_id` it names one call of a tool."""
 
 
 class Runner:
@@ -109,6 +127,8 @@ class Runner:
             raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
         self._agent = agent
         self._options = options
+        metadata = options.get('metadata')
+        self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress)
 
     async def run(
@@ -116,38 +136,58 @@ class Runner:
         prompt: str | Sequence[UserContent],
         history: Sequence[ModelMessage],
         *,
-        context_id: str,
+        info: RunInfo,
         run_id: str,
         token: CancellationToken,
         watched: Callable[[], bool],
         emit: Emit,
         text_output: bool,
+        turn: Turn | None = None,
+        usage: RunUsage | None = None,
+        left: Left | None = None,
     ) -> RunOutput:
-        """One run of the agent, in the current task.
+        """One run of the agent, in the current task; or what is left of it, if `turn` has come some way already.
+
+        `usage` is what it begins with, and grows with what it uses, which is no more than `left`.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
         """
         answer = AnswerStream(text_output)
+        resumed = turn is not None and turn.before
+        metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
+        options: RunOptions = {**self._options, 'metadata': metadata}
+        if (metadata_of := self._metadata_of) is not None:
+            options['metadata'] = lambda ctx: {**metadata_of(ctx), **metadata}
+        if left is not None:
+            options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
         async with self._agent.iter(
-            prompt,
-            message_history=history or None,
-            conversation_id=context_id,
+            None if resumed else prompt,
+            message_history=[*history, *resumed] if resumed else history or None,
+            conversation_id=info['context_id'],
             run_id=run_id,
             cancellation_token=token,
+            usage=usage,
             infer_name=False,
-            **self._options,
+            **options,
         ) as run:
-            await self._drive(run, answer, watched, emit)
+            node = await _resume(run, prompt, resumed[-1]) if resumed else run.next_node
+            await self._drive(run, node, answer, watched, emit, turn=turn)
         result = run.result
         assert result is not None, 'the run was driven to its end'
-        messages = result.new_messages()
+        messages = result.new_messages() if turn is None else turn.all(result.new_messages())
         return RunOutput(result.output, _files(messages), answer.streamed, messages, run.usage)
 
     async def _drive(
-        self, run: AgentRun[Any, Any], answer: AnswerStream, watched: Callable[[], bool], emit: Emit
+        self,
+        run: AgentRun[Any, Any],
+        node: _Node,
+        answer: AnswerStream,
+        watched: Callable[[], bool],
+        emit: Emit,
+        *,
+        turn: Turn | None,
     ) -> None:
-        node = run.next_node
         while not isinstance(node, End) and run.result is None:
             streamed = False
             if Agent.is_model_request_node(node):
@@ -155,12 +195,13 @@ class Runner:
                     await self._observe(node.stream(run.ctx), answer, emit)
             elif self._steps.of_tools and Agent.is_call_tools_node(node) and watched():
                 await self._observe(node.stream(run.ctx), answer, emit)
-            node = await run.next(node)
+            before, node, note = node, await run.next(node), None
             if Agent.is_call_tools_node(node):
                 if self._steps.any and not streamed and watched():
                     await self._show(node.model_response, emit)
-                if (note := answer.end_response(node.model_response)) is not None:
-                    await emit(note)
+                note = answer.end_response(node.model_response)
+            if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
+                await emit(note)
 
     async def _observe(
         self, stream: AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]], answer: AnswerStream, emit: Emit
@@ -173,6 +214,46 @@ class Runner:
     async def _show(self, response: ModelResponse, emit: Emit) -> None:
         for step in self._steps.of_response(response):
             await emit(step)
+
+
+async def _resume(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent], last: ModelMessage) -> _Node:
+    """The node with which a run goes on after the last message that is stored of it."""
+    run.ctx.deps.prompt = prompt
+    first = run.next_node
+    assert not isinstance(first, End)
+    node = await run.next(first)
+    if Agent.is_model_request_node(node) and isinstance(last, ModelResponse) and last.state != 'suspended':
+        # A final response, after which an agent with instructions would ask the model once more.
+        response = run.all_messages()[-1]
+        assert isinstance(response, ModelResponse)
+        return CallToolsNode[Any, Any](response)
+    return node
+
+
+async def _step(run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None) -> bool:
+    """Store what the run has come to; whether it was."""
+    if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
+        turn.sent_again(done.request)
+    if isinstance(following, End):
+        return False
+    unsent = following.request if Agent.is_model_request_node(following) else None
+    return await turn.step(run.new_messages(), unsent, run.usage, note)
+
+
+def _within(left: Left, limits: UsageLimits) -> UsageLimits:
+    """The limits, and no more than is left."""
+    if left.nothing:
+        return replace(limits, request_limit=0)
+    return replace(
+        limits,
+        request_limit=_least(limits.request_limit, left.requests),
+        total_tokens_limit=_least(limits.total_tokens_limit, left.tokens),
+        cost_limit=_least(limits.cost_limit, left.cost),
+    )
+
+
+def _least(one: T | None, other: T | None) -> T | None:
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def can_stream(model: Model) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from math import ceil
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,13 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp
 
 from .app import A2AApp
+from .auth.hosts import is_loopback
+from .bindings.browser import AllowedHosts, HostCheck
 
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('CannotListen', 'Server', 'listen', 'run', 'serve', 'served', 'url_of')
+__all__ = ('CannotListen', 'Server', 'answering', 'listen', 'run', 'serve', 'served', 'url_of')
 
 logger = logging.getLogger('uvicorn.error')
 
@@ -35,22 +38,48 @@ class CannotListen(OSError):
     """The address is not to be had: taken, not of this machine, or not allowed."""
 
 
-def run(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 8000, **uvicorn_options: Any) -> None:
+def run(
+    app: ASGIApp,
+    *,
+    host: str = '127.0.0.1',
+    port: int = 8000,
+    allowed_hosts: Sequence[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> None:
     """Serve until SIGINT or SIGTERM, in this thread.
 
     Args:
         app: What `to_a2a` returned, or an app that it is mounted in.
         host: Address to listen on; the default is reached from this machine only.
         port: Port to listen on.
+        allowed_hosts: Names of hosts to answer for, as in `to_a2a` and beside those that the app has there; `*` is
+            every name. None: no others on an address that is reached from this machine only, elsewhere all. What a
+            proxy on this machine passes on in the name of the outer host needs that name.
+        anonymous: Whether everybody may call an agent without `auth=`, also on an address that is reached from
+            elsewhere.
         uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        ValueError: Everybody could, and `anonymous` does not say so.
     """
+    _check_callers(app, host, anonymous)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
-        server, _ = _uvicorn(app, uvicorn_options)
+        server, _ = _uvicorn(app, listener, hosts, uvicorn_options)
         server.run(sockets=[listener])
 
 
-def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_options: Any) -> Server:
+def serve(
+    app: ASGIApp,
+    *,
+    host: str = '127.0.0.1',
+    port: int = 0,
+    allowed_hosts: Sequence[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> Server:
     """Serve in a thread and event loop of its own; close it, or use it as a context manager.
 
     ```python
@@ -66,12 +95,28 @@ def serve(app: ASGIApp, *, host: str = '127.0.0.1', port: int = 0, **uvicorn_opt
         app: What `to_a2a` returned, or an app that it is mounted in.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
+        allowed_hosts: As for `run`.
+        anonymous: As for `run`.
         uvicorn_options: Further arguments of `uvicorn.Config`.
 
     Raises:
+        ValueError: As for `run`.
         RuntimeError: The app did not start.
     """
-    return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options})
+    _check_callers(app, host, anonymous)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
+
+
+def _check_callers(app: ASGIApp, host: str, anonymous: bool) -> None:
+    """See that everybody may call only where that is meant."""
+    for each in served(app):
+        each.guard.expected |= anonymous
+        if each.guard.anonymous and not anonymous and not is_loopback(host):
+            raise ValueError(
+                f'The app lets everybody call it, and {host} is reached from elsewhere: give to_a2a() an auth=, or say'
+                ' anonymous=True.'
+            )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -106,7 +151,17 @@ def served(app: ASGIApp) -> Iterator[A2AApp]:
             yield from served(route.app)
 
 
-def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, threading.Event]:
+def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
+    """The app for the hosts that it is to answer for: pages that a browser here shows can reach a local address."""
+    if hosts is None and not ip_address(listener.getsockname()[0]).is_loopback:
+        return app
+    apart = (each.allowed_hosts for each in served(app))
+    return HostCheck(app, AllowedHosts(name for each in (hosts, *apart) if each is not None for name in each.names))
+
+
+def _uvicorn(
+    app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None, options: dict[str, Any]
+) -> tuple[uvicorn.Server, threading.Event]:
     """A uvicorn server, and what is set once it is up or will not be."""
     import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
 
@@ -123,7 +178,8 @@ def _uvicorn(app: ASGIApp, options: dict[str, Any]) -> tuple[uvicorn.Server, thr
 
     grace = max((each.hosting.drain_grace for each in served(app)), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
-    return Server(uvicorn.Config(app, **(defaults | options))), settled
+    config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
+    return Server(config), settled
 
 
 class Server:
@@ -132,11 +188,17 @@ class Server:
     url: str
     """Where it answers; ends in a slash."""
 
-    def __init__(self, app: ASGIApp, listener: socket.socket, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        options: dict[str, Any],
+        hosts: AllowedHosts | None = None,
+    ) -> None:
         self.url = url_of(listener)
         self._app = app
         self._listener = listener
-        self._server, self._settled = _uvicorn(app, {'lifespan': 'on', **options})
+        self._server, self._settled = _uvicorn(app, listener, hosts, {'lifespan': 'on', **options})
         self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
         self._thread.start()
         if not self._settled.wait(_START_TIME) or not self._server.started:

@@ -22,6 +22,9 @@ from .errors import (
 from .lifecycle import TERMINAL, check_subscribe
 from .ports import Accepted, Backend, Submission, Subscription
 from .protocol import stored
+from .protocol.fields import MAX_ID
+from .protocol.limits import check_message, check_metadata
+from .quotas import Metering
 from .settings import Limits, Retention
 from .types import (
     CallContext,
@@ -81,6 +84,7 @@ class Service:
         check_output: Callable[[Sequence[str]], object],
         accepting: Callable[[], bool],
         now: Callable[[], int],
+        metering: Metering | None = None,
     ) -> None:
         self._backend = backend
         self._limits = limits
@@ -89,6 +93,7 @@ class Service:
         self._check_output = check_output
         self._accepting = accepting
         self._now = now
+        self._metering = metering
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -105,6 +110,8 @@ class Service:
     async def stream_message(self, call: CallContext, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task first and then its events (§3.1.2)."""
         submission = self._submission(call, params)
+        if not submission.new:
+            await self._check_seen(submission.task_id, submission.owner)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
             accepted = await self._submit(submission, call.correlation_id)
@@ -124,10 +131,13 @@ class Service:
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
+        parts = stored.dump_parts(message['parts'])
+        check_message(message, len(parts), self._limits)
+        if params.metadata:
+            check_metadata(params.metadata, 'metadata', self._limits)
         self._check_content(message)
         if params.accepted_output_modes:
             self._check_output(params.accepted_output_modes)
-        parts = stored.dump_parts(message['parts'])
         task_id, context_id = message.get('task_id'), message.get('context_id')
         rest = {
             'metadata': message.get('metadata'),
@@ -164,6 +174,9 @@ class Service:
             stopped.cancel()
 
     async def _submit(self, submission: Submission, correlation_id: str) -> Accepted:
+        if self._metering is not None:
+            await self._metering.check_budgets(submission.owner)
+            submission = replace(submission, task_limit=self._metering.task_limit)
         accepted = await self._backend.queue.submit(
             submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
         )
@@ -202,6 +215,8 @@ class Service:
 
     async def cancel_task(self, call: CallContext, params: CancelParams) -> StoredTask:
         """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
+        if params.metadata:
+            check_metadata(params.metadata, 'metadata', self._limits)
         return await self.cancel(params.id, call.caller.owner)
 
     async def cancel(self, task_id: str, owner: str | None) -> StoredTask:
@@ -227,6 +242,7 @@ class Service:
     ) -> EventStream:
         """The task and then its events until it ends; or only what follows the event the client has (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
+        await self._check_seen(params.id, owner)
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
             task = await self._load(params.id, owner, None)
@@ -257,6 +273,11 @@ class Service:
             return EventStream(header.id, None, None, ends)
         subscription.start(after)
         return EventStream(header.id, None, subscription, ends)
+
+    async def _check_seen(self, task_id: str, owner: str) -> None:
+        """See that the caller may read the task, before a run or another process is told that somebody does."""
+        if await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False) is None:
+            raise TaskNotFoundError
 
     async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
         task = await self._backend.reader.load(task_id, owner, history_length=history_length)
@@ -294,6 +315,8 @@ def _read_token(token: str, query: TaskQuery) -> tuple[int, str]:
             and type(status_at) is int
             and 0 <= status_at < 2**63
             and isinstance(task_id, str)
+            and len(task_id) <= MAX_ID
+            and '\0' not in task_id
         ):
             return status_at, task_id
     except (ValueError, TypeError):

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
+from decimal import Decimal
+from typing import Literal
 
-__all__ = ('Limits', 'Progress', 'Retention', 'Workers')
+__all__ = ('Budget', 'Limits', 'Progress', 'Quotas', 'Rate', 'Retention', 'Workers')
 
 
-def _positive(owner: object, **values: float | None) -> None:
+def _positive(owner: object, **values: float | Decimal | None) -> None:
     for name, value in values.items():
         if value is not None and value <= 0:
             raise ValueError(f'{type(owner).__name__}.{name} must be positive, not {value!r}.')
@@ -20,6 +23,26 @@ class Limits:
 
     body: int = 10_000_000
     """Largest request body, in bytes; a larger one is answered with HTTP 413 before it is parsed."""
+    body_time: float = 30.0
+    """Seconds that a request body may take to come; one that takes up to twice as long is answered with HTTP 408, and
+    its connection closed."""
+    values: int = 250_000
+    """JSON values in a request body; one with more is answered with HTTP 413 too, because each takes much more memory
+    than its text."""
+    parts: int = 1_000
+    """Parts of a message. This and what a message holds otherwise is refused with -32602 before anything is stored."""
+    text: int = 1_000_000
+    """Longest text of a part, in characters."""
+    data: int = 1_000_000
+    """Largest value of a data part, in bytes of JSON."""
+    files: int = 100
+    """Files in a message, sent along or by URL."""
+    raw: int = 10_000_000
+    """Largest file that is sent along, in bytes once decoded."""
+    metadata: int = 100_000
+    """Largest metadata of a request, a message or a part, in bytes of JSON."""
+    depth: int = 32
+    """How deep objects and lists may be nested in data and in metadata; the official client reads no more objects."""
     queue: int = 10_000
     """Tasks that may wait to be run, and messages that may wait in one task; over it a new one is refused with HTTP 503
     before anything is stored."""
@@ -37,6 +60,15 @@ class Limits:
         _positive(
             self,
             body=self.body,
+            body_time=self.body_time,
+            values=self.values,
+            parts=self.parts,
+            text=self.text,
+            data=self.data,
+            files=self.files,
+            raw=self.raw,
+            metadata=self.metadata,
+            depth=self.depth,
             queue=self.queue,
             reader_lag=self.reader_lag,
             keep_alive=self.keep_alive,
@@ -97,6 +129,73 @@ class Workers:
         _positive(self, running=self.running, drain_grace=self.drain_grace, lease=self.lease, attempts=self.attempts)
         if self.drain_delay < 0:
             raise ValueError(f'Workers.drain_delay must not be negative, but is {self.drain_delay!r}.')
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often something may be done."""
+
+    count: int
+    """How many times."""
+    per: timedelta
+    """In which time."""
+    burst: int | None = field(default=None, kw_only=True)
+    """How many times at once, after nothing was done for a while; None: `count`."""
+
+    def __post_init__(self) -> None:
+        _positive(self, count=self.count, per=self.per.total_seconds(), burst=self.burst)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What the runs for one caller, or for all of a tenant together, may use of the model in any time so long."""
+
+    window: timedelta
+    """The time. What was used counts a sixtieth longer at most."""
+    requests: int | None = None
+    """Requests to the model."""
+    tokens: int | None = None
+    """Tokens to and from the model."""
+    cost: Decimal | float | None = None
+    """US dollars, as far as Pydantic AI knows what the model costs."""
+    of: Literal['caller', 'tenant'] = 'caller'
+    """Whose it is."""
+
+    def __post_init__(self) -> None:
+        _positive(
+            self,
+            window=self.window.total_seconds(),
+            requests=self.requests,
+            tokens=self.tokens,
+            cost=self.cost,
+        )
+        if self.requests is self.tokens is self.cost is None:
+            raise ValueError('A Budget needs requests=, tokens= or cost=.')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quotas:
+    """What each caller may have; over it, a request is refused with HTTP 429 before anything is stored.
+
+    All callers of a tenant who are anonymous are one. All processes with one store count together, but for `streams`.
+    """
+
+    rates: Rate | Mapping[str, Rate] | None = None
+    """Requests, together or by operation of A2A 1.0; `*` is for those that are not named, together.
+    `SendStreamingMessage` counts as `SendMessage`, and `ListTasks` and `SubscribeToTask` as `GetTask`, unless they are
+    named themselves."""
+    streams: int | None = None
+    """Event streams that are open at once, in each process."""
+    tasks: int | None = None
+    """Tasks that are queued or run, together."""
+    budgets: Sequence[Budget] = ()
+    """What runs may use of the model. A run gets what is left, and is `failed` when that is used up."""
+    anonymous_by_address: bool = False
+    """Whether `rates` and `streams` count anonymous callers by their address as the server sees it, of IPv6 the first
+    64 bits. Behind a proxy, that is the proxy's, unless the server is told to trust it."""
+
+    def __post_init__(self) -> None:
+        _positive(self, streams=self.streams, tasks=self.tasks)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,13 +25,21 @@ def _recording() -> bool:
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
-def operation_span(method: str, scope: Mapping[str, Any]) -> AbstractContextManager[Span | None]:
-    """A server span `a2a {method}` for one operation; a child of the caller's span if the request names one."""
+def operation_span(
+    method: str, scope: Mapping[str, Any], attributes: Mapping[str, str]
+) -> AbstractContextManager[Span | None]:
+    """A server span `a2a {method}` for one operation; a child of the caller's span if the request names one.
+
+    Args:
+        method: The operation's name.
+        scope: The request.
+        attributes: What the binding says of it.
+    """
     if not _recording():
         return _NOTHING
     # Inside a span of our own process (a web framework's), that one is the parent already.
     context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_headers(scope))
-    return _span(f'a2a {method}', SpanKind.SERVER, context, {'rpc.system': 'jsonrpc', 'rpc.method': method})
+    return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
 
 
 def _headers(scope: Mapping[str, Any]) -> dict[str, str]:

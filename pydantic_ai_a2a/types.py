@@ -42,6 +42,11 @@ __all__ = (
 )
 
 
+def _quoted(name: str) -> str:
+    # The JSON that names callers, such as a token's claims, may hold lone surrogates, which UTF-8 has no place for.
+    return quote(name, safe='', errors='surrogatepass')
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who calls: what `authenticate=` returns. Tasks and conversations belong to one (tenant, id)."""
@@ -61,7 +66,7 @@ class Caller:
     @property
     def owner(self) -> str:
         """The key under which what the caller owns is stored."""
-        return f'{quote(self.tenant, safe="")}/{quote(self.id, safe="")}' if self.tenant or self.id else '/'
+        return f'{_quoted(self.tenant)}/{_quoted(self.id)}' if self.tenant or self.id else '/'
 
 
 ANONYMOUS = Caller()

@@ -19,10 +19,14 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from . import telemetry
 from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, Failure, classify
-from .errors import LeaseLost
+from .errors import LeaseLost, StoreUnavailable
+from .heartbeat import Heartbeat
+from .lifecycle import TERMINAL
 from .ports import Backend, Claim
+from .quotas import Metering
 from .recorder import Recorder
 from .settings import Retention, Workers
+from .turn import canceled_turn
 
 __all__ = ('Job', 'Token', 'Worker', 'now_ms')
 
@@ -83,6 +87,7 @@ class Worker:
         *,
         settings: Workers,
         retention: Retention,
+        metering: Metering | None = None,
     ) -> None:
         self.holder = urandom(8).hex()
         """Names this worker on the tasks it holds."""
@@ -90,6 +95,7 @@ class Worker:
         self._job = job
         self._settings = settings
         self._retention = retention
+        self._metering = metering
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
@@ -98,13 +104,16 @@ class Worker:
         """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
         self._unrecorded: list[tuple[Claim, Recorder, Failure]] = []
         """Tasks whose failure the store did not take."""
+        self._unreleased: list[Claim] = []
+        """Tasks whose runs have ended because the store could not be reached."""
         self._slots = settings.running
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
-        self._heart: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
 
     # --- life -------------------------------------------------------------------------------------------------------
@@ -112,7 +121,9 @@ class Worker:
     async def start(self) -> None:
         """Listen for work, and take what waits already."""
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
-        self._heart = self._loop.create_task(self._beat(), context=Context())
+        self._beating = self._loop.create_task(self._beat(), context=Context())
+        if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
+            self._heartbeat = Heartbeat(self._renew, self._settings.lease)
         await self._fill()
 
     def running(self, task_id: str) -> bool:
@@ -146,11 +157,16 @@ class Worker:
 
     async def _abandon(self) -> None:
         self._deaf()
-        stopping = [task for task in (self._heart, self._filling, *self._active) if task is not None]
+        stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
-        if stopping:
-            await asyncio.wait(stopping, timeout=_STOP_TIME)
+        try:
+            if stopping:
+                await asyncio.wait(stopping, timeout=_STOP_TIME)
+        finally:
+            heartbeat, self._heartbeat = self._heartbeat, None
+            if heartbeat is not None:
+                heartbeat.stop()
         self._active.clear()  # those that do not stop have had their time
         for running in list(self._running.values()):  # theirs, and what had not begun
             await self._backend.queue.release(running.claim)
@@ -179,10 +195,11 @@ class Worker:
         context = copy_context()
         if asyncio._get_running_loop() is self._loop:
             self._begin(task_id, context)
-        elif self._loop.is_closed():
-            self._deaf()
-        else:
+            return
+        try:
             self._loop.call_soon_threadsafe(self._begin, task_id, context)
+        except RuntimeError:  # the loop is closed
+            self._deaf()
 
     def _on_cancel(self, task_id: str) -> None:
         if self._loop.is_closed():
@@ -244,23 +261,30 @@ class Worker:
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
 
     async def _beat(self) -> None:
-        """Renew the leases, pick up what was lost or asked elsewhere, sweep."""
+        """Pick up what was lost or asked elsewhere, sweep; renew the leases, where no thread does."""
         while True:
             await asyncio.sleep(self._settings.lease / 3)
             try:
+                if self._heartbeat is None:
+                    for cancel in await self._renew():
+                        cancel()
+                await self._hand_back()
                 await self._fail_unrecorded()
-                await self._renew()
                 await self._fill()
                 await self._forget_waiting()
-                await self._sweep()
-            except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
+            except Exception:  # a store that fails now may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
+            await self._sweep()
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> list[Callable[[], None]]:
+        """Renew the leases of what runs, from any thread; what cancels the runs that are to stop."""
+        held = self._running.copy()  # at once, as far as other threads can see
+        if not held:
+            return []
         until = now_ms() + int(self._settings.lease * 1000)
-        marks = await self._backend.queue.renew(self.holder, list(self._running), until=until)
-        for task_id in (*marks.lost, *marks.cancel):
-            self._on_cancel(task_id)
+        marks = await self._backend.queue.renew(self.holder, list(held), until=until)
+        # Of the runs that were there before: the tasks may have ended meanwhile, and been taken again.
+        return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel)]
 
     async def _forget_waiting(self) -> None:
         """Let go of tasks that wait here, but have been taken by another process."""
@@ -273,10 +297,13 @@ class Worker:
         return task is not None and task.header.state == 'submitted'
 
     async def _sweep(self) -> None:
-        for _ in range(_SWEEP_BATCHES):
-            if not await self._backend.housekeeping.sweep(self._retention, at=now_ms()):
-                return
-            await asyncio.sleep(0)
+        try:
+            for _ in range(_SWEEP_BATCHES):
+                if not await self._backend.housekeeping.sweep(self._retention, at=now_ms()):
+                    return
+                await asyncio.sleep(0)
+        except Exception:  # what is too old is kept a little longer
+            logger.exception('A sweep failed; it is tried again at the next heartbeat.')
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
@@ -323,10 +350,14 @@ class Worker:
                 except RunTimedOut:
                     raise
                 except RunCancelled as canceled:
-                    return await recorder.cancel(canceled.new_messages(), canceled.usage)
+                    return await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
                 return await self._job.record(claim, recorder, result)
         except LeaseLost:
             logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
+            await self._settle(claim, recorder)
+        except StoreUnavailable:
+            logger.warning('Task %s is handed back once its store can be reached again.', claim.header.id)
+            self._unreleased.append(claim)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             assert task is not None
@@ -351,9 +382,24 @@ class Worker:
             await recorder.fail(failure.kind, failure.sentence, correlation_id)
         except LeaseLost:
             logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
+            await self._settle(claim, recorder)
         except Exception:
             self._unrecorded.append((claim, recorder, failure))
             raise
+
+    async def _settle(self, claim: Claim, recorder: Recorder) -> None:
+        """Charge what a run used whose task was ended over its head; who has taken it over charges for both."""
+        if self._metering is None or recorder.usage is None:
+            return
+        task = await self._backend.reader.load(claim.header.id, None, history_length=0, artifacts=False)
+        if task is None or task.header.state in TERMINAL:
+            await self._metering.settle(claim.header.owner, recorder.usage)
+
+    async def _hand_back(self) -> None:
+        """Let go of tasks whose runs have lost the store: they go on from what is stored of them, here or elsewhere."""
+        while self._unreleased:
+            await self._backend.queue.release(self._unreleased[-1])
+            self._unreleased.pop()
 
     async def _fail_unrecorded(self) -> None:
         """Try again to record failures: no process takes a task over while the one that holds it lives."""
@@ -365,10 +411,12 @@ class Worker:
                 logger.exception('The failure of task %s could not be stored.', claim.header.id)
 
     def _recorder(self, claim: Claim) -> Recorder:
-        return Recorder(claim, self._backend.queue, now_ms, self._backend.flush_delay)
+        charges = None if self._metering is None else self._metering.charges
+        return Recorder(claim, self._backend.queue, now_ms, self._backend.flush_delay, charges)
 
 
 def _run_id(claim: Claim) -> str:
     """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
     run_id = f'{claim.header.id}.{claim.run}'
-    return run_id if claim.attempt == 1 else f'{run_id}.{claim.attempt}'
+    # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
+    return run_id if claim.attempt == 1 and claim.checkpoint is None else f'{run_id}.{claim.fence}'

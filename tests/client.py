@@ -8,10 +8,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator,
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
-from .dialects import Dialect, spoken
+from .dialects import Call, Dialect, spoken
 
 LIMIT = 20.0
 """Seconds that any wait of a test may take."""
@@ -24,11 +25,9 @@ def message(text: str = 'hello', **fields: Any) -> dict[str, Any]:
     return {'messageId': f'message-{next(_ids):012d}', 'role': 'ROLE_USER', 'parts': [{'text': text}], **fields}
 
 
-def rpc(method: Any, params: Any = None, dialect: Dialect | None = None, **fields: Any) -> bytes:
-    """A JSON-RPC request, of 1.0's method and params, as the dialect or the test's writes it."""
-    speaks = dialect or spoken()
-    wire = {'jsonrpc': '2.0', 'id': 'r-1', 'method': speaks.method(method), 'params': speaks.params(params)}
-    return json.dumps(wire | fields).encode()
+def rpc(method: Any, params: Any = None, dialect: Dialect | None = None, **fields: Any) -> Call:
+    """A request, of 1.0's method and params, as the dialect or the test's writes it."""
+    return (dialect or spoken()).call(method, params, **fields)
 
 
 class Answer(NamedTuple):
@@ -79,7 +78,7 @@ class Exchange:
             'asgi': {'version': '3.0', 'spec_version': '2.3'},
             'http_version': '1.1',
             'method': method,
-            'path': path,
+            'path': unquote(path),
             'raw_path': path.encode(),
             'query_string': query.encode(),
             'root_path': '',
@@ -200,7 +199,7 @@ class Stream:
 
 
 class Client:
-    """Speaks A2A over JSON-RPC to an app in process: 1.0's vocabulary on this side, the test's version on the wire."""
+    """Speaks A2A to an app in process: 1.0's vocabulary on this side, the test's version and binding on the wire."""
 
     def __init__(self, app: ASGIApp, *, path: str = '/', headers: Mapping[str, str] | None = None) -> None:
         self.app = app
@@ -209,9 +208,17 @@ class Client:
         self.headers = {'A2A-Version': self.dialect.version, **(headers or {})}
 
     async def post(self, body: bytes, headers: Mapping[str, str] | None = None, *, path: str | None = None) -> Answer:
-        """POST raw bytes as JSON, unless the headers say otherwise."""
-        merged = {'Content-Type': 'application/json', **self.headers, **(headers or {})}
-        return await Exchange(self.app, 'POST', path or self.path, merged, body).answer()
+        """Send a request; POST raw bytes as JSON, unless the headers say otherwise."""
+        return await self._exchange(body, {**self.headers, **(headers or {})}, path or self.path).answer()
+
+    def _exchange(self, body: bytes, headers: dict[str, str], path: str) -> Exchange:
+        call = body if isinstance(body, Call) else Call(body)
+        base, mark, query = path.partition('?')
+        if call.path:
+            joined = '&' if mark and '?' in call.path else mark
+            path = base.rstrip('/') + call.path + joined + query
+        declared = {'Content-Type': 'application/json'} if call.verb == 'POST' else {}
+        return Exchange(self.app, call.verb, path, declared | headers, call)
 
     async def get(self, path: str, headers: Mapping[str, str] | None = None, *, method: str = 'GET') -> Answer:
         return await Exchange(self.app, method, path, headers or {}, b'').answer()
@@ -224,7 +231,7 @@ class Client:
             raise RpcError(self.dialect.error(answer.json))
         return self.dialect.result(method, answer.json)
 
-    def _request(self, method: str, params: Any) -> bytes:
+    def _request(self, method: str, params: Any) -> Call:
         self.dialect.check(method, params)
         return rpc(method, params, self.dialect, id=1)
 
@@ -236,9 +243,8 @@ class Client:
     @asynccontextmanager
     async def stream(self, method: str, params: Any, **headers: str) -> AsyncGenerator[Stream]:
         """An event stream; an error instead of one raises RpcError. Leaving the block disconnects."""
-        merged = {'Content-Type': 'application/json', **self.headers}
-        merged |= {name.replace('_', '-'): value for name, value in headers.items()}
-        exchange = Exchange(self.app, 'POST', self.path, merged, self._request(method, params))
+        merged = self.headers | {name.replace('_', '-'): value for name, value in headers.items()}
+        exchange = self._exchange(self._request(method, params), merged, self.path)
         try:
             start = await exchange.next()
             given = {name.decode(): value.decode('latin-1') for name, value in start['headers']}

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from .postgres import Postgres, postgres_server
+
 LIMIT = 120.0
 
 # The same examples in every run and process, however busy the machine is.
@@ -26,3 +28,17 @@ def bounded() -> Iterator[None]:
     faulthandler.dump_traceback_later(LIMIT, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture(scope='session')
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server that stays up. For one that is to be ended, there is `postgres_server`."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    """The URL of an empty database."""
+    with postgres.database() as url:
+        yield url

@@ -1,15 +1,18 @@
 """What the tests' client writes and reads: A2A 1.0's vocabulary on this side, a version's JSON on the wire.
 
-A behaviour is tested by one body for all versions; what differs between them is here, as data. 0.3 is written by hand
-and checked with the official SDK, whose models and conversions also read whatever the server says: never our own codec.
+A behaviour is tested by one body for all versions and bindings; what differs between them is here, as data. 0.3 is
+written by hand and checked with the official SDK, whose models and conversions also read whatever the server says:
+never our own codec.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 import pytest
 from a2a.compat.v0_3 import conversions, types
@@ -25,10 +28,33 @@ ENDED = frozenset({'TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANC
 WAITING = frozenset({'TASK_STATE_INPUT_REQUIRED', 'TASK_STATE_AUTH_REQUIRED'})
 
 
+class Call(bytes):
+    """The body of a request, and where it goes."""
+
+    verb = 'POST'
+    path = ''
+    """Relative to the agent's URL."""
+
+    @classmethod
+    def to(cls, verb: str, path: str, body: bytes) -> Call:
+        call = cls(body)
+        call.verb, call.path = verb, path
+        return call
+
+    def replace(self, old: Any, new: Any, count: Any = -1) -> Call:
+        """The call with something else in the body and the path."""
+        path = self.path.replace(old.decode(), new.decode()) if old in self.path.encode() else self.path
+        return Call.to(self.verb, path, super().replace(old, new, count))
+
+
 class Dialect:
-    """A2A 1.0, in which the tests are written: everything stays as it is."""
+    """A2A 1.0 over JSON-RPC, in which the tests are written: everything stays as it is."""
 
     version = '1.0'
+    has_envelope = True
+    """Whether requests and answers are JSON-RPC's; else they are HTTP's."""
+    media_type = 'application/json'
+    """Of answers that are no streams."""
     extensions_header = 'A2A-Extensions'
     """Names extensions, both ways."""
     has_lists = True
@@ -45,6 +71,11 @@ class Dialect:
     """States that end the stream of a message."""
     ends_subscription = ENDED
     """States that end the stream of a subscriber."""
+
+    def call(self, method: Any, params: Any, **fields: Any) -> Call:
+        """A request: the operation, its params, other fields of the envelope."""
+        request = {'jsonrpc': '2.0', 'id': 'r-1', 'method': self.method(method), 'params': self.params(params)}
+        return Call(json.dumps(request | fields).encode())
 
     def method(self, name: str) -> str:
         """An operation's name on the wire; what is none stays as it is."""
@@ -132,7 +163,6 @@ FIELDS = (
     ('.file.uri', '.url'),
     ('.file.mimeType', '.mediaType'),
     ('.file.name', '.filename'),
-    ('.file', ''),
     ('configuration.blocking', 'configuration.returnImmediately'),
 )
 """What 0.3 calls a field, and its name in 1.0."""
@@ -188,7 +218,7 @@ def write_configuration(configuration: Any) -> Any:
 def read_field(name: str) -> str:
     for old, new in FIELDS:
         name = name.replace(old, new)
-    return name
+    return name.removesuffix('.file')
 
 
 class V0_3(Dialect):
@@ -261,8 +291,66 @@ class V0_3(Dialect):
         return [MessageToDict(conversions.to_core_part(part)) for part in there]
 
 
+PATHS = {
+    'SendMessage': ('POST', '/message:send'),
+    'SendStreamingMessage': ('POST', '/message:stream'),
+    'GetTask': ('GET', '/tasks/{id}'),
+    'ListTasks': ('GET', '/tasks'),
+    'CancelTask': ('POST', '/tasks/{id}:cancel'),
+    'SubscribeToTask': ('POST', '/tasks/{id}:subscribe'),
+    'CreateTaskPushNotificationConfig': ('POST', '/tasks/{taskId}/pushNotificationConfigs'),
+    'GetTaskPushNotificationConfig': ('GET', '/tasks/{taskId}/pushNotificationConfigs/{id}'),
+    'ListTaskPushNotificationConfigs': ('GET', '/tasks/{taskId}/pushNotificationConfigs'),
+    'DeleteTaskPushNotificationConfig': ('DELETE', '/tasks/{taskId}/pushNotificationConfigs/{id}'),
+    'GetExtendedAgentCard': ('GET', '/extendedAgentCard'),
+}
+"""The verb and path of each operation (§11.3)."""
+CODES = {reason: code for code, reason in REASONS.items()} | dict.fromkeys(
+    ('PERMISSION_DENIED', 'RESOURCE_EXHAUSTED', 'UNAVAILABLE'), -32000
+)
+"""What JSON-RPC has for the reason of an error."""
+
+
+def write_query(value: object) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)
+
+
+class HttpJson(Dialect):
+    """A2A 1.0 over HTTP+JSON: paths and verbs, no envelope."""
+
+    has_envelope = False
+    media_type = 'application/a2a+json'
+
+    def call(self, method: Any, params: Any, **fields: Any) -> Call:
+        verb, template = PATHS[method]
+        given: Json = params or {}
+        named = {name: given.get(name, 'any') for name in re.findall(r'{(\w+)}', template)}
+        path = template.format_map({name: quote(str(value), safe='') for name, value in named.items()})
+        rest = {name: value for name, value in given.items() if name not in named}
+        if verb == 'POST':
+            return Call.to(verb, path, json.dumps(rest).encode())
+        query = urlencode({name: write_query(value) for name, value in rest.items() if not isinstance(value, dict)})
+        return Call.to(verb, f'{path}?{query}' if query else path, b'')
+
+    def result(self, method: str, frame: Json) -> Any:
+        return frame
+
+    def event(self, frame: Json) -> Json:
+        return frame
+
+    def error(self, frame: Json) -> Json:
+        assert frame.keys() == {'error'}
+        error = frame['error']
+        assert error.keys() == {'code', 'status', 'message', 'details'}
+        reason = error['details'][0]['reason']
+        return {'code': CODES[reason], 'message': error['message'], 'data': error['details']}
+
+
 DIALECTS: Mapping[str, Dialect] = {dialect.version: dialect for dialect in (Dialect(), V0_3())}
-"""The protocol versions that the behaviour tests run over."""
+"""The protocol versions that the behaviour tests run over, as JSON-RPC has them."""
+
+BINDINGS: Mapping[str, Dialect] = {**DIALECTS, 'HTTP+JSON': HttpJson()}
+"""All that the behaviour tests run over."""
 
 _spoken = [DIALECTS['1.0']]
 
@@ -273,9 +361,9 @@ def spoken() -> Dialect:
 
 
 @contextmanager
-def speaking(version: str) -> Generator[Dialect]:
-    """Let new clients speak a version."""
-    _spoken.append(DIALECTS[version])
+def speaking(name: str) -> Generator[Dialect]:
+    """Let new clients speak a version, or over a binding."""
+    _spoken.append(BINDINGS[name])
     try:
         yield spoken()
     finally:
@@ -283,8 +371,13 @@ def speaking(version: str) -> Generator[Dialect]:
 
 
 def only(version: str, reason: str) -> pytest.MarkDecorator:
-    """Run a test in one version: it is about what the others do not have."""
+    """Run a test in one version, over each of its bindings, or over one binding: the others do not have it."""
     return pytest.mark.versions(version, reason=reason)
+
+
+def json_rpc(reason: str) -> pytest.MarkDecorator:
+    """Run a test over JSON-RPC only: it is about what HTTP+JSON does not have."""
+    return pytest.mark.json_rpc(reason=reason)
 
 
 def unversioned(reason: str) -> pytest.MarkDecorator:

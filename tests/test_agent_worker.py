@@ -318,7 +318,7 @@ async def test_a_message_that_the_agent_cannot_read_fails_with_the_field_at_faul
         failed = await served.done(sent['id'])
     reason = failed.get('history', [])[-1]
     assert failed['status']['state'] == 'failed'
-    assert reason['parts'] == [{'text': 'Invalid parameters: history[0].parts[0].url: must be an https or http URL'}]
+    assert reason['parts'] == [{'text': 'Invalid parameters: history[0].parts[0].url: must be an https URL'}]
     assert reason.get('metadata') == {'failure': 'bad-input', 'correlationId': sent['id']}
     assert 'Traceback' not in caplog.text
 

@@ -39,8 +39,8 @@ def test_a_run_option_that_is_none_is_refused(option: str) -> None:
 
 
 def test_a_backend_that_is_none_is_refused() -> None:
-    backend: Any = 'postgresql://localhost/agents'
-    with pytest.raises(ValueError, match=r"'memory', 'sqlite:///agent.db' or a Backend, not 'postgresql://localhost/"):
+    backend: Any = 'mysql://localhost/agents'
+    with pytest.raises(ValueError, match=r"'postgresql://host/database' or a Backend, not 'mysql://localhost/"):
         to_a2a(Agent(TestModel()), backend=backend)
 
 

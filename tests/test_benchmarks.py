@@ -24,3 +24,23 @@ def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
         'Memory: N kB for each of N finished tasks keptN\n'
     )
     assert table.read_text() in ran.stdout
+
+
+def test_the_benchmark_measures_every_backend(tmp_path: Path) -> None:
+    table = tmp_path / 'table.md'
+    command = [sys.executable, 'benchmarks/backends.py', '--quick', '--out', str(table)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
+        '| Our part of a turn | turn N | turn N |\n'
+        '| --- | ---: | ---: |\n'
+        '| memory | N msN N kB | N msN N kB |\n'
+        '| SQLite file | N msN N kB | N msN N kB |\n'
+        '| PostgreSQL | N msN N kB | N msN N kB |\n'
+        '\n'
+        '|  | tasks/s | CPU µs | event ms | recovery s | kB/task kept |\n'
+        '| --- | ---: | ---: | ---: | ---: | ---: |\n'
+        '| memory | N | N | N | – | N |\n'
+        '| SQLite file | N | N | N | N | N |\n'
+        '| PostgreSQL | N | N | N | N | N |\n'
+    )

@@ -41,6 +41,7 @@ def test_a_card_says_what_the_agent_says() -> None:
             'description': 'Knows the weather.',
             'supportedInterfaces': [
                 {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
                 {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',
@@ -85,6 +86,7 @@ def test_what_the_user_sets_goes_before_what_the_agent_says() -> None:
             'description': 'Forecasts.',
             'supportedInterfaces': [
                 {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'https://example.com/agent/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
                 {'url': 'https://example.com/agent/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '2.1.0',

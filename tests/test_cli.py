@@ -102,7 +102,11 @@ def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFix
     ] == snapshot(
         [
             (2, '--backend is for an agent; the app joker:app has its backend already.'),
-            (2, "backend must be 'memory', 'sqlite:///agent.db' or a Backend, not 'mysql://db'."),
+            (
+                2,
+                "backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, "
+                "not 'mysql://db'.",
+            ),
         ]
     )
 
@@ -123,6 +127,12 @@ def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: pytest
         code, why = refused(capsys, *arguments, port)
     assert (code, why.replace(port, 'PORT')) == snapshot(
         (1, 'Cannot listen on 127.0.0.1 port PORT: Address already in use.')
+    )
+
+
+def test_a_host_is_allowed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert refused(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com') == snapshot(
+        (2, "argument --allowed-host: invalid host_name value: 'https://agent.example.com'")
     )
 
 

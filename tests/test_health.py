@@ -6,6 +6,8 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
+from itertools import repeat
 from typing import Any, get_args
 
 import pytest
@@ -118,7 +120,9 @@ async def test_an_app_whose_agent_cannot_be_entered_is_not_ready_until_a_request
     door = Door()
     door.opened.set()
     door.broken = RuntimeError('the password is 1234')
-    async with served(to_a2a(Agent(TestModel(call_tools=[]), toolsets=[door]))) as client:
+    app = to_a2a(Agent(TestModel(call_tools=[]), toolsets=[door]))
+    app.hosting.pauses = partial(repeat, 3600.0)
+    async with served(app) as client:
         assert await ready(client) == (503, {**OK, 'agent': 'failed', 'worker': 'stopped'})
         assert (await client.get('/health/live')).status == 200
         door.broken = None

@@ -6,16 +6,17 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 import pytest
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.ports import Claim, Status
+from pydantic_ai_a2a.ports import Checkpoint, Claim, Status
 from pydantic_ai_a2a.recorder import Recorder
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
 from .behaviour.queues import StorageError, Wrapped
 from .client import LIMIT
-from .ports.values import AT, claim_one, events, message, state_of, submit
+from .ports.values import AT, claim_one, events, message, state_of, submit, turn
 
 
 class Slow(Wrapped):
@@ -28,13 +29,19 @@ class Slow(Wrapped):
         self.stored: list[int] = []
         self.fails = 0
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         self.asked.set()
         await self.gate.wait()
         if self.fails:
             self.fails -= 1
             raise StorageError
-        await super().emit(claim, events, status)
+        await super().emit(claim, events, status, checkpoint)
         self.stored.append(len(events))
 
 
@@ -142,6 +149,24 @@ async def test_who_writes_after_something_could_not_be_stored_is_told(backend: S
     assert got == list(range(1, len(got) + 1))
 
 
+async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_writes_next(
+    backend: SqliteBackend,
+) -> None:
+    queue = Slow(backend)
+    queue.fails = 1
+    recorder = await recording(backend, queue)
+    writing = asyncio.ensure_future(recorder.write(Note('lost')))
+    await queue.asked.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    queue.gate.set()
+    await recorder.write(Note('kept'))  # waits for the one before
+    with pytest.raises(StorageError):
+        await recorder.write(delta(0))
+    assert queue.stored == [1]
+
+
 async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: SqliteBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
@@ -158,3 +183,19 @@ async def test_a_run_whose_task_was_taken_over_is_told_so(backend: SqliteBackend
         await write_on(recorder)
     with pytest.raises(LeaseLost):
         await complete(recorder)
+
+
+STEP = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage(requests=1))
+
+
+@pytest.mark.parametrize('flush_delay', [0.0, 0.001])
+@pytest.mark.parametrize(('note', 'last'), [(Note('a note'), 3), (None, 2)])
+async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_before(
+    backend: SqliteBackend, flush_delay: float, note: Note | None, last: int
+) -> None:
+    await submit(backend, message(new='t'))
+    recorder = Recorder(await claim_one(backend, 't'), backend.queue, lambda: AT, flush_delay=flush_delay)
+    await recorder.write(delta(0))
+    await recorder.save(STEP, note)
+    assert await numbers(backend) == [*range(1, last + 1)]
+    assert (await claim_one(backend, 't', 'next', at=AT + 10**6)).checkpoint == STEP

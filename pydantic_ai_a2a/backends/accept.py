@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidParamsError, OverloadedError
+from ..errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ..lifecycle import INTERRUPTED, check_cancel, check_message
 from ..ports import Accepted, Status, Submission
 from ..protocol import stored
@@ -16,15 +16,22 @@ from .sql import (
     add_events,
     end_unheld,
     find,
+    find_locked,
     header_of,
     set_status,
     status_event,
 )
+from .transaction import Lock, LockTasks
 
-__all__ = ('cancel', 'submit')
+__all__ = ('cancel', 'locks_of_submit', 'submit')
 
 REPLAYABLE_ANONYMOUS_ID = 16
 """From this length on a message id is unlikely to be another anonymous client's."""
+
+
+def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock | LockTasks]:
+    """The context of a new task: its tasks are queued in the order of their commits."""
+    return [Lock((agent, message.owner, message.context_id))] if message.new and message.context_id else []
 
 
 def submit(
@@ -37,12 +44,16 @@ def submit(
         if replayed is not None:
             return replayed, []
     if message.new:
+        yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, queue_limit)
         events: list[TaskEvent] = []
     else:
-        header = yield from find(agent, message.task_id, message.owner)
+        # Its run may be about to end, and then has to see the message or be over.
+        header = yield from find_locked(agent, message.task_id, message.owner)
         check_message(header, message.context_id)
         yield from _check_waiting(agent, header.id, queue_limit)
+        if header.state in INTERRUPTED:
+            yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
         yield (
             'UPDATE task SET request = ?, watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END'
@@ -123,6 +134,19 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
     )
 
 
+def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
+    """Refuse one more task of an owner who has as many as there may be."""
+    if message.task_limit is None:
+        return
+    yield Lock((agent, message.owner, 'tasks', ''))  # after all other locks, and whoever has it waits for none
+    rows = yield (
+        "SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND state IN ('submitted', 'working')",
+        (agent, message.owner),
+    )
+    if rows[0][0] >= message.task_limit:
+        raise QuotaExceededError.of('tasks', 1000)
+
+
 def _check_waiting(agent: str, task_id: str, queue_limit: int) -> Transaction[None]:
     """Refuse a message to a task that has too many already: each that is unread is one more run."""
     rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, task_id)
@@ -151,7 +175,7 @@ def cancel(
     agent: str, task_id: str, owner: str | None, *, at: int, force: bool
 ) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
     """See `TaskQueue.cancel`; also gives the events to publish."""
-    header = yield from find(agent, task_id, owner)
+    header = yield from find_locked(agent, task_id, owner)
     check_cancel(header)
     if not force:
         asked = yield (

@@ -24,7 +24,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import to_json
 
 from .database import Database, Operation
-from .transaction import Transaction, Write
+from .transaction import Lock, Transaction, Write
 
 __all__ = (
     'HEAD',
@@ -32,8 +32,11 @@ __all__ = (
     'SqlConversationStore',
     'StoredEntry',
     'append',
+    'dump_message',
     'dump_messages',
+    'dump_usage',
     'erase',
+    'load',
     'load_messages',
     'prepare',
 )
@@ -105,7 +108,7 @@ _DROP_UNUSED = (
     ' RETURNING parent_id'
 )
 
-_NO_LIMIT = 2**31
+_NO_LIMIT = 2**31 - 1
 
 
 class StoredEntry(NamedTuple):
@@ -131,16 +134,22 @@ def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
     return ModelMessagesTypeAdapter.dump_json([*messages])
 
 
-def _dump_message(message: ModelMessage) -> bytes:
+def dump_message(message: ModelMessage) -> bytes:
+    """One model message as JSON; joined with commas, they are what `load_messages` reads."""
     if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
         return _response_ta().dump_json(message)
     return dump_messages([message])[1:-1]
 
 
 def _dump_record(record: ConversationRecord) -> bytes:
-    # The usage apart: its schema calls Python to find what it has beyond its fields, and all of it is plain values.
     body = _record_ta().dump_json(record, exclude={'usage'})
-    return body[:-1] + b',"usage":' + to_json(vars(record.usage), inf_nan_mode='null') + b'}'
+    return body[:-1] + b',"usage":' + dump_usage(record.usage) + b'}'
+
+
+def dump_usage(usage: RunUsage) -> bytes:
+    """Usage as JSON."""
+    # Its schema calls Python to find what it has beyond its fields, and all of it is plain values.
+    return to_json(vars(usage), inf_nan_mode='null')
 
 
 def prepare() -> None:
@@ -176,7 +185,7 @@ def append(
     entries: list[tuple[Any, ...]] = []
     for n, message in enumerate(messages):
         entry_id = f'{run_id}.{n}'
-        entries.append((agent, owner, entry_id, head, _dump_message(message)))
+        entries.append((agent, owner, entry_id, head, dump_message(message)))
         head = entry_id
     used = usage if usage is not None else RunUsage()
     updated_at = datetime.fromtimestamp(at / 1000, UTC)
@@ -193,11 +202,16 @@ def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write
     return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
 
 
-def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
-    """Delete a conversation, and the entries that no other conversation of the owner reaches."""
+def erase(agent: str, owner: str, conversation_id: str) -> Transaction[int | None]:
+    """Delete a conversation, and the entries that no other conversation of the owner reaches.
+
+    How many entries went; None if there is no such conversation.
+    """
+    yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
-        return False
+        return None
+    erased = 0
     record = _record_ta().validate_json(rows[0][0])
     key = (agent, owner, conversation_id)
     yield [('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]), (_DROP_BRANCHES, [key])]
@@ -206,7 +220,23 @@ def erase(agent: str, owner: str, conversation_id: str) -> Transaction[bool]:
         while entry_id is not None:
             dropped = yield _DROP_UNUSED, (agent, owner, entry_id) * 4
             entry_id = dropped[0][0] if dropped else None
-    return True
+            erased += len(dropped)
+    return erased
+
+
+def load(
+    agent: str, owner: str, conversation_id: str
+) -> Transaction[tuple[ConversationRecord, list[list[ModelMessage]]] | None]:
+    """A conversation with its messages, and then those of each branch that it has left; None if there is none."""
+    rows = yield _RECORD, (agent, owner, conversation_id)
+    if not rows:
+        return None
+    record = _record_ta().validate_json(rows[0][0])
+    histories: list[list[ModelMessage]] = []
+    for head in (record.head_id, *record.branches):
+        rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
+        histories.append([entry.message for entry in _entries(rows)])
+    return record, histories
 
 
 class SqlConversationStore(ConversationStore):
@@ -247,9 +277,11 @@ class SqlConversationStore(ConversationStore):
     def _save(
         self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
     ) -> Transaction[None]:
-        yield from self._check(record.conversation_id, expected_revision)
         owner = (self._agent, self._owner)
-        yield [(_ENTRY, [(*owner, entry.id, entry.parent_id, _dump_message(entry.message)) for entry in new_entries])]
+        yield Lock((*owner, record.conversation_id))
+        yield Lock(owner)
+        yield from self._check(record.conversation_id, expected_revision)
+        yield [(_ENTRY, [(*owner, entry.id, entry.parent_id, dump_message(entry.message)) for entry in new_entries])]
         if record.head_id is not None:
             rows = yield (
                 'SELECT 1 FROM entry WHERE agent = ? AND owner = ? AND id = ?',
@@ -273,6 +305,7 @@ class SqlConversationStore(ConversationStore):
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         def delete() -> Transaction[None]:
+            yield Lock((self._agent, self._owner, conversation_id))
             yield from self._check(conversation_id, expected_revision)
             yield from erase(self._agent, self._owner, conversation_id)
 

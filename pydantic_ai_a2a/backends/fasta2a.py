@@ -8,7 +8,7 @@ the two together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
@@ -24,8 +24,12 @@ from ..lifecycle import TERMINAL, check_cancel, check_message
 from ..ports import (
     Accepted,
     Backend,
+    Checkpoint,
     Claim,
+    DeadLetter,
+    Erased,
     EventLog,
+    ExportedConversation,
     Finish,
     Housekeeping,
     Marks,
@@ -87,6 +91,7 @@ class FastA2ABackend(Backend):
         self.reader = _Reader(self)
         self.events = _Events(self)
         self.housekeeping = _Housekeeping(self)
+        self.quotas = memory.quotas
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, key: str) -> asyncio.Lock:
@@ -264,16 +269,22 @@ class _Queue(TaskQueue):
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
         return await self._memory.renew(holder, tasks, until=until)
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         if status is None or status.message is None or self._backend.worker_writes:
-            await self._memory.emit(claim, events, status)
+            await self._memory.emit(claim, events, status, checkpoint)
             return
         async with self._backend.lock(claim.header.id):
             self._backend.tried(runs.emit(self._agent, claim, events, status))
             await self._storage.update_task(
                 claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
             )
-            await self._memory.emit(claim, events, status)
+            await self._memory.emit(claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
@@ -349,11 +360,17 @@ class _Reader(TaskReader):
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
         # First, so that the number of the newest event is never newer than what the storage says.
-        known = await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
+        known = await self._known(task_id, owner, artifacts=artifacts)
         task = await self._backend.load(task_id, owner)
         if task is None:
             return None
+        if known is not None and task['status']['state'] in TERMINAL and known.header.state not in TERMINAL:
+            async with self._backend.lock(task_id):  # its end is being written: its last event follows at once
+                known = await self._known(task_id, owner, artifacts=artifacts)
         return stored_task(task, known, history_length=history_length, artifacts=artifacts)
+
+    async def _known(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
+        return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
 
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks.')
@@ -430,5 +447,16 @@ class _Housekeeping(Housekeeping):
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         raise UnsupportedOperationError('A FastA2A storage cannot erase tasks.')
 
-    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
         raise UnsupportedOperationError('A FastA2A storage cannot erase contexts.')
+
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        raise UnsupportedOperationError('A FastA2A storage cannot list dead letters.')
+
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        raise UnsupportedOperationError('A FastA2A storage cannot retry tasks.')
+
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+        raise UnsupportedOperationError('A FastA2A storage cannot list what it holds.')

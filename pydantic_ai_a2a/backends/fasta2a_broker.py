@@ -20,7 +20,7 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ..errors import A2AError
-from ..ports import Accepted, Backend, Claim, Finish, Marks, Status, Submission, TaskQueue
+from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from .fasta2a import FastA2ABackend, claimable
@@ -51,6 +51,7 @@ class BrokeredBackend(Backend):
     def __init__(self, inner: SqliteBackend | FastA2ABackend, broker: Broker) -> None:
         self.inner = inner
         self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
+        self.quotas = inner.quotas
         self.durable = inner.durable
         self._broker = broker
         self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
@@ -227,8 +228,14 @@ class _Withholding(TaskQueue):
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
         return await self._queue.renew(holder, tasks, until=until)
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
-        await self._queue.emit(claim, events, status)
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self._queue.emit(claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await self._queue.finish(claim, finish)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import dedent
 from typing import TypeAlias
 
 from ..errors import BackendUnusable
+from . import checkpoints, dead, quotas
 from .schema import SCHEMA
 from .transaction import Transaction
 
-__all__ = ('MIGRATIONS', 'Migrations', 'missing')
+__all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
 
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA,)
+MIGRATIONS: Migrations = (SCHEMA, checkpoints.MIGRATION, dead.MIGRATION, quotas.MIGRATION)
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'
@@ -27,14 +29,34 @@ def missing(migrations: Migrations) -> Transaction[None]:
         BackendUnusable: The database has steps that this version of the package does not know.
     """
     yield CREATE_VERSION, ()
-    rows = yield READ_VERSION, ()
-    version: int = rows[0][0]
-    if version > len(migrations):
-        raise BackendUnusable(
-            f'it was written by a newer version of pydantic-ai-a2a (schema {version}, and this version knows'
-            f' {len(migrations)}): upgrade the package, or use another database'
-        )
-    for number, statements in enumerate(migrations[version:], version + 1):
+    known = yield from version(migrations)
+    for number, statements in enumerate(migrations[known:], known + 1):
         for statement in statements:
             yield statement, ()
         yield 'INSERT INTO a2a_schema (version) VALUES (?)', (number,)
+
+
+def version(migrations: Migrations) -> Transaction[int]:
+    """How many steps a database that counts them has taken.
+
+    Raises:
+        BackendUnusable: More than this version of the package knows.
+    """
+    rows = yield READ_VERSION, ()
+    taken: int = rows[0][0]
+    if taken > len(migrations):
+        raise BackendUnusable(
+            f'it was written by a newer version of pydantic-ai-a2a (schema {taken}, and this version knows'
+            f' {len(migrations)}): upgrade the package, or use another database'
+        )
+    return taken
+
+
+def script(migrations: Migrations, known: int, first: Sequence[str] = ()) -> str:
+    """The steps after one, as SQL for a database that nobody else changes meanwhile; empty if there are none."""
+    lines: list[str] = []
+    for number, statements in enumerate(migrations[known:], known + 1):
+        lines += [f'-- Step {number}', *(f'{dedent(statement).strip()};' for statement in statements)]
+        lines.append(f'INSERT INTO a2a_schema (version) VALUES ({number});')
+    before = [f'{statement};' for statement in ('BEGIN', *first, CREATE_VERSION)]
+    return '\n'.join([*before, *lines, 'COMMIT;', '']) if lines else ''

@@ -56,10 +56,10 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
 
 
 def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[None]:
-    """Tell the other processes that these tasks are read here."""
+    """Tell the other processes that these tasks are read here; they are locked in the order of `LockTasks`."""
     yield [
         (
             f'UPDATE task SET watched_until = ? WHERE agent = ? AND id = ? AND watched_until < ? AND {_ALIVE}',
-            [(until, agent, task_id, until) for task_id in tasks],
+            [(until, agent, task_id, until) for task_id in sorted(tasks)],
         )
     ]

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..errors import LeaseLost
 from ..lifecycle import INTERRUPTED, TERMINAL
-from ..ports import Claim, Finish, Marks, Status
+from ..ports import DEAD_LETTER, Checkpoint, Claim, Finish, Marks, Status
 from ..types import TaskEvent, TaskHeader
-from . import conversations
+from . import checkpoints, conversations, quotas
 from .sql import (
     HEADER,
     HEADER_SIZE,
@@ -21,13 +21,25 @@ from .sql import (
     Write,
     add_events,
     add_items,
+    drop_checkpoint,
     header_of,
     keep_streamed,
     set_status,
     status_event,
 )
+from .transaction import Lock, LockTasks
 
-__all__ = ('QUEUED', 'claim', 'emit', 'finish', 'release', 'renew')
+__all__ = (
+    'QUEUED',
+    'claim',
+    'emit',
+    'finish',
+    'locks_of_claim',
+    'locks_of_finish',
+    'locks_of_renew',
+    'release',
+    'renew',
+)
 
 QUEUED = (
     "state = 'submitted' AND NOT EXISTS (SELECT 1 FROM task e WHERE e.agent = task.agent AND e.owner = task.owner"
@@ -38,6 +50,8 @@ _LOST = "state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < 
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
 _FIND_QUEUED = _FIND.format(QUEUED)
 _FIND_LOST = _FIND.format(_LOST)
+_RENEWED = 500
+"""Leases that one statement renews; SQLite takes 999 values at least."""
 _RUN = (
     'run, request, traceparent, own_messages, context_head,'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
@@ -54,32 +68,57 @@ _TAKE = (
     "UPDATE task SET state = 'working', status_at = ?, holder = ?, lease_until = ?, fence = fence + 1,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
-    f' RETURNING {HEADER}, {_TOLD}, fence, attempt, {_RUN}'
+    f' RETURNING {HEADER}, {_TOLD}, fence, attempt, {checkpoints.KEPT}, {_RUN}'
 )
+
+
+def locks_of_claim(agent: str, *_: object, task_id: str | None, **__: object) -> list[Lock | LockTasks]:
+    """The task: a holder that was lost may be writing an event, whose number has to be seen."""
+    return [] if task_id is None else [LockTasks(agent, [task_id])]
 
 
 def claim(
     agent: str, holder: str, *, at: int, until: int, limit: int, task_id: str | None
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
     """See `TaskQueue.claim`; also gives the events to publish, per task."""
-    found: Rows = [(task_id,)]
-    if task_id is None:
-        found = yield _FIND_LOST, (agent, holder, at, limit)
-        if len(found) < limit:
-            found += yield _FIND_QUEUED, (agent, limit - len(found))
     claims: list[tuple[Claim, list[TaskEvent]]] = []
-    for (each,) in found:
-        rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
-        if rows:
-            told, fence, attempt, *run_row = rows[0][HEADER_SIZE:]
+    found: Rows = [(task_id,)]
+    while True:
+        if task_id is None:
+            found = yield from _claimable(agent, holder, at, limit - len(claims))
+        missed = 0
+        for (each,) in found:
+            rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
+            if not rows:
+                missed += 1
+                continue
+            told, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
             header = header_of(rows[0], more_events=0 if told == 'working' else 1)
             events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
             yield [add_events(agent, each, events)]
-            claims.append((_claim_of(header, run_row, holder, fence, attempt), events))
-    return claims
+            checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
+            claims.append((_claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint), events))
+        if not missed or task_id is not None:  # else another process took some meanwhile, and there may be more
+            return claims
 
 
-def _claim_of(header: TaskHeader, run_row: Sequence[Any], holder: str, fence: int, attempt: int) -> Claim:
+def _claimable(agent: str, holder: str, at: int, limit: int) -> Transaction[Rows]:
+    found = yield _FIND_LOST, (agent, holder, at, limit)
+    if len(found) < limit:
+        found += yield _FIND_QUEUED, (agent, limit - len(found))
+    yield LockTasks(agent, [task_id for (task_id,) in found])
+    return found
+
+
+def _claim_of(
+    header: TaskHeader,
+    run_row: Sequence[Any],
+    holder: str,
+    fence: int,
+    attempt: int,
+    *,
+    checkpoint: Checkpoint | None = None,
+) -> Claim:
     """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
     run, request, traceparent, own_messages, head_then, head_now, inbox, message = run_row
     return Claim(
@@ -94,45 +133,67 @@ def _claim_of(header: TaskHeader, run_row: Sequence[Any], holder: str, fence: in
         own_messages=None if own_messages is None else conversations.load_messages(own_messages),
         request=request,
         traceparent=traceparent,
+        checkpoint=checkpoint,
     )
 
 
 def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Transaction[Marks]:
     """See `TaskQueue.renew`."""
-    lost: list[str] = []
-    canceled: list[str] = []
-    for task_id in tasks:
+    held: dict[str, int] = {}
+    for start in range(0, len(tasks), _RENEWED):
+        some = tasks[start : start + _RENEWED]
         rows = yield (
-            f"UPDATE task SET lease_until = ? WHERE {TASK} AND holder = ? AND state = 'working'"
-            ' RETURNING cancel_requested',
-            (until, agent, task_id, holder),
+            f'UPDATE task SET lease_until = ? WHERE agent = ? AND id IN ({", ".join("?" * len(some))}) AND holder = ?'
+            " AND state = 'working' RETURNING id, cancel_requested",
+            (until, agent, *some, holder),
         )
-        if not rows:
-            lost.append(task_id)
-        elif rows[0][0]:
-            canceled.append(task_id)
-    return Marks(lost, canceled)
+        held |= dict(rows)
+    lost = [task_id for task_id in tasks if task_id not in held]
+    return Marks(lost, [task_id for task_id in tasks if held.get(task_id)])
 
 
-def emit(agent: str, claimed: Claim, events: Sequence[TaskEvent], status: Status | None) -> Transaction[None]:
+def emit(
+    agent: str,
+    claimed: Claim,
+    events: Sequence[TaskEvent],
+    status: Status | None,
+    checkpoint: Checkpoint | None = None,
+) -> Transaction[None]:
     """See `TaskQueue.emit`."""
     header = claimed.header
-    for event in events:
-        rows = yield (
-            'INSERT INTO event (agent, task_id, n, state, payload) SELECT agent, id, ?, ?, ? FROM task'
-            f' WHERE {HELD} RETURNING n',
-            (event.n, event.state, event.payload, agent, header.id, claimed.fence, claimed.holder),
-        )
+    if checkpoint is not None:
+        yield LockTasks(agent, [header.id])
+    for n, event in enumerate(events):
+        if n:  # nobody can take the task away any longer
+            yield [add_events(agent, header.id, events[n:])]
+            break
+        rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
         if not rows:
             raise LeaseLost
     if status is not None:
         yield from set_status(agent, header, status)
+    if checkpoint is not None:
+        yield from checkpoints.save(agent, claimed, checkpoint)
 
 
-_STANDING = (
-    f'SELECT status_message, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?), {conversations.RECORD_OF_TASK}'
-    f' FROM task WHERE {HELD} AND inbox_read < ?'
+_FIRST_EVENT = (
+    'INSERT INTO event (agent, task_id, n, state, payload) SELECT agent, id, ?, ?, ? FROM task'
+    f' WHERE {HELD} /* FOR NO KEY UPDATE */ RETURNING n'
 )
+_STANDING = (
+    f'SELECT status_message, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?), {conversations.RECORD_OF_TASK},'
+    f' {checkpoints.KEPT} FROM task WHERE {HELD} AND inbox_read < ? /* FOR NO KEY UPDATE */'
+)
+
+
+def locks_of_renew(agent: str, holder: str, tasks: Sequence[str], **_: object) -> list[Lock | LockTasks]:
+    """All of them, in an order in which others lock several, too."""
+    return [LockTasks(agent, tasks)]
+
+
+def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock | LockTasks]:
+    """The context: its conversation may grow, and a message that comes now has to be seen, or it is never run."""
+    return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
 
 
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
@@ -141,8 +202,12 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.inbox)
     if not rows:
         raise LeaseLost
-    said, unread, record = rows[0]
+    said, unread, record, checkpointed = rows[0]
     writes: list[Write] = []
+    if end.charges:
+        writes.append(quotas.charged(agent, end.charges))
+    if checkpointed and end.failure != DEAD_LETTER:
+        writes.append(drop_checkpoint(agent, header.id))
     if end.artifacts is None and end.status.state in TERMINAL:
         yield from keep_streamed(agent, header.id)
     elif end.artifacts is not None and claimed.run > 1:

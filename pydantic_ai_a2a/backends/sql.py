@@ -10,7 +10,7 @@ from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import conversations
-from .transaction import Rows, Statement, Transaction, Write
+from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
 
 __all__ = (
     'ADD_ITEM',
@@ -26,8 +26,10 @@ __all__ = (
     'Write',
     'add_events',
     'add_items',
+    'drop_checkpoint',
     'end_unheld',
     'find',
+    'find_locked',
     'header_of',
     'keep_streamed',
     'message_to_history',
@@ -41,7 +43,7 @@ HEADER = (
 )
 HEADER_SIZE = 9
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
-BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR ? IS NULL)'
+BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
 UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read'
@@ -71,6 +73,14 @@ def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]
     if not rows:
         raise TaskNotFoundError
     return header_of(rows[0])
+
+
+def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
+    """`find`, and keep everybody else from changing the task and its context."""
+    header = yield from find(agent, task_id, owner)
+    yield Lock((agent, header.owner, header.context_id))
+    yield LockTasks(agent, [task_id])
+    return (yield from find(agent, task_id, owner))
 
 
 def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
@@ -110,6 +120,11 @@ def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
     )
 
 
+def drop_checkpoint(agent: str, task_id: str) -> Write:
+    """Delete how far a task's run has come."""
+    return 'DELETE FROM checkpoint WHERE agent = ? AND task_id = ?', [(agent, task_id)]
+
+
 def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
     """Keep what was streamed of a task that ends without a result: its readers have seen it (§4.2.2)."""
     updates = yield (
@@ -144,5 +159,6 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
         'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'
         f' failure = ? WHERE {TASK}'
     )
-    yield [(freed, [(event.n, failure, agent, header.id)]), add_events(agent, header.id, [event])]
+    ended = (freed, [(event.n, failure, agent, header.id)])
+    yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
     return event

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from ..ports import (
     Accepted,
+    Checkpoint,
     Claim,
+    DeadLetter,
+    Erased,
     EventLog,
+    ExportedConversation,
     Finish,
     Housekeeping,
     Marks,
@@ -18,13 +22,14 @@ from ..ports import (
     TaskQueue,
     TaskReader,
 )
+from ..quota_store import Bucket, Charge, QuotaStore, Spent
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
-from . import accept, runs, sweep, views
+from . import accept, conversations, dead, erase, export, quotas, runs, sweep, views
 from .database import Database, Operation, Published
 from .transaction import Transaction
 
-__all__ = ('SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlReader')
+__all__ = ('SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlQuotas', 'SqlReader')
 
 
 def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
@@ -39,7 +44,7 @@ def _of_claim(taken: list[tuple[Claim, list[TaskEvent]]], *_: Any, **__: Any) ->
     return [(claim.header.id, events) for claim, events in taken]
 
 
-def _of_emit(_: None, agent: str, claim: Claim, events: Sequence[TaskEvent], status: Status | None) -> Published:
+def _of_emit(_: None, agent: str, claim: Claim, events: Sequence[TaskEvent], *__: Any) -> Published:
     return ((claim.header.id, events),)
 
 
@@ -57,16 +62,19 @@ def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **
         yield from runs.release(agent, claim)
 
 
-_SUBMIT = Operation(accept.submit, _of_submit)
-_CANCEL = Operation(accept.cancel, _of_cancel)
-_CLAIM = Operation(runs.claim, _of_claim, undo=_unclaim)
-_RENEW = Operation(runs.renew, first=True)
+_SUBMIT = Operation(accept.submit, _of_submit, locks=accept.locks_of_submit, ready=True)
+_CANCEL = Operation(accept.cancel, _of_cancel, ready=True, cancels=True)
+_CLAIM = Operation(runs.claim, _of_claim, undo=_unclaim, locks=runs.locks_of_claim)
+_RENEW = Operation(runs.renew, first=True, locks=runs.locks_of_renew)
 _EMIT = Operation(runs.emit, _of_emit)
-_FINISH = Operation(runs.finish, _of_finish)
-_RELEASE = Operation(runs.release)
+_FINISH = Operation(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=True)
+_RELEASE = Operation(runs.release, ready=True)
 _SWEEP = Operation(sweep.sweep, _of_sweep)
-_ERASE_TASK = Operation(sweep.erase_task, _of_sweep)
-_ERASE_CONTEXT = Operation(sweep.erase_context, _of_sweep)
+_ERASE_TASK = Operation(sweep.erase_task, _of_sweep, erases=True)
+_ERASE = Operation(erase.erase, _of_sweep, erases=True)
+_RETRY = Operation(dead.retry, ready=True)
+_TAKE = Operation(quotas.take)
+_CHARGE = Operation(quotas.charge)
 
 
 class SqlQueue(TaskQueue):
@@ -100,8 +108,14 @@ class SqlQueue(TaskQueue):
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
         return await self._database.write(_RENEW, self._agent, holder, tasks, until=until)
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
-        await self._database.write(_EMIT, self._agent, claim, events, status)
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self._database.write(_EMIT, self._agent, claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following, _ = await self._database.write(_FINISH, self._agent, claim, finish)
@@ -153,8 +167,25 @@ class SqlEvents(EventLog):
         return await self._database.read(views.resumable, self._database.namespace, task_id, n)
 
 
+class SqlQuotas(QuotaStore):
+    """What callers of a database have taken and used."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._agent = database.namespace
+
+    async def take(self, bucket: Bucket, *, at: int) -> int:
+        return await self._database.write(_TAKE, self._agent, bucket, at=at)
+
+    async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
+        return await self._database.read(quotas.spent, self._agent, subject, window, at=at)
+
+    async def charge(self, charges: Sequence[Charge]) -> None:
+        await self._database.write(_CHARGE, self._agent, charges)
+
+
 class SqlHousekeeping(Housekeeping):
-    """Keeps a database small."""
+    """Keeps a database small, and does what operators want."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -168,7 +199,42 @@ class SqlHousekeeping(Housekeeping):
         there, _ = await self._database.write(_ERASE_TASK, self._agent, task_id, owner, at)
         return there
 
-    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
-        there, _ = await self._database.write(_ERASE_CONTEXT, self._agent, context_id, owner, at)
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        erased, _ = await self._database.write(_ERASE, self._agent, owner, context_id, at)
         self._database.forget(owner, context_id)
-        return there
+        return erased
+
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        return await self._database.read(dead.dead_letters, self._agent, owner, limit=limit, after=after)
+
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        header = await self._database.write(_RETRY, self._agent, task_id, new_id=new_id, at=at, again=again)
+        for listener in tuple(self._database.ready_listeners):
+            listener(header.id)
+        return header
+
+    async def export(
+        self, owner: str, context_id: str | None = None
+    ) -> AsyncIterator[StoredTask | ExportedConversation]:
+        async for task_id in self._ids(export.task_ids, owner, context_id):
+            task = await self._database.read(
+                views.load, self._agent, task_id, owner, history_length=None, artifacts=True
+            )
+            if task is not None:  # it may have been swept meanwhile
+                yield task
+        async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
+            loaded = await self._database.read(conversations.load, self._agent, owner, conversation_id)
+            if loaded is not None:
+                record, (messages, *branches) = loaded
+                yield ExportedConversation(record, messages, branches)
+
+    async def _ids(
+        self, make: Callable[..., Transaction[list[str]]], owner: str, context_id: str | None
+    ) -> AsyncIterator[str]:
+        after = ''
+        while ids := await self._database.read(make, self._agent, owner, context_id, after):
+            for each in ids:
+                yield each
+            after = ids[-1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from threading import RLock
 from typing import ParamSpec, TypeVar
 from weakref import finalize
@@ -21,8 +22,8 @@ from . import sql, views
 from .conversations import SqlConversationStore, prepare
 from .database import Operation
 from .histories import Histories
-from .schema import SCHEMA
-from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
+from .migrations import MIGRATIONS
+from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sqlite_steps import check_version, perform
 from .tail import Tails
 
@@ -50,13 +51,14 @@ class SqliteBackend(Backend):
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
         self.housekeeping = SqlHousekeeping(self)
+        self.quotas = SqlQuotas(self)
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:
         """Opened by the first statement, so that an app can be made before a fork."""
         connection = sqlite3.connect(':memory:', check_same_thread=False)
         finalize(self, connection.close)
-        for statement in SCHEMA:
+        for statement in chain.from_iterable(MIGRATIONS):
             connection.execute(statement)
         prepare()
         return connection

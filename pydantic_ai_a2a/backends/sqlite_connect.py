@@ -5,16 +5,17 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import BackendUnusable
-from .migrations import MIGRATIONS, Migrations, missing
+from .migrations import MIGRATIONS, Migrations, missing, version
 from .sqlite_steps import perform
 
-__all__ = ('SqliteFile', 'connect')
+__all__ = ('SqliteFile', 'connect', 'stored_version', 'vacuum')
 
 Synchronous = Literal['full', 'normal']
 
@@ -92,6 +93,39 @@ def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migra
     connection.execute('BEGIN IMMEDIATE')
     perform(connection, missing(migrations))
     connection.execute('COMMIT')
+
+
+def stored_version(file: SqliteFile) -> int:
+    """How many steps of the schema a file has, which stays as it is; 0 for one that is not there.
+
+    Raises:
+        BackendUnusable: The file is no database, or newer than the package.
+    """
+    if not file.path.exists():
+        return 0
+    try:
+        with closing(sqlite3.connect(file.path, timeout=file.busy_timeout)) as connection:
+            if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'a2a_schema'").fetchone():
+                return 0
+            return perform(connection, version(MIGRATIONS))
+    except (sqlite3.Error, BackendUnusable) as error:
+        raise _unusable(file, error) from error
+
+
+def vacuum(file: SqliteFile) -> None:
+    """Write the file anew without what was deleted, and empty its WAL. Others wait meanwhile, if they write.
+
+    Raises:
+        BackendUnusable: Others write or read for longer than the time-out, or the disk has no room for a second file.
+    """
+    try:
+        with closing(connect(file)) as connection:
+            connection.execute('VACUUM')
+            in_use: int = connection.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0]
+    except sqlite3.Error as error:
+        raise _unusable(file, error) from error
+    if in_use:
+        raise BackendUnusable(f'The WAL of {file.path} cannot be emptied: others read it for too long; try again.')
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread, current_thread
 from typing import Any, Protocol
 
+from ..errors import StoreUnavailable
 from .sqlite_steps import perform
 from .transaction import Transaction
 
@@ -34,9 +35,12 @@ class Job:
     """Called in the thread with the result, after the commit and in the order of commits."""
 
     def done(self, result: Any, error: BaseException | None) -> None:
-        """Publish, and answer."""
+        """Publish, and answer. That others lock the file for too long is no fault of the job."""
         if error is None and self.publish is not None:
             self.publish(result)
+        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+            locked, error = error, StoreUnavailable()
+            error.__cause__ = locked
         self.answer(result, error)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TypeVar
 
-from .transaction import Rows, Transaction
+from .transaction import Lock, LockTasks, Rows, Transaction
 
 __all__ = ('check_version', 'perform')
 
@@ -33,6 +33,8 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
                 case list():
                     for write in step:
                         connection.executemany(*write)
+                case Lock() | LockTasks():
+                    pass  # one connection writes at a time
                 case _:
                     rows += connection.execute(*step)
             step = transaction.send(rows)

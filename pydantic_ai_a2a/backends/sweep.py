@@ -1,37 +1,42 @@
-"""What keeps the store small: retention and erasure, in transactions of bounded size. Pure, like `sql`."""
+"""What keeps the store small: retention and the erasure of a task. Pure, like `sql`."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from ..errors import UnsupportedOperationError
+from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import INTERRUPTED, LIVE
 from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from . import conversations
-from .sql import BY_ID_AND_OWNER, HEADER, Transaction, end_unheld, header_of, status_event
+from . import conversations, quotas
+from .sql import HEADER, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
+from .transaction import Lock, LockTasks
 
-__all__ = ('Told', 'erase_context', 'erase_task', 'sweep')
+__all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
 
 Told: TypeAlias = list[tuple[str, TaskEvent]]
 """Events of tasks, for their readers."""
 
-_ROWS = 500
+ROWS = 500
 """Rows that one sweep deletes at most, so that it never holds up the queue."""
-_TASKS = 50
+TASKS = 50
 _ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected')"
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_IDLE = f'SELECT owner, id, updated_at FROM conversation c WHERE agent = ? AND NOT EXISTS ({_LIVES} AND NOT ({_ENDED}))'
 
 
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Told]]:
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
+    if (yield Lock((agent, 'sweep'), wait=False)):
+        return 0, []  # another process does it
     ended = yield from _expire_waiting(agent, retention, at)
     swept = len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
     swept += yield from _sweep_tasks(agent, retention, at)
     swept += yield from _sweep_contexts(agent, retention, at)
+    swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
     return swept, ended
 
 
@@ -40,11 +45,16 @@ def _ms(seconds: float) -> int:
 
 
 def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Told]:
-    rows = yield (
+    waiting = (
         f"SELECT {HEADER} FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
-        (agent, at - _ms(retention.waiting.total_seconds()), _TASKS),
+        (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
     )
+    rows = yield waiting
+    if rows:
+        yield LockTasks(agent, [row[0] for row in rows])
+        locked = {row[0] for row in rows}
+        rows = [row for row in (yield waiting) if row[0] in locked]  # some may have gone on
     ended: Told = []
     for row in rows:
         header = header_of(row)
@@ -61,11 +71,11 @@ def _sweep_events(agent: str, before: int) -> Transaction[int]:
     rows = yield (
         f'SELECT id FROM task WHERE agent = ? AND {_ENDED} AND events_swept = 0 AND status_at < ?'
         ' ORDER BY status_at LIMIT ?',
-        (agent, before, _TASKS),
+        (agent, before, TASKS),
     )
     swept = 0
     for (task_id,) in rows:
-        swept += yield from _drop_events(agent, task_id, _ROWS - swept)
+        swept += yield from drop_events(agent, task_id, ROWS - swept)
         left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if left:
             break
@@ -73,7 +83,8 @@ def _sweep_events(agent: str, before: int) -> Transaction[int]:
     return swept
 
 
-def _drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
+def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
+    """Delete the oldest events of a task; how many went."""
     rows = yield (
         'DELETE FROM event WHERE agent = ? AND task_id = ? AND n < (SELECT MIN(n) + ? FROM event'
         ' WHERE agent = ? AND task_id = ?) RETURNING n',
@@ -88,26 +99,28 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     rows = yield (
         # The oldest are those without events: logs are dropped in this order, and before their tasks.
         f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} ORDER BY events_swept DESC, status_at LIMIT ?',
-        (agent, _TASKS),
+        (agent, TASKS),
     )
     swept = 0
     for index, (task_id, status_at) in enumerate(rows):
         if index >= surplus and status_at >= at - _ms(retention.tasks.total_seconds()):
             break
-        swept += yield from _drop_events(agent, task_id, _ROWS)
+        swept += yield from drop_events(agent, task_id, ROWS)
         left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if left:
             break
-        swept += yield from _drop_task(agent, task_id)
-        if swept >= _ROWS:
+        swept += yield from drop_task(agent, task_id)
+        if swept >= ROWS:
             break
     return swept
 
 
-def _drop_task(agent: str, task_id: str) -> Transaction[int]:
+def drop_task(agent: str, task_id: str) -> Transaction[int]:
+    """Delete a task and what belongs to it; how many rows went: its messages, its artifacts and itself."""
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield [drop_checkpoint(agent, task_id)]
     yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
     return len(items) + 1
 
@@ -116,39 +129,31 @@ def _sweep_contexts(agent: str, retention: Retention, at: int) -> Transaction[in
     rows = yield 'SELECT COUNT(*) FROM conversation WHERE agent = ?', (agent,)
     surplus = max(0, rows[0][0] - retention.max_contexts)
     rows = yield (
-        f'SELECT owner, id, updated_at FROM conversation c WHERE agent = ? AND NOT EXISTS ({_LIVES}'
-        f' AND NOT ({_ENDED})) ORDER BY updated_at LIMIT ?',
-        (agent, _TASKS),
+        f'{_IDLE} ORDER BY updated_at LIMIT ?',
+        (agent, TASKS),
     )
     swept = 0
     for index, (owner, context_id, updated_at) in enumerate(rows):
         if index >= surplus and updated_at >= at - _ms(retention.contexts.total_seconds()):
             break
-        yield from conversations.erase(agent, owner, context_id)
-        swept += 1
+        if (yield Lock((agent, owner, context_id), wait=False)):
+            continue
+        # A message may have come since: then the row is another one, or there is a task again.
+        if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
+            yield from conversations.erase(agent, owner, context_id)
+            swept += 1
     return swept
 
 
 def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
     """See `Housekeeping.erase_task`; also gives the events to publish: readers of a waiting task wait for its end."""
-    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
-    if not rows:
+    try:
+        header = yield from find_locked(agent, task_id, owner)
+    except TaskNotFoundError:
         return False, []
-    header = header_of(rows[0])
     if header.state in LIVE:
         raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
-    yield from _drop_task(agent, task_id)
+    yield from drop_task(agent, task_id)
     if header.state not in INTERRUPTED:
         return True, []
     return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]
-
-
-def erase_context(agent: str, context_id: str, owner: str, at: int) -> Transaction[tuple[bool, Told]]:
-    """See `Housekeeping.erase_context`; also gives the events to publish."""
-    rows = yield 'SELECT id FROM task WHERE agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
-    told: Told = []
-    for (task_id,) in rows:
-        _, events = yield from erase_task(agent, task_id, owner, at)
-        told += events
-    known = yield from conversations.erase(agent, owner, context_id)
-    return bool(rows) or known, told

@@ -65,7 +65,10 @@ class _Tail:
         self.readers: set[_Reader] = set()
 
     def add(self, event: TaskEvent, limit: int) -> None:
-        if self.events and event.n != self.events[-1].n + 1:  # another process has stored what lies between
+        if self.events and event.n != self.events[-1].n + 1:
+            if event.n <= self.events[-1].n:
+                return  # stored before that, and told later: readers who lack it find it in the store
+            # Another process has stored what lies between.
             self.events.clear()
             self.size = 0
         self.events.append(event)
@@ -106,7 +109,8 @@ class _Reader(Subscription):
         """Whether the store may hold events that neither the reader nor the tail has."""
         self._hinted = False
         """Whether another process may have stored something since the reader looked into the store."""
-        self._started = False
+        self.started = False
+        """Whether it is known from where on to read: then the task is there."""
         self._gone = False
         """Whether the task was erased, so that nothing follows what the tail has."""
         self._busy = False
@@ -118,7 +122,7 @@ class _Reader(Subscription):
 
     def start(self, after: int) -> None:
         self._after = after
-        self._started = True
+        self.started = True
 
     async def next(self) -> Sequence[TaskEvent]:
         self._busy = self._nudged = False
@@ -190,7 +194,7 @@ class _Reader(Subscription):
     def hint(self, gone: bool) -> None:
         """The store may hold more events; or the task is no longer there, so that nothing will come."""
         self._hinted = True
-        self._gone = gone and self._started
+        self._gone = gone and self.started
         if self._waiter is not None:
             self._waiter.resolve(True)
 
@@ -256,9 +260,13 @@ class Tails:
             return list(self._tails)
 
     def awaited_tasks(self) -> set[str]:
-        """The tasks that have a reader here, or somebody who waits for them to stop."""
+        """The tasks that have a reader here, or somebody who waits for them to stop.
+
+        A reader that has not begun may be of a task that is being stored, and must not hear that there is none.
+        """
         with self.lock:
-            return {*self._tails, *self._waiters}
+            begun = (task_id for task_id, tail in self._tails.items() if any(each.started for each in tail.readers))
+            return {*begun, *self._waiters}
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         """See `EventLog.subscribe`."""

@@ -15,7 +15,7 @@ __all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after')
 _NO_LIMIT = 2**31
 _ITEMS = ' UNION ALL '.join(
     'SELECT seq, kind, body FROM (SELECT seq, kind, body FROM item'
-    f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?)"
+    f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?) AS {kind}s"
     for kind in ('message', 'artifact')
 )
 _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))

@@ -1,32 +1,28 @@
-"""What every binding does with HTTP: admit a request, answer, turn an exception into an error. Knows no operation."""
+"""What every binding does with HTTP: read a request, answer, turn an exception into an error. Knows no operation."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
-from inspect import isawaitable
+import re
+from collections.abc import Collection, Iterable
 from os import urandom
-from typing import TypeAlias
 
-from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
     A2AError,
     InternalError,
     PayloadTooLargeError,
-    UnauthenticatedError,
     UnsupportedMediaTypeError,
 )
-from ..types import ANONYMOUS, Caller
 
 __all__ = (
-    'Authenticate',
+    'JSON',
+    'NO_SNIFF',
     'ClientGone',
     'as_error',
     'check_content_type',
     'header',
-    'identify',
     'new_correlation_id',
     'read_body',
     'reply',
@@ -34,8 +30,13 @@ __all__ = (
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-Authenticate: TypeAlias = Callable[[Request], 'Caller | Awaitable[Caller | None] | None']
-"""Says who sends a request; None refuses it with HTTP 401."""
+NO_SNIFF = (b'x-content-type-options', b'nosniff')
+"""Keeps browsers from reading an answer as something else than it says it is."""
+
+JSON = ('application/json',)
+
+_DIGITS = re.compile('[0-9]{1,19}')
+"""A length, as servers let it pass; what is none is counted while it is read."""
 
 
 class ClientGone(Exception):
@@ -49,19 +50,28 @@ def new_correlation_id() -> str:
 
 def header(scope: Scope, name: bytes) -> str | None:
     """The header's value, several joined with commas; None if it is absent."""
-    values = [value for key, value in scope['headers'] if key == name]
-    return b','.join(values).decode('latin-1') if values else None
+    found: bytes | None = None
+    for key, value in scope['headers']:
+        if key == name:
+            if found is not None:
+                return b','.join(value for key, value in scope['headers'] if key == name).decode('latin-1')
+            found = value
+    return None if found is None else found.decode('latin-1')
 
 
-def check_content_type(scope: Scope) -> None:
+def check_content_type(scope: Scope, taken: Collection[str] = JSON) -> None:
     """Refuse what a foreign web page can send without asking: anything but JSON.
 
+    Args:
+        scope: The request.
+        taken: The media types that are taken.
+
     Raises:
-        UnsupportedMediaTypeError: The body is not declared as `application/json`.
+        UnsupportedMediaTypeError: The body is not declared as one of them.
     """
     declared = header(scope, b'content-type') or ''
-    if declared != 'application/json' and declared.partition(';')[0].strip().lower() != 'application/json':
-        raise UnsupportedMediaTypeError
+    if declared not in taken and declared.partition(';')[0].strip().lower() not in taken:
+        raise UnsupportedMediaTypeError(f'The request body must be {" or ".join(taken)}.')
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -72,7 +82,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         ClientGone: The client disconnected in between.
     """
     declared = header(scope, b'content-length')
-    if declared is not None and declared.isdigit() and int(declared) > limit:
+    if declared is not None and _DIGITS.fullmatch(declared) and int(declared) > limit:
         raise _too_large(limit)
     chunks: list[bytes] = []
     size = 0
@@ -84,29 +94,13 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             raise _too_large(limit)
-        chunks.append(chunk)
         if not message.get('more_body'):
-            return b''.join(chunks)
+            return b''.join([*chunks, chunk]) if chunks else chunk
+        chunks.append(chunk)
 
 
 def _too_large(limit: int) -> PayloadTooLargeError:
     return PayloadTooLargeError(f'The request body is larger than {limit} bytes.')
-
-
-async def identify(scope: Scope, authenticate: Authenticate | None) -> Caller:
-    """Who calls, before a body is read or state touched.
-
-    Raises:
-        UnauthenticatedError: `authenticate` does not know the caller.
-    """
-    if authenticate is None:
-        return ANONYMOUS
-    caller = authenticate(Request(scope))
-    if isawaitable(caller):
-        caller = await caller
-    if caller is None:
-        raise UnauthenticatedError
-    return caller
 
 
 def as_error(exception: Exception, correlation_id: str) -> A2AError:
@@ -131,6 +125,7 @@ async def reply(
         (b'content-type', media_type),
         (b'content-length', b'%d' % len(body)),
         (b'x-correlation-id', correlation_id.encode()),
+        NO_SNIFF,
     ]
     raw += [(name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in headers]
     await send({'type': 'http.response.start', 'status': status, 'headers': raw})

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..card import CardTemplate, etag
-from .base import header
+from .base import NO_SNIFF, header
 
 __all__ = ('CARD_PATH', 'Discovery')
 
@@ -39,7 +39,7 @@ class Discovery:
             await send({'type': 'http.response.start', 'status': 304, 'headers': headers})
             await send({'type': 'http.response.body', 'body': b''})
             return
-        headers += [(b'content-type', b'application/json'), (b'content-length', b'%d' % len(body))]
+        headers += [(b'content-type', b'application/json'), (b'content-length', b'%d' % len(body)), NO_SNIFF]
         await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
         await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
 

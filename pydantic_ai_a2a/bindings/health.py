@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeAlias
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
+from .base import NO_SNIFF
+
 __all__ = ('LIVE_PATH', 'READY_PATH', 'Component', 'Live', 'Ready')
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -69,6 +71,7 @@ async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, A
         (b'content-type', b'application/json'),
         (b'content-length', b'%d' % len(body)),
         (b'cache-control', b'no-store'),
+        NO_SNIFF,
     ]
     await send({'type': 'http.response.start', 'status': status, 'headers': headers})
     await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})

@@ -12,6 +12,7 @@ from ..ports import Subscription
 from ..protocol.codec import EncodeEvent
 from ..service import EventStream
 from ..types import TaskEvent
+from .base import NO_SNIFF
 
 __all__ = ('EventWriter', 'OpenStreams', 'parse_event_id')
 
@@ -137,6 +138,7 @@ class EventWriter:
             (b'cache-control', b'no-store'),
             (b'x-accel-buffering', b'no'),
             (b'x-correlation-id', self._correlation_id.encode()),
+            NO_SNIFF,
             *((name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in self._headers),
         ]
         await self._send({'type': 'http.response.start', 'status': 200, 'headers': headers})

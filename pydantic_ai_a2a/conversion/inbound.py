@@ -9,11 +9,15 @@ import ipaddress
 import mimetypes
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic_ai._ssrf import (
+    is_cloud_metadata_ip,
+    is_private_ip,
+)
 from pydantic_ai.messages import (
     AudioUrl,
     BinaryContent,
@@ -40,7 +44,7 @@ from ..errors import ContentTypeNotSupportedError, InvalidParamsError
 from ..types import Message, Part
 from .media import OCTET_STREAM, MediaType, decode_base64, detect, is_text, parse
 
-__all__ = ('Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
+__all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
 
 _DOCUMENTS: frozenset[str] = frozenset(get_args(DocumentMediaType))
 """The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
@@ -49,6 +53,10 @@ _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
 """Names that cannot break out of the frame they are shown to the model in."""
 _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 """Characters that URL parsers disagree about."""
+
+
+HTTPS_ONLY = frozenset({'https'})
+"""The schemes of the URLs that are taken, unless `allowed_file_url_schemes` says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +70,8 @@ class Accepts:
     """Whether it takes documents of other types, such as presentations."""
     audio: bool = True
     video: bool = True
+    url_schemes: frozenset[str] = HTTPS_ONLY
+    """Schemes of the URLs that it may be given, in lower case."""
 
     def takes(self, media_type: str) -> bool:
         """Whether a file of the type may be sent: text always, as it can be put into the prompt."""
@@ -95,7 +105,7 @@ class Accepts:
         ]
 
 
-def accepts(profile: ModelProfile) -> Accepts:
+def accepts(profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY) -> Accepts:
     """What a model with this profile takes; what the profile does not say, it takes."""
     documents = profile.get('supports_document_input', True)
     return Accepts(
@@ -104,6 +114,7 @@ def accepts(profile: ModelProfile) -> Accepts:
         other_documents=documents,
         audio=profile.get('supports_audio_file_input', True),
         video=profile.get('supports_video_input', True),
+        url_schemes=frozenset(scheme.lower() for scheme in url_schemes),
     )
 
 
@@ -210,7 +221,7 @@ def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: A
 def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
     """A `url` part, by its type."""
     url = part.get('url', '')
-    target = _checked_url(url, f'{field}.url')
+    target = _checked_url(url, f'{field}.url', accepts.url_schemes)
     media = _declared(part, field)
     name = media.name if media else _guessed(target, part)
     if name is None:
@@ -276,7 +287,7 @@ def _unsupported(field: str, problem: str, accepts: Accepts) -> ContentTypeNotSu
     )
 
 
-def _checked_url(url: str, field: str) -> SplitResult:
+def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
     """Refuse URLs that nobody should fetch on a client's behalf (§13.2).
 
     Names are not resolved here: what is fetched is checked again, with its addresses, by Pydantic AI's own guard.
@@ -287,8 +298,9 @@ def _checked_url(url: str, field: str) -> SplitResult:
         bad = bool(_BAD_IN_URL.search(url) or target.port == 0 or '%' in host)
     except ValueError:
         raise InvalidParamsError.of(field, 'must be a URL') from None
-    if target.scheme not in {'http', 'https'}:
-        raise InvalidParamsError.of(field, 'must be an https or http URL')
+    if target.scheme not in schemes:
+        needed = f'must be an {" or ".join(sorted(schemes))} URL' if schemes else 'URLs are not taken'
+        raise InvalidParamsError.of(field, needed)
     if bad or not host.strip('.'):
         raise InvalidParamsError.of(field, 'must be a URL')
     if '@' in target.netloc:
@@ -302,20 +314,16 @@ def _is_public(host: str) -> bool:
     if host == 'localhost' or host.endswith('.localhost'):
         return False
     address = _address(host)
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.is_site_local:
-            return False
-        address = address.sixtofour or address
-    return address is None or (address.is_global and not address.is_multicast and not address.is_reserved)
+    return address is None or not (is_private_ip(address) or is_cloud_metadata_ip(address))
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _address(host: str) -> str | None:
     """The address that a host is written as, in any notation that resolvers take (`127.1`, `0x7f000001`)."""
     try:
-        return ipaddress.ip_address(host)
+        return str(ipaddress.ip_address(host))
     except ValueError:
         pass
     try:
-        return ipaddress.ip_address(socket.inet_aton(host))
+        return socket.inet_ntoa(socket.inet_aton(host))
     except OSError:
         return None

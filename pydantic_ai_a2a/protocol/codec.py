@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
@@ -21,7 +21,7 @@ from ..types import (
 )
 from .operations import Operation
 
-__all__ = ('Codec', 'EncodeEvent', 'Params', 'RpcRefused', 'RpcRequest')
+__all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest')
 
 Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams
 """What a codec makes of an operation's params."""
@@ -108,3 +108,29 @@ class Codec(ABC):
     @abstractmethod
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write the `error` object of a JSON-RPC response."""
+
+
+class HttpCodec(Codec):
+    """A version that has an HTTP+JSON binding (§11)."""
+
+    @abstractmethod
+    def decode_params(
+        self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
+    ) -> Params | None:
+        """Read the params of an operation.
+
+        Args:
+            operation: What is asked for.
+            path: The params that the path has, decoded.
+            query: The query, which has the others where there is no body.
+            body: A JSON object of the others, or nothing; None for verbs without a body.
+
+        Raises:
+            JSONParseError: The body is no JSON.
+            InvalidRequestError: It is no object.
+            InvalidParamsError: The params are not the operation's, or the path says other ones. Nothing else is raised.
+        """
+
+    @abstractmethod
+    def encode_status(self, error: A2AError, correlation_id: str) -> bytes:
+        """Write the `google.rpc.Status` of a refused request (§11.6)."""

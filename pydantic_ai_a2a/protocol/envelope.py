@@ -1,7 +1,7 @@
-"""JSON-RPC requests as codecs read them, and what is refused (§9). Knows no version's names.
+"""Requests as codecs read them, in JSON-RPC's envelope (§9) or without (§11). Knows no version's names.
 
 A codec validates a whole body in one pass. What that pass refuses is looked at once more, slowly, to tell the client
-which of JSON-RPC's errors it is and which fields are bad. No answer repeats what was sent, except the request's id.
+which of the errors it is and which fields are bad. No answer repeats what was sent, except the request's id.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Literal, NoReturn, NotRequired, cast
+from urllib.parse import parse_qsl
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, to_json
+from pydantic_core import ErrorDetails, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import (
@@ -27,12 +29,25 @@ from .codec import Params, RpcRefused, RpcRequest
 from .fields import MAX_ID, MAX_ITEMS
 from .operations import Operation
 
-__all__ = ('Rpc', 'bad_fields', 'encode_id', 'invalid_fields', 'parse_json', 'read', 'request_id')
+__all__ = (
+    'Rpc',
+    'bad_fields',
+    'check_params',
+    'encode_id',
+    'invalid_fields',
+    'parse_json',
+    'read',
+    'read_params',
+    'read_query',
+    'request_id',
+)
 
 _MAX_VIOLATIONS = 100
 _MAX_NAMED = 5
 _MAX_DEPTH = 8
+_MAX_QUERY = 100
 _OPAQUE = {('data',), ('metadata',)}
+_FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
 
 
 class Rpc(TypedDict):
@@ -72,17 +87,123 @@ def read(
     return RpcRequest(encode_id(request.get('id')), methods[method], params)
 
 
+def read_params(body: bytes, given: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
+    """Read the params of a body that has no envelope; an empty one has none.
+
+    Args:
+        body: What was sent.
+        given: What the path says.
+        params: The params of the operation.
+        fields: As for `read`.
+
+    Raises:
+        JSONParseError: The body is no JSON.
+        InvalidRequestError: It is no object.
+        InvalidParamsError: The params are not the operation's, or contradict the path.
+    """
+    try:
+        if given or not body:
+            value = check_params(_object(body or b'{}', fields), given, params, fields)
+        else:
+            value = _validated(body, params, fields)
+        if b'\\u0000' in body and (error := _bad_text(parse_json(body), fields)):
+            raise error
+        return value
+    except RpcRefused as refused:
+        raise refused.error from None
+
+
+def _validated(body: bytes, params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
+    try:
+        value = params.validate_json(body)
+    except ValidationError as error:
+        _object(body, fields)  # says better what is wrong with what is no object
+        raise _invalid(error, fields) from None
+    _check_numbers(body)
+    return value
+
+
+def read_query(query: bytes, fields: Mapping[str, str], flags: Collection[str]) -> dict[str, object]:
+    """Read the params of a query by the names that the client is told; unknown and empty ones are passed over.
+
+    Args:
+        query: As it was sent.
+        fields: As for `read`, of one operation.
+        flags: Those that are `true` or `false`.
+
+    Raises:
+        InvalidParamsError: It is no query, or says something twice.
+    """
+    try:
+        pairs = parse_qsl(query.decode(), errors='strict', max_num_fields=_MAX_QUERY)
+    except ValueError:
+        raise InvalidParamsError(f'Invalid parameters: at most {_MAX_QUERY}, as URL-encoded UTF-8') from None
+    told: dict[str, object] = {}
+    for name, value in pairs:
+        if (field := fields.get(name)) is None:
+            continue
+        if field in told:
+            raise InvalidParamsError.of(field, 'must be given once')
+        told[field] = _FLAGS.get(value, value) if field in flags else value
+    return told
+
+
+def check_params(
+    told: Mapping[str, object], given: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]
+) -> Any:
+    """Validate the params of a body or a query together with those of the path.
+
+    Args:
+        told: What the body or the query says.
+        given: What the path says.
+        params: The params of the operation.
+        fields: As for `read`.
+
+    Raises:
+        InvalidParamsError: They are not the operation's, or contradict each other.
+    """
+    for name, value in told.items():
+        if value not in (None, '', given.get(name, value)):
+            raise InvalidParamsError.of(name, 'must be what the path says')
+    try:
+        return params.validate_json(to_json({**told, **given}))
+    except ValidationError as error:
+        raise _invalid(error, fields) from None
+
+
+def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
+    try:
+        value = from_json(body)
+    except ValueError:
+        raise RpcRefused(_unreadable({'params': parse_json(body)}, fields)) from None
+    if not isinstance(value, dict):
+        raise RpcRefused(InvalidRequestError('Invalid request: it must be one JSON object'))
+    _check_numbers(body)
+    return cast('dict[str, object]', value)
+
+
+def _check_numbers(body: bytes) -> None:
+    """Refuse NaN and infinity, which validation lets pass inside values of any type."""
+    if b'NaN' in body or b'Infinity' in body:
+        parse_json(body)
+
+
 def _holds_nul(value: object) -> bool:
     # Without the escaped backslashes, what looks like an escaped NUL is one.
     return b'\\u0000' in to_json(value).replace(rb'\\', b'')
 
 
 def _check_text(body: bytes, methods: Mapping[str, Operation], fields: Mapping[str, str]) -> None:
-    """Refuse what validation lets pass inside values of any type: NaN, and NUL, which databases do not store."""
+    """Refuse what validation lets pass inside values of any type."""
     request = cast('dict[str, object]', parse_json(body))
-    if names := bad_fields(request.get('params'), _holds_nul, fields):
-        error = invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names)
+    if error := _bad_text(request.get('params'), fields):
         raise RpcRefused(error, encode_id(request.get('id')), stream=_asks_for_stream(request, methods))
+
+
+def _bad_text(params: object, fields: Mapping[str, str]) -> A2AError | None:
+    """The error of params that hold NUL, which databases do not store."""
+    names = bad_fields(params, _holds_nul, fields)
+    return invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names) if names else None
 
 
 def encode_id(id: object) -> bytes:
@@ -167,10 +288,9 @@ def _fault(
         return InvalidRequestError('Invalid request: method must be a string')
     if method not in methods:
         return MethodNotFoundError()
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    if details[0]['type'] == 'json_invalid':
+    if error.errors(include_url=False, include_context=False, include_input=False)[0]['type'] == 'json_invalid':
         return _unreadable(request, fields)
-    return invalid_fields(_violation(detail, fields) for detail in details)
+    return _invalid(error, fields, envelope=2)
 
 
 def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AError:
@@ -182,11 +302,16 @@ def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AErr
     raise RpcRefused(JSONParseError('Invalid JSON payload: nested too deeply.'))
 
 
-def _violation(detail: ErrorDetails, fields: Mapping[str, str]) -> FieldViolation:
+def _invalid(error: ValidationError, fields: Mapping[str, str], *, envelope: int = 0) -> A2AError:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    return invalid_fields(_violation(detail, fields, envelope) for detail in details)
+
+
+def _violation(detail: ErrorDetails, fields: Mapping[str, str], envelope: int) -> FieldViolation:
     text = detail['msg']
     if detail['type'] == 'string_pattern_mismatch':
         text = 'must not hold control characters'
-    return FieldViolation(_path(detail['loc'][2:], fields), text)
+    return FieldViolation(_path(detail['loc'][envelope:], fields), text)
 
 
 def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:

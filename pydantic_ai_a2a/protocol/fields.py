@@ -5,6 +5,7 @@ Whether null and empty values are unset is settled by the codec that uses them.
 
 from __future__ import annotations
 
+import json
 from binascii import a2b_base64
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -29,6 +30,7 @@ __all__ = (
     'CAMEL_CASE',
     'MAX_ID',
     'MAX_ITEMS',
+    'MAX_LINE',
     'PROTO_JSON',
     'AnyJson',
     'Base64',
@@ -52,6 +54,9 @@ MAX_ID = 256
 
 MAX_ITEMS = 10_000
 """Longest list that is accepted."""
+
+MAX_LINE = 8_192
+"""Longest line that is accepted, such as a URL or a page token, in characters."""
 
 T = TypeVar('T')
 
@@ -82,18 +87,35 @@ def _millis(value: object) -> int:
 
 def _finite(value: T) -> T:
     text = to_json(value)
-    if b'Infinity' in text and text != to_json(value, inf_nan_mode='null'):
+    if _holds_infinity(value, text) or (_holds_long_number(text) and _holds_long_integer(text)):
         raise PydanticCustomError('finite', 'must not hold numbers beyond the range of a double')
     return value
 
 
+def _holds_infinity(value: object, text: bytes) -> bool:
+    return b'Infinity' in text and text != to_json(value, inf_nan_mode='null')
+
+
+def _holds_long_number(text: bytes) -> bool:
+    """Whether there are as many digits in a row, perhaps in a string, as the largest double has."""
+    return len(text) >= len(_LONG_NUMBER) and _LONG_NUMBER in text.translate(_DIGITS_AS_ZERO)
+
+
+def _holds_long_integer(text: bytes) -> bool:
+    as_double = json.loads(text, parse_int=float)
+    return _holds_infinity(as_double, to_json(as_double))
+
+
+_LONG_NUMBER = b'0' * 309
+_DIGITS_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_CONTROLS = r'^[^\x00-\x1f\x7f-\x9f]*$'
 
-Line = Annotated[str, StringConstraints(pattern=_NO_CONTROLS)]
+Line = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=_NO_CONTROLS)]
 """Text without control characters; may be empty."""
 Lines = Annotated[
-    list[Annotated[str, StringConstraints(min_length=1, pattern=_NO_CONTROLS)]], Field(max_length=MAX_ITEMS)
+    list[Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=_NO_CONTROLS)]],
+    Field(max_length=MAX_ITEMS),
 ]
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID, pattern=_NO_CONTROLS)]
 Ids = Annotated[list[Id], Field(max_length=MAX_ITEMS)]

@@ -7,6 +7,7 @@ strings, null and empty strings as unset, unknown fields ignored. What is sent i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
@@ -36,8 +37,8 @@ from ..types import (
     TaskState,
 )
 from . import stored
-from .codec import Codec, EncodeEvent, Params, RpcRequest
-from .envelope import Rpc, read
+from .codec import EncodeEvent, HttpCodec, Params, RpcRequest
+from .envelope import Rpc, check_params, read, read_params, read_query
 from .fields import (
     PROTO_JSON,
     Count,
@@ -54,7 +55,7 @@ from .fields import (
     names_of,
     read_message,
 )
-from .operations import OPERATIONS
+from .operations import OPERATIONS, Operation
 
 __all__ = (
     'STATE_NAMES',
@@ -173,32 +174,39 @@ def _subscribe_params(wire: _SubscribeToTaskRequest) -> SubscribeParams:
     return SubscribeParams(id=wire['id'])
 
 
+_Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
+_Get = Annotated[_GetTaskRequest, AfterValidator(_get_params)]
+_List = Annotated[_ListTasksRequest, AfterValidator(list_params)]
+_Cancel = Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
+_Subscribe = Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
+
+
 # The requests, by method (§9).
 
 
 class _SendRpc(Rpc):
     method: Literal['SendMessage', 'SendStreamingMessage']
-    params: Annotated[_SendMessageRequest, AfterValidator(_send_params)]
+    params: _Send
 
 
 class _GetRpc(Rpc):
     method: Literal['GetTask']
-    params: Annotated[_GetTaskRequest, AfterValidator(_get_params)]
+    params: _Get
 
 
 class _ListRpc(Rpc):
     method: Literal['ListTasks']
-    params: NotRequired[Annotated[_ListTasksRequest, AfterValidator(list_params)] | None]
+    params: NotRequired[_List | None]
 
 
 class _CancelRpc(Rpc):
     method: Literal['CancelTask']
-    params: Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
+    params: _Cancel
 
 
 class _SubscribeRpc(Rpc):
     method: Literal['SubscribeToTask']
-    params: Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
+    params: _Subscribe
 
 
 class _UnreadRpc(Rpc):
@@ -221,6 +229,24 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
 _DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': ListParams()}
 
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
+
+_PARAMS: Mapping[str, Any] = {
+    'SendMessage': _Send,
+    'SendStreamingMessage': _Send,
+    'GetTask': _Get,
+    'ListTasks': _List,
+    'CancelTask': _Cancel,
+    'SubscribeToTask': _Subscribe,
+}
+"""The params of the operations, for requests that have no envelope (§11)."""
+_QUERY = names_of(_GetTaskRequest, _ListTasksRequest)
+_FLAGS = frozenset({'includeArtifacts'})
+
+
+@cache
+def _reads(operation: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_PARAMS[operation])
+
 
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
@@ -250,7 +276,7 @@ def _payload(event: TaskEvent, last: bool) -> bytes:
     return event.payload
 
 
-class V1_0(Codec):
+class V1_0(HttpCodec):
     """A2A 1.0. What is stored is its JSON already, so that encoding joins bytes."""
 
     dialect: ClassVar[str] = '1.0'
@@ -258,6 +284,17 @@ class V1_0(Codec):
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
         return read(body, _REQUEST, OPERATIONS, _FIELDS, _DEFAULT_PARAMS)
+
+    def decode_params(
+        self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
+    ) -> Params | None:
+        """Read the params of an operation: what the path and the body say, or the query."""
+        if operation.name not in _PARAMS:
+            return None
+        params = _reads(operation.name)
+        if body is not None:
+            return read_params(body, path, params, _FIELDS)
+        return check_params(read_query(query, _QUERY, _FLAGS), path, params, _FIELDS)
 
     def encode_task(self, task: StoredTask) -> bytes:
         """Write a bare `Task` (§4.1.1)."""
@@ -284,3 +321,8 @@ class V1_0(Codec):
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object; `data` is always an array (§9.5)."""
         return to_json({'code': error.code, 'message': error.message, 'data': _details(error, correlation_id)})
+
+    def encode_status(self, error: A2AError, correlation_id: str) -> bytes:
+        """Write the `google.rpc.Status` of a refused request (§11.6)."""
+        described = {'code': error.http_status, 'status': error.status, 'message': error.message}
+        return to_json({'error': {**described, 'details': _details(error, correlation_id)}})

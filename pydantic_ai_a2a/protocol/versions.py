@@ -9,33 +9,36 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
 from . import fasta2a, v0_3
-from .codec import Codec, RpcRefused
+from .codec import Codec, HttpCodec, RpcRefused
 from .envelope import parse_json
 from .fasta2a import FastA2ADialect
 from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = ('CODECS', 'DEFAULT', 'SUPPORTED', 'Choice', 'before_reading', 'choose', 'in_dialect_of')
+__all__ = ('CODECS', 'DEFAULT', 'SUPPORTED', 'Choice', 'before_reading', 'choose', 'choose_http', 'in_dialect_of')
 
-CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (V1_0(), V0_3())})
+DEFAULT = V1_0()
+"""Serves what cannot be told from its method."""
+
+CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (DEFAULT, V0_3())})
 """The codecs by version, `Major.Minor`; the newest first."""
 
 SUPPORTED: tuple[str, ...] = tuple(CODECS)
 """The versions that are served; the newest first."""
 
-DEFAULT = CODECS['1.0']
-"""Serves what cannot be told from its method."""
-
+_HTTP_CODECS: Mapping[str, HttpCodec] = MappingProxyType({DEFAULT.dialect: DEFAULT})
 _V0_3 = CODECS['0.3']
 _FASTA2A = FastA2ADialect()
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
+
+AnyCodec = TypeVar('AnyCodec', bound=Codec)
 
 
 class Choice(NamedTuple):
@@ -62,6 +65,20 @@ def choose(version: str | None, body: bytes) -> Choice:
     return _told_by(body) if codec is None else Choice(codec)
 
 
+@lru_cache(maxsize=32)
+def choose_http(version: str | None) -> HttpCodec:
+    """The codec of a request of the HTTP+JSON binding; one that names no version is in the default.
+
+    Args:
+        version: As for `choose`.
+
+    Raises:
+        VersionNotSupportedError: No codec of this binding serves the version.
+        InvalidRequestError: Several versions are named.
+    """
+    return _codec(version or '', _HTTP_CODECS) or DEFAULT
+
+
 def before_reading(version: str | None) -> Choice:
     """The codec of what is refused before its body is read: by the version alone, and the default if that is none."""
     try:
@@ -77,17 +94,21 @@ def in_dialect_of(choice: Choice, dialect: str) -> Codec:
 
 @lru_cache(maxsize=32)
 def _named(version: str) -> Codec | None:
+    return _codec(version, CODECS)
+
+
+def _codec(version: str, codecs: Mapping[str, AnyCodec]) -> AnyCodec | None:
     names = {name.strip() for name in version.split(',')} - {''}
     if not names:
         return None
     keys = {_key(name) for name in names}
     if len(keys) > 1:
         raise InvalidRequestError('Invalid request: A2A-Version must name one version')
-    codec = CODECS.get(keys.pop())
+    codec = codecs.get(keys.pop())
     if codec is None:
         raise VersionNotSupportedError(
-            f'A2A version {min(names)[:_MAX_ECHO]!a} is not supported; use {" or ".join(SUPPORTED)}.',
-            metadata={'supportedVersions': ', '.join(SUPPORTED)},
+            f'A2A version {min(names)[:_MAX_ECHO]!a} is not supported; use {" or ".join(codecs)}.',
+            metadata={'supportedVersions': ', '.join(codecs)},
         )
     return codec
 

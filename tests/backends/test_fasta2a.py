@@ -247,3 +247,13 @@ async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_ou
     assert before == []
     assert (after.header.id, after.holder) == ('task', 'other')
     backend.close()
+
+
+async def test_what_operators_do_to_a_store_a_storage_cannot() -> None:
+    housekeeping = backend_of(Storage()).housekeeping
+    with pytest.raises(UnsupportedOperationError, match='cannot list dead letters'):
+        await housekeeping.dead_letters()
+    with pytest.raises(UnsupportedOperationError, match='cannot retry tasks'):
+        await housekeeping.retry('t', new_id='u', at=AT)
+    with pytest.raises(UnsupportedOperationError, match='cannot list what it holds'):
+        housekeeping.export('/')

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.backends.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
+from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect, vacuum
 from pydantic_ai_a2a.errors import BackendUnusable
 
 
@@ -59,7 +59,8 @@ def test_an_older_file_gets_the_steps_that_it_lacks_each_once(file: SqliteFile) 
     for _ in range(2):
         connection = connect(file, later)
         assert connection.execute('SELECT word FROM new').fetchall() == [('kept',)]
-        assert connection.execute('SELECT version FROM a2a_schema').fetchall() == [(1,), (2,)]
+        taken = connection.execute('SELECT version FROM a2a_schema').fetchall()
+        assert taken == [(n,) for n in range(1, len(later) + 1)]
         connection.close()
 
 
@@ -76,8 +77,9 @@ def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
     with pytest.raises(BackendUnusable) as refused:
         connect(file)
     assert str(refused.value) == (
-        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a (schema 2,'
-        ' and this version knows 1): upgrade the package, or use another database.'
+        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a'
+        f' (schema {len(MIGRATIONS) + 1}, and this version knows {len(MIGRATIONS)}): upgrade the package, or use'
+        ' another database.'
     )
 
 
@@ -120,4 +122,26 @@ def test_a_file_that_others_hold_for_too_long_may_be_tried_again(file: SqliteFil
         connect(file)
     other.execute('COMMIT')
     connect(file).close()
+    other.close()
+
+
+def test_a_file_is_not_written_anew_while_others_use_it_for_too_long(file: SqliteFile) -> None:
+    connect(file).close()
+    other = sqlite3.connect(file.path, isolation_level=None)
+    other.execute('BEGIN')
+    other.execute('SELECT * FROM task').fetchall()
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be emptied: others read it for too long; try again'):
+        vacuum(file)
+    other.execute('COMMIT')
+    vacuum(file)
+    assert file.path.with_name('agent.db-wal').stat().st_size == 0
+    other.close()
+
+
+def test_a_file_is_not_written_anew_while_others_write_to_it_for_too_long(file: SqliteFile) -> None:
+    connect(file).close()
+    other = sqlite3.connect(file.path, isolation_level=None)
+    other.execute('BEGIN IMMEDIATE')
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: database is locked'):
+        vacuum(file)
     other.close()

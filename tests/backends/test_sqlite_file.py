@@ -1,4 +1,4 @@
-"""One file and several backends, as several processes have them: what each hears of what the others write."""
+"""One file and several backends, as several processes have them: what the suite of durable backends does not ask."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from pydantic_ai_a2a.backends.answer import Answer
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.backends.sqlite_process import Answer
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
-from pydantic_ai_a2a.ports import Subscription
 
 from ..client import LIMIT
-from ..ports.values import AT, LEASE, OWNER, READER_LAG, chunk, claim_one, ending, message, run, state_of, submit
+from ..ports.values import AT, LEASE, READER_LAG, message, run, state_of, submit
 
 NOW = 4_000_000_000_000
 """Later than any test runs (ms)."""
@@ -46,15 +45,6 @@ def another(tmp_path: Path) -> Iterator[Open]:
         each.close()
 
 
-async def up_to(reader: Subscription, n: int) -> list[int]:
-    """The numbers of the events up to one."""
-    got: list[int] = []
-    async with asyncio.timeout(LIMIT):
-        while not got or got[-1] < n:
-            got += [event.n for event in await reader.next()]
-    return got
-
-
 async def test_nothing_is_opened_before_the_first_use(another: Open, tmp_path: Path) -> None:
     before = {*threading.enumerate()}
     backend = another()
@@ -75,64 +65,6 @@ async def test_a_backend_that_nobody_has_any_longer_closes_its_file(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ['agent.db']  # the last to close it tidies up
 
 
-async def test_what_one_process_stores_the_next_one_finds(another: Open) -> None:
-    first = another()
-    await submit(first, message(new='t'))
-    await run(first, 't')
-    first.close()
-    assert await state_of(another(), 't') == 'completed'
-
-
-async def test_events_that_another_process_stores_reach_the_readers_here(another: Open) -> None:
-    here, there = another(), another()
-    await submit(there, message(new='t'))
-    claimed = await claim_one(there, 't')
-    reader = here.events.subscribe('t', nothing)
-    reader.start(0)
-    stopped = asyncio.ensure_future(here.events.wait('t', 0))
-    assert await up_to(reader, 1) == [1]
-    await there.queue.emit(claimed, [chunk(2, 'a')])
-    assert await up_to(reader, 2) == [2]
-    assert not stopped.done()
-    await there.queue.finish(claimed, ending(claimed, after=2))
-    assert await up_to(reader, 3) == [3]
-    async with asyncio.timeout(LIMIT):
-        await stopped
-    reader.close()
-
-
-async def test_a_log_that_two_processes_write_in_turn_is_read_without_gaps(another: Open) -> None:
-    here, there = another(), another()
-    await submit(here, message(new='t'))
-    reader = here.events.subscribe('t', nothing)
-    reader.start(0)
-    held = await claim_one(here, 't', 'here')
-    await here.queue.emit(held, [chunk(2, 'a')])
-    lost = await claim_one(there, 't', 'there', at=AT + LEASE + 1)
-    await there.queue.emit(lost, [chunk(3, 'b', append=False), chunk(4, 'c')])
-    with pytest.raises(LeaseLost):
-        await here.queue.emit(held, [chunk(3, 'late')])
-    again = await claim_one(here, 't', 'here again', at=AT + 3 * LEASE)
-    await here.queue.emit(again, [chunk(5, 'd', append=False)])
-    await here.queue.finish(again, ending(again, after=5))
-    assert await up_to(reader, 6) == [1, 2, 3, 4, 5, 6]
-    reader.close()
-
-
-async def test_a_process_hears_of_tasks_that_others_leave_to_it(another: Open) -> None:
-    here, there = another(), another()
-    ready: asyncio.Queue[str | None] = asyncio.Queue()
-    stop = here.listen(ready.put_nowait, nothing)
-    async with asyncio.timeout(LIMIT):
-        await submit(there, message(new='t'))
-        assert await ready.get() is None
-        claimed = await claim_one(there, 't')
-        await there.queue.release(claimed)
-        while (await here.queue.claim('here', at=AT, until=AT + LEASE, limit=1)) == []:
-            assert await ready.get() is None
-    stop()
-
-
 async def test_a_backend_that_is_used_again_after_it_was_closed_has_missed_nothing(another: Open) -> None:
     here, there = another(), another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
@@ -143,56 +75,6 @@ async def test_a_backend_that_is_used_again_after_it_was_closed_has_missed_nothi
     async with asyncio.timeout(LIMIT):
         assert await ready.get() is None
     stop()
-
-
-async def test_a_process_hears_that_others_want_its_task_canceled(another: Open) -> None:
-    here, there = another(), another()
-    asked: asyncio.Queue[str] = asyncio.Queue()
-    stop = here.listen(nothing, asked.put_nowait)
-    await submit(here, message(new='t'))
-    await claim_one(here, 't')
-    await there.queue.cancel('t', OWNER, at=AT)
-    async with asyncio.timeout(LIMIT):
-        assert await asked.get() == 't'
-    stop()
-
-
-async def test_a_process_knows_whose_events_are_read_in_another_one(another: Open) -> None:
-    here, there = another(), another()
-    looked: asyncio.Queue[object] = asyncio.Queue()
-    stop = here.listen(looked.put_nowait, nothing)
-    await submit(here, message(new='queued'))  # as long as it waits, there is a hint after each look
-    await submit(here, message(new='before', at=NOW))
-    from_now_on = there.events.subscribe('before', nothing)
-    from_the_start = there.events.subscribe('new', nothing)
-    await submit(there, message(new='new', at=NOW))
-    async with asyncio.timeout(LIMIT):
-        for task_id in ('new', 'before'):
-            while not here.events.watched(task_id):
-                await looked.get()
-    assert not here.events.watched('queued')
-    for each in (from_now_on, from_the_start):
-        each.close()
-    stop()
-
-
-async def test_who_reads_or_waits_for_a_task_that_another_process_erases_does_not_wait_for_ever(another: Open) -> None:
-    here, there = another(), another()
-    await submit(there, message(new='t'))
-    await run(there, 't', 'input-required')
-    reader = here.events.subscribe('t', nothing)
-    early = here.events.subscribe('not yet there', nothing)
-    reader.start(2)
-    waiting = asyncio.ensure_future(reader.next())
-    stopped = asyncio.ensure_future(here.events.wait('t', 2))
-    await asyncio.sleep(0)
-    await there.housekeeping.erase_task('t', OWNER, at=AT)
-    async with asyncio.timeout(LIMIT):
-        assert await waiting == ()
-        await stopped
-    assert (reader.dropped, early.dropped) == (True, False)
-    for each in (reader, early):
-        each.close()
 
 
 class Heard(logging.Handler):

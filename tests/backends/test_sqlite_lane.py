@@ -14,6 +14,7 @@ import pytest
 
 from pydantic_ai_a2a.backends.sqlite_lane import Job, Lane, commit, read
 from pydantic_ai_a2a.backends.transaction import Transaction
+from pydantic_ai_a2a.errors import StoreUnavailable
 
 from ..client import LIMIT
 
@@ -140,7 +141,9 @@ def test_a_file_that_others_hold_fails_those_who_wait_and_serves_the_next(desk: 
     assert desk.say('a').result(LIMIT) == 'a'
     other = sqlite3.connect(tmp_path / 'desk.db', isolation_level=None)
     other.execute('BEGIN IMMEDIATE')
-    assert 'locked' in str(desk.say('b').exception(LIMIT))
+    failed = desk.say('b').exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert 'locked' in str(failed.__cause__)
     other.execute('COMMIT')
     other.close()
     assert desk.say('c').result(LIMIT) == 'c'

@@ -106,3 +106,33 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
         assert [event.n for event in await reader.next()] == [1, 2]
     assert not reader.dropped
     reader.close()
+
+
+def test_a_task_that_is_being_stored_for_its_first_reader_is_not_looked_for() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return []
+
+    async def look() -> list[set[str]]:
+        tails = Tails(read, 1000)
+        reader = tails.subscribe('t', nothing)
+        before = tails.awaited_tasks()
+        reader.start(0)
+        return [before, tails.awaited_tasks()]
+
+    assert asyncio.run(look()) == [set(), {'t'}]
+
+
+async def test_events_that_are_told_late_are_read_in_their_order() -> None:
+    stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    tails = Tails(read, 1000)
+    reader = tails.subscribe('t', nothing)
+    reader.start(0)
+    for told in (stored[1], stored[0], stored[2]):
+        tails.publish('t', [told])
+    async with asyncio.timeout(1):
+        assert await reader.next() == stored
+    reader.close()

@@ -1,4 +1,4 @@
-"""Every test of this folder runs over every protocol version, unless a mark says why not."""
+"""Every test of this folder runs over every protocol version and binding, unless a mark says why not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Generator
 
 import pytest
 
-from ..dialects import DIALECTS, Dialect, speaking
+from ..dialects import BINDINGS, Dialect, speaking
 
 DEFAULT = '1.0'
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line('markers', 'versions(*versions, reason): the only protocol versions to run over')
+    config.addinivalue_line('markers', 'json_rpc(reason): to be run over JSON-RPC only')
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -20,9 +21,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if any('version' in (names.split(',') if isinstance(names, str) else names) for names in given):
         return  # its cases say which version they are of
     mark = metafunc.definition.get_closest_marker('versions')
-    versions: tuple[str, ...] = tuple(DIALECTS) if mark is None else mark.args
-    if versions:
-        metafunc.parametrize('version', versions, indirect=True)
+    framed = metafunc.definition.get_closest_marker('json_rpc') is not None
+    names = [
+        name
+        for name, dialect in BINDINGS.items()
+        if (mark is None or {name, dialect.version} & {*mark.args}) and (dialect.has_envelope or not framed)
+    ]
+    if names:
+        metafunc.parametrize('version', names, indirect=True)
 
 
 @pytest.fixture(autouse=True)

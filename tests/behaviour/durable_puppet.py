@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from os import environ
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Limits, to_a2a
 
 from ..e2e.apps import ROUTES, puppet
 from .durable_clerk import WORKERS
 
-app = to_a2a(puppet, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS)
+LIMITS = Limits(cancel_grace=float(environ['A2A_TEST_CANCEL_GRACE']))
+
+app = to_a2a(puppet, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS, limits=LIMITS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic_ai_a2a.ports import Accepted, Claim, Finish, Marks, Status, Submission, TaskQueue
+from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent, TaskHeader
 
 
@@ -30,8 +30,14 @@ class Wrapped(TaskQueue):
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
         return await self.inner.renew(holder, tasks, until=until)
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
-        await self.inner.emit(claim, events, status)
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self.inner.emit(claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await self.inner.finish(claim, finish)

@@ -44,13 +44,19 @@ def sending(**fields: object) -> tuple[str, dict[str, Any]]:
 
 
 def refusal(answer: Answer, *, status: int = 200, id: object = 'r-1') -> RpcError:
-    """The error of an answer that is a whole JSON-RPC error, with the correlation id that its header has, too."""
+    """The error of an answer that is a whole error, with the correlation id that its header has, too.
+
+    JSON-RPC has HTTP 200 and the request's id for most errors; HTTP+JSON a status for each, and no id.
+    """
     event = spoken().refuses_in_streams and answer.body.startswith(b'data: ')
-    media_type = 'text/event-stream' if event else 'application/json'
-    assert (answer.status, answer.headers['content-type']) == (status, media_type)
+    assert answer.headers['content-type'] == ('text/event-stream' if event else spoken().media_type)
     assert answer.headers['x-correlation-id'] != ''
-    assert answer.json.keys() == {'jsonrpc', 'id', 'error'}
-    assert (answer.json['jsonrpc'], answer.json['id']) == ('2.0', id)
+    if spoken().has_envelope:
+        assert answer.json.keys() == {'jsonrpc', 'id', 'error'}
+        assert (answer.status, answer.json['jsonrpc'], answer.json['id']) == (status, '2.0', id)
+    else:
+        assert answer.json['error']['code'] == answer.status >= 400
+        assert status in (answer.status, 200)
     error = RpcError(spoken().error(answer.json))
     if spoken().has_details:
         assert error.data[0]['@type'] == 'type.googleapis.com/google.rpc.ErrorInfo'

@@ -37,7 +37,7 @@ WIRE = (
         'NUL or overlong ids, lone surrogates'
     ),
     Row('50 MB body'),
-    Row('`text/plain` from a foreign Origin', rest='Host allow-list'),
+    Row('`text/plain` from a foreign Origin'),
     Row('`A2A-Version: 9.9`', rest='HTTP+JSON'),
     Row('POST to the mount without trailing slash'),
     Row('mounted under FastAPI / Starlette'),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
 from fasta2a.schema import Task
@@ -83,3 +85,19 @@ async def ended(client: Client, task_id: str) -> dict[str, Any]:
     task = await client.get_task(task_id)
     assert state_of(task) in ('COMPLETED', 'FAILED', 'CANCELED', 'REJECTED')
     return task
+
+
+@contextmanager
+def told_in_log(text: str) -> Generator[Event]:
+    """What is set, in whatever thread, once the package logs something with this text."""
+    told = Event()
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if text in record.getMessage():
+                told.set()
+
+    listener = Listener()
+    logging.getLogger('pydantic_ai_a2a').addHandler(listener)
+    yield told
+    logging.getLogger('pydantic_ai_a2a').removeHandler(listener)

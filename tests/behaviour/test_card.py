@@ -53,6 +53,7 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
             'description': 'Knows the weather.',
             'supportedInterfaces': [
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'http://testserver/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from pydantic_ai_a2a import mount, to_a2a
 
 from ..client import Client, RpcError, lifespan
-from ..dialects import unversioned
+from ..dialects import speaking, unversioned
 from .rows import covers
 from .test_card import CARD, fetch
 
@@ -84,6 +84,7 @@ async def test_the_official_client_of_1_0_reads_of_the_card_what_is_of_1_0() -> 
             'description': 'Keeps things.',
             'supportedInterfaces': [
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'http://testserver/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',
@@ -198,6 +199,7 @@ async def test_both_versions_say_the_same() -> None:
     assert of_1_0.pop('supportedInterfaces') == snapshot(
         [
             {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+            {'url': 'http://testserver/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
             {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
         ]
     )
@@ -229,12 +231,16 @@ async def test_fasta2a_cannot_read_the_security_requirements_of_a2a_1_0() -> Non
 
 
 @covers('card')
-async def test_the_versions_on_the_card_are_those_that_are_served_and_all_over_json_rpc() -> None:
+async def test_the_versions_on_the_card_are_those_that_are_served_over_each_binding() -> None:
     app = to_a2a(Agent('test'))
     card = (await fetch(app)).json
-    with pytest.raises(RpcError) as refused:
-        await Client(app).call('GetTask', {'id': 'x'}, A2A_Version='9.9')
-    served = refused.value.data[0]['metadata']['supportedVersions'].split(', ')
+    served: list[tuple[str, str]] = []
+    for name, binding in (('1.0', 'JSONRPC'), ('HTTP+JSON', 'HTTP+JSON')):
+        with speaking(name), pytest.raises(RpcError) as refused:
+            await Client(app).call('GetTask', {'id': 'x'}, A2A_Version='9.9')
+        versions = refused.value.data[0]['metadata']['supportedVersions'].split(', ')
+        served += [(binding, version) for version in versions]
     declared = [(each['protocolBinding'], each['protocolVersion']) for each in card['supportedInterfaces']]
-    assert declared == [('JSONRPC', version) for version in served]
+    assert sorted(declared) == sorted(served)
+    # of 0.3 there is nothing but what `url` and `preferredTransport` say
     assert 'additionalInterfaces' not in card

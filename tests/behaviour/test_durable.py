@@ -19,7 +19,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.app import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
 from pydantic_ai_a2a.worker import now_ms
@@ -35,8 +35,13 @@ pytestmark = unversioned('where tasks are kept is below what versions differ in'
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def file(tmp_path: Path) -> str:
     return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@pytest.fixture(params=['file', 'postgres_url'], ids=['file', 'postgres'])
+def url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(request.param)
 
 
 def ids(events: list[Event]) -> list[int]:
@@ -83,31 +88,31 @@ async def test_who_waits_for_a_task_is_told_how_far_it_is_when_the_server_stops(
     assert (state_of(running.result()), state_of(queued.result())) == ('WORKING', 'SUBMITTED')
 
 
-async def test_a_namespace_keeps_agents_in_one_file_apart(url: str) -> None:
+async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
     agent = Agent(FunctionModel(heard), name='ada')
-    async with serving(agent, backend=url) as client, serving(agent, backend=url, namespace='bob') as other:
+    async with serving(agent, backend=file) as client, serving(agent, backend=file, namespace='bob') as other:
         await client.send(message('one', contextId='c'))
         assert texts(await other.send(message('two', contextId='c'))) == ['two']
         with pytest.raises(ValueError, match="running app of this process has the namespace 'ada' of the SQLite file"):
-            to_a2a(agent, backend=url)
+            to_a2a(agent, backend=file)
 
 
-async def test_a_server_does_not_start_on_a_file_that_is_newer_than_it(url: str, tmp_path: Path) -> None:
+async def test_a_server_does_not_start_on_a_file_that_is_newer_than_it(file: str, tmp_path: Path) -> None:
     agent = Agent(FunctionModel(heard))
-    async with serving(agent, backend=url) as client:
+    async with serving(agent, backend=file) as client:
         await client.send('one')
     newer = sqlite3.connect(tmp_path / 'agent.db')
     newer.execute('INSERT INTO a2a_schema (version) VALUES (999)')
     newer.commit()
     newer.close()
-    app = to_a2a(agent, backend=url, name='another')
+    app = to_a2a(agent, backend=file, name='another')
     with pytest.raises(BackendUnusable, match=r'it was written by a newer version of pydantic-ai-a2a \(schema 999,'):
         async with app.router.lifespan_context(app):
             pytest.fail('it has started')
 
 
 async def test_what_another_process_leaves_to_this_one_is_run_here(url: str) -> None:
-    there = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+    there = open_store(url, 'agent')
     async with serving(Agent(FunctionModel(heard)), backend=url) as client:
         await values.submit(there, values.message('hi', new='t', owner='/'))
         assert texts(await ended(client, 't')) == ['hi']
@@ -119,10 +124,11 @@ class Beating(Wrapped):
 
     def __init__(self, inner: TaskQueue) -> None:
         super().__init__(inner)
+        self.loop = asyncio.get_running_loop()
         self.beats: asyncio.Queue[None] = asyncio.Queue()
 
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        self.beats.put_nowait(None)
+        self.loop.call_soon_threadsafe(self.beats.put_nowait, None)
         return await super().renew(holder, tasks, until=until)
 
 
@@ -135,7 +141,7 @@ carried: ContextVar[Cargo] = ContextVar('carried')
 
 async def test_a_waiting_task_that_another_process_has_taken_is_let_go_with_what_its_request_carried(url: str) -> None:
     stage = Stage()
-    backend, there = (SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6) for _ in range(2))
+    backend, there = (open_store(url, 'agent') for _ in range(2))
     queue = backend.queue = Beating(backend.queue)
 
     async def submit(task_id: str) -> weakref.ref[Cargo]:
@@ -235,19 +241,19 @@ def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> Non
     assert [asyncio.run(send(text)) for text in ('one', 'two')] == [['one'], ['one + two']]
 
 
-async def test_an_app_can_be_made_without_its_file(url: str, tmp_path: Path) -> None:
-    app = to_a2a(Agent(FunctionModel(heard)), backend=url)
+async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) -> None:
+    app = to_a2a(Agent(FunctionModel(heard)), backend=file)
     assert list(tmp_path.iterdir()) == []
     async with lifespan(app):
         assert (tmp_path / 'agent.db').exists()
 
 
 @covers('`--workers 2`')
-def test_memory_is_refused_where_several_processes_serve_the_app(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_refused_where_several_processes_serve_the_app(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(FunctionModel(heard))
     config = uvicorn.Config('module:app', workers=4)
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
-    to_a2a(agent, backend=url)
+    to_a2a(agent, backend=file)
     with pytest.raises(
         ValueError, match=r"4 server processes do not .* use backend='sqlite:///agent\.db', or one proc"
     ):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+import asyncpg
 import httpx
 import pytest
 
@@ -27,24 +29,40 @@ ENDED = ('TASK_STATE_COMPLETED', 'TASK_STATE_FAILED', 'TASK_STATE_CANCELED')
 
 
 class Start(Protocol):
-    def __call__(self, agent: str, *options: str, lease: float = 30.0) -> AbstractContextManager[Process]: ...
+    def __call__(
+        self, agent: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0
+    ) -> AbstractContextManager[Process]: ...
+
+
+@pytest.fixture(params=['file', 'postgres'])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of what the test's servers share."""
+    file = f'sqlite:///{tmp_path}/agent.db'
+    return file if request.param == 'file' else request.getfixturevalue('postgres_url')
+
+
+FILE = pytest.mark.parametrize('store', ['file'], indirect=True)
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """Starts a server on the test's file."""
+def start(tmp_path: Path, store: str) -> Start:
+    """Starts a server on the test's store."""
 
     @contextmanager
-    def run(agent: str, *options: str, lease: float = 30.0) -> Generator[Process]:
+    def run(agent: str, *options: str, lease: float = 30.0, cancel_grace: float = 5.0) -> Generator[Process]:
         env = {
-            'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db',
+            'A2A_TEST_BACKEND': store,
             'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
             'A2A_TEST_LEASE': str(lease),
+            'A2A_TEST_CANCEL_GRACE': str(cancel_grace),
         }
         app = f'tests.behaviour.durable_{agent}:app'
         with process('-m', 'uvicorn', app, '--port', '0', *options, env=env) as server:
             assert server.url
-            yield server
+            try:
+                yield server
+            finally:
+                server.signal(signal.SIGCONT)  # one that is stopped does not end
 
     return run
 
@@ -53,6 +71,7 @@ class Remote:
     """A client of one server."""
 
     def __init__(self, server: Process) -> None:
+        self.server = server
         self.url = server.url
         self.gates = Gates(server.url)
 
@@ -99,6 +118,25 @@ async def where(gate: str, *remotes: Remote) -> list[Remote]:
     return [waiting[each] for each in (*done, *others)]
 
 
+def stop(remote: Remote, file: Path) -> None:
+    """Stop a server, but not while it writes: nobody else could."""
+    database = sqlite3.connect(file, timeout=0, isolation_level=None)
+    with closing(database):
+        while True:
+            remote.server.stop()
+            try:
+                database.execute('BEGIN IMMEDIATE')
+            except sqlite3.OperationalError:
+                remote.server.signal(signal.SIGCONT)
+            else:
+                return
+
+
+async def wait_for(remote: Remote, line: str) -> None:
+    """Wait until a server has said something."""
+    await asyncio.to_thread(remote.server.wait_for, re.escape(line))
+
+
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[int, Any]]:
     number = 0
     async for line in lines:
@@ -132,9 +170,60 @@ async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_c
         assert texts(await remote.call('GetTask', id=before['id'])) == ['hello ']
 
 
+BOUNDED = ('--timeout-graceful-shutdown', '1')
+"""For servers in which a gate may be asked for that no run comes to: they would wait for its end."""
+
+
+@FILE
+async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_when_it_wakes_up(
+    start: Start, tmp_path: Path
+) -> None:
+    with start('puppet', *BOUNDED, lease=3.0) as one, start('puppet', *BOUNDED, lease=3.0) as two:
+        task = await Remote(one).send('wait gate', wait=False)
+        here, there = await where('gate', Remote(one), Remote(two))
+        stop(here, tmp_path / 'agent.db')
+        await there.gates.reached('gate')
+        here.server.signal(signal.SIGCONT)
+        await here.gates.open('gate')
+        await wait_for(here, f'Task {task["id"]} was taken over; its late result is dropped')
+        assert state_of(await here.call('GetTask', id=task['id'])) == 'WORKING'
+        more = await here.send('recall', contextId=task['contextId'], wait=False)
+        await there.gates.open('gate')
+        assert texts(await here.ended(more['id'])) == ['Before, you said: wait gate.']
+        async with here.subscribe(task['id'], Last_Event_ID='0') as events:
+            log = [each async for each in events]
+        done = await there.call('GetTask', id=task['id'])
+    assert [n for n, _ in log] == [*range(1, len(log) + 1)]
+    assert json.dumps(log).count('TASK_STATE_COMPLETED') == 1
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['Before the gate, and after.'])
+
+
+@FILE
+@covers('cancel a running task')
+async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_context_goes_on(
+    start: Start, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {'cancel_grace': 0.1}
+    with start('puppet', *BOUNDED, **options) as one, start('puppet', *BOUNDED, **options) as two:
+        task = await Remote(one).send('use gate', wait=False)
+        here, there = await where('gate', Remote(one), Remote(two))
+        async with there.subscribe(task['id']) as events:
+            assert 'task' in (await anext(events))[1]
+            stop(here, tmp_path / 'agent.db')
+            canceled = await there.call('CancelTask', id=task['id'])
+            seen = [each async for each in events]
+        following = await there.send('recall', contextId=task['contextId'])
+        here.server.signal(signal.SIGCONT)
+        await here.gates.open('gate')
+        await wait_for(here, f'Task {task["id"]} was taken over; its late result is dropped')
+        assert await here.call('GetTask', id=task['id']) == canceled
+    assert state_of(canceled) == 'CANCELED'
+    assert 'TASK_STATE_CANCELED' in json.dumps(seen[-1])
+    assert texts(following) == ['Before, you said: .']
+
+
 async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(start: Start) -> None:
-    bounded = ('--timeout-graceful-shutdown', '1')  # the gate that no run comes to would hold its server up
-    with start('puppet', *bounded) as one, start('puppet', *bounded) as two:
+    with start('puppet', *BOUNDED) as one, start('puppet', *BOUNDED) as two:
         task = await Remote(one).send('use gate', wait=False)
         here, there = await where('gate', Remote(one), Remote(two))
         assert state_of(await there.call('GetTask', id=task['id'])) == 'WORKING'
@@ -179,7 +268,7 @@ def test_workers_of_one_server_are_refused_in_memory() -> None:
         server.wait_for('2 server processes do not see the tasks in the memory of each other: use backend=')
 
 
-async def test_each_task_ends_once_while_a_process_is_killed(start: Start, tmp_path: Path) -> None:
+async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
     with start('clerk', lease=1.0) as one, start('clerk', lease=1.0) as two:
         remotes = [Remote(one), Remote(two)]
@@ -190,7 +279,12 @@ async def test_each_task_ends_once_while_a_process_is_killed(start: Start, tmp_p
     assert [state_of(task) for task in done] == ['COMPLETED'] * 24
     assert [texts(task) for task in done[-6:]] == [[f'{n} {n + 6} {n + 12} {n + 18}'] for n in range(6)]
     assert {*Counter(ledger.read_text().split())} == {str(n) for n in range(24)}
-    database = sqlite3.connect(tmp_path / 'agent.db')
-    ends = database.execute("SELECT COUNT(*) FROM event WHERE state = 'completed' GROUP BY task_id").fetchall()
-    database.close()
+    query = "SELECT COUNT(*) FROM event WHERE state = 'completed' GROUP BY task_id"
+    if store.startswith('sqlite:'):
+        with closing(sqlite3.connect(tmp_path / 'agent.db')) as file:
+            ends = file.execute(query).fetchall()
+    else:
+        connection = await asyncpg.connect(store, server_settings={'search_path': 'a2a'})
+        ends = [tuple(row) for row in await connection.fetch(query)]
+        await connection.close()
     assert ends == [(1,)] * 24

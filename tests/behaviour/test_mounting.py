@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from pydantic_ai_a2a import A2AApp, mount, to_a2a
 
 from ..client import Client, lifespan, message, rpc, state_of, texts
-from ..dialects import spoken, unversioned
+from ..dialects import json_rpc, spoken, unversioned
 from .rows import covers
 
 CARD = '.well-known/agent-card.json'
@@ -185,6 +185,7 @@ async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
 
 
 @BOTH
+@json_rpc('requests are written by hand')
 async def test_the_state_of_the_parents_lifespan_reaches_its_requests(parent: Parent) -> None:
     @asynccontextmanager
     async def parents(_: Any) -> AsyncGenerator[dict[str, str]]:
@@ -205,6 +206,7 @@ async def test_the_state_of_the_parents_lifespan_reaches_its_requests(parent: Pa
 
 @covers('mounted under FastAPI / Starlette')
 @pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
+@json_rpc('requests are written by hand')
 def test_the_test_client_needs_no_lifespan(where: str) -> None:
     app, path = placed(to_a2a(saying('hi')), where)
     client = TestClient(app)
@@ -215,6 +217,7 @@ def test_the_test_client_needs_no_lifespan(where: str) -> None:
 
 @covers('mounted under FastAPI / Starlette')
 @pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
+@json_rpc('requests are written by hand')
 def test_the_test_client_may_run_the_lifespan_several_times(where: str) -> None:
     app, path = placed(to_a2a(saying('hi')), where)
     for _ in range(2):
@@ -269,6 +272,7 @@ async def test_a_user_whose_lifespan_fails_leaves_the_agent() -> None:
     assert log == ['agent entered', 'agent left']
 
 
+@json_rpc('requests are written by hand')
 def test_the_users_routes_and_middleware_are_there() -> None:
     class Stamp:
         def __init__(self, app: ASGIApp) -> None:
@@ -291,6 +295,11 @@ def test_the_users_routes_and_middleware_are_there() -> None:
         for path in ('/tasks', f'/{CARD}'):
             assert client.get(path).headers['x-stamp'] == '1'
         assert client.get('/tasks').text == '1'
+        bindings = [each['protocolBinding'] for each in client.get(f'/{CARD}').json()['supportedInterfaces']]
+        # what the user's route is in the place of is not served at all, rather than without lists
+        assert bindings == ['JSONRPC', 'JSONRPC']
+        assert client.get('/tasks/x').status_code == 404
+        assert client.get('/tasks/x').text == 'Not Found'
 
 
 @NO_CALL

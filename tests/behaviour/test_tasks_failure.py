@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent, UsageLimits
-from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
-from pydantic_ai_a2a.ports import Claim, Finish, Status
+from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.types import TaskEvent
 
 from ..client import message, state_of, texts
@@ -156,11 +156,17 @@ class FailsToEmit(Wrapped):
 
     calls = 0
 
-    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Status | None = None) -> None:
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
         self.calls += 1
         if self.calls == 2:
             raise StorageError(SECRET)
-        await super().emit(claim, events, status)
+        await super().emit(claim, events, status, checkpoint)
 
 
 @covers(STORAGE)
@@ -218,7 +224,7 @@ class Unreadable(SqliteBackend):
 
     times = 1
 
-    def conversations(self, owner: str) -> ConversationStore:
+    def conversations(self, owner: str) -> SqlConversationStore:
         if self.times:
             self.times -= 1
             raise StorageError(SECRET)

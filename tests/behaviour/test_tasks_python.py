@@ -19,7 +19,7 @@ from pydantic_ai_a2a import A2AApp, Caller, serve, to_a2a
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ..client import LIMIT, Client, RpcError, message, rpc, state_of, texts
-from ..dialects import spoken, unversioned
+from ..dialects import json_rpc, spoken, unversioned
 from .stage import Stage, heard, prompts, serving
 
 PYTHON = unversioned('it is about the Python API')
@@ -158,6 +158,7 @@ def post(http: httpx.Client, url: str, method: str, **params: Any) -> Any:
     return spoken().result(method, http.post(url, content=rpc(method, params), headers=headers).json())
 
 
+@json_rpc('requests are written by hand')
 def test_a_server_in_a_thread_serves_a_plain_script() -> None:
     with serve(to_a2a(Agent(FunctionModel(heard)))) as server, httpx.Client(timeout=LIMIT) as http:
         answer = post(http, server.url, 'SendMessage', message=message('hi'))
@@ -166,6 +167,7 @@ def test_a_server_in_a_thread_serves_a_plain_script() -> None:
     assert card['supportedInterfaces'][0]['url'] == server.url
 
 
+@json_rpc('requests are written by hand')
 def test_a_task_that_runs_in_a_servers_thread_can_be_canceled_and_read_from_the_main_thread() -> None:
     running = threading.Event()
     stopped = threading.Event()
@@ -189,6 +191,7 @@ def test_a_task_that_runs_in_a_servers_thread_can_be_canceled_and_read_from_the_
     assert state_of(got) == 'CANCELED'
 
 
+@json_rpc('requests are written by hand')
 def test_closing_a_server_lets_its_running_task_finish() -> None:
     running, go = threading.Event(), threading.Event()
 
@@ -207,6 +210,7 @@ def test_closing_a_server_lets_its_running_task_finish() -> None:
         closing.result(LIMIT)
 
 
+@json_rpc('requests are written by hand')
 def test_an_app_that_is_used_in_two_threads_at_once_runs_every_task() -> None:
     runs: list[str] = []
 

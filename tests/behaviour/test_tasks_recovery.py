@@ -148,10 +148,15 @@ class FailsToRenew(Wrapped):
 async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
     backend: SqliteBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
+    stage = Stage()
     backend.queue = FailsToRenew(backend.queue)
-    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        stage.open('hi')
         task_id = await lost(backend, until=now_ms() + 20)
         assert texts(await ended(client, task_id)) == ['hi']
+        stage.open('one')
     assert 'heartbeat' in caplog.text
 
 

@@ -19,11 +19,13 @@ from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import A2AApp, Retention, Workers
 from pydantic_ai_a2a.backends.sql import Transaction
+from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
 from ..dialects import unversioned
 from ..ports import values
+from .queues import StorageError
 from .rows import covers
 from .stage import Stage, heard, serving, tasks_of
 
@@ -129,6 +131,33 @@ async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done
         async with client.subscribe(queued['id']) as stream:
             await stream.rest()
         assert texts(await client.get_task(queued['id'])) == ['running + queued']
+
+
+class Clogged(SqlHousekeeping):
+    """Cannot sweep at first."""
+
+    times = 1
+
+    def __init__(self, backend: SqliteBackend) -> None:
+        super().__init__(backend)
+        self.swept = asyncio.Event()
+
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        self.swept.set()
+        return await super().sweep(retention, at=at)
+
+
+@ALIKE
+async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    clogged = backend.housekeeping = Clogged(backend)
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
+        await clogged.swept.wait()
+    assert caplog.messages == ['A sweep failed; it is tried again at the next heartbeat.']
+    backend.close()
 
 
 @covers(ROW)

@@ -13,7 +13,7 @@ from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..client import Client, RpcError, lifespan, message, rpc
-from ..dialects import DIALECTS, METHODS, Dialect, only
+from ..dialects import DIALECTS, METHODS, Dialect, json_rpc, only
 from .refused import refusal, send, sending, untouched
 from .rows import covers
 
@@ -30,6 +30,7 @@ from .rows import covers
         pytest.param(b'{"jsonrpc": "2.0", "id": NaN}', id='NaN'),
     ],
 )
+@json_rpc('HTTP+JSON has no envelope')
 async def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), id=None)
@@ -38,6 +39,7 @@ async def test_what_is_not_json_is_a_parse_error_without_id(body: bytes) -> None
 
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
 @pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'"text"'])
+@json_rpc('HTTP+JSON has no envelope')
 async def test_json_that_is_no_object_is_an_invalid_request(body: bytes) -> None:
     async with untouched() as client:
         error = refusal(await client.post(body), id=None)
@@ -45,6 +47,7 @@ async def test_json_that_is_no_object_is_an_invalid_request(body: bytes) -> None
 
 
 @covers('`42`, `[]` / batch, no `jsonrpc`, wrong id type')
+@json_rpc('HTTP+JSON has no envelope')
 async def test_a_batch_is_an_invalid_request() -> None:
     async with untouched() as client:
         error = refusal(await client.post(b'[%s]' % send()), id=None)
@@ -67,6 +70,7 @@ async def test_a_batch_is_an_invalid_request() -> None:
         pytest.param({'id': '\ud800'}, None, id='id is a lone surrogate'),
     ],
 )
+@json_rpc('HTTP+JSON has no envelope')
 async def test_an_object_that_is_no_request_is_an_invalid_request(fields: dict[str, Any], id: object) -> None:
     """Fields that are `...` are left out."""
     request = json.loads(rpc('GetTask', {'id': 't'})) | fields
@@ -210,6 +214,7 @@ async def test_a_bad_id_in_a_message_is_refused(field: str, bad: object) -> None
 @WRONG_PARAMS
 @BAD_ID
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+@json_rpc('a path has ids that are text')
 async def test_a_bad_task_id_is_refused(method: str, bad: object) -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc(method, {'id': bad})))

@@ -12,10 +12,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import Caller, to_a2a
-from pydantic_ai_a2a.bindings.base import Authenticate
+from pydantic_ai_a2a.auth.base import Authenticate
 
 from ..client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
-from ..dialects import only, spoken, unversioned
+from ..dialects import json_rpc, only, spoken, unversioned
 from .refused import refusal, send, untouched
 from .rows import covers
 
@@ -46,6 +46,7 @@ def recall(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
+@json_rpc('the bodies are JSON-RPC')
 async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authenticate: Authenticate) -> None:
     async with untouched(authenticate=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)

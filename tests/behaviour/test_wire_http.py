@@ -17,7 +17,7 @@ from pydantic_ai_a2a import Caller, Limits, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..client import Client, Exchange, lifespan, message, rpc, state_of
-from ..dialects import DIALECTS, METHODS, Dialect, only, spoken, unversioned
+from ..dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
 from .refused import refusal, send, untouched
 from .rows import covers
 
@@ -41,6 +41,7 @@ def upload(app: ASGIApp, headers: Mapping[str, str] | None = None) -> Upload:
 
 
 @covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
 async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() -> None:
     async with untouched() as client:
         exchange = upload(client.app, {**client.headers, 'Content-Length': '50000000'})
@@ -50,6 +51,7 @@ async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() 
 
 
 @covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
 async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
     async with untouched() as client:
         exchange = upload(client.app, client.headers)
@@ -58,6 +60,7 @@ async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
 
 
 @covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
 async def test_the_limit_of_a_body_can_be_set() -> None:
     body = rpc('GetTask', {'id': 't'})
     async with untouched(limits=Limits(body=len(body))) as client:
@@ -78,6 +81,7 @@ async def test_the_limit_of_a_body_can_be_set() -> None:
         'application/jsonp',
     ],
 )
+@json_rpc('HTTP+JSON takes one more media type')
 async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str | None) -> None:
     headers = {'Origin': 'https://evil.example'} | ({'Content-Type': content_type} if content_type else {})
     async with untouched() as client:
@@ -144,6 +148,7 @@ async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_th
 
 
 @pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])
+@json_rpc('HTTP+JSON has no id to answer with')
 async def test_a_request_of_several_versions_is_refused(named: str) -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 't'}), {'A2A-Version': named})
@@ -179,6 +184,7 @@ async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
 
 
 @only('1.0', '0.3 has no details')
+@json_rpc('HTTP+JSON describes errors in another way')
 async def test_an_error_is_described_in_full() -> None:
     async with untouched() as client:
         answer = await client.post(rpc('GetTask', {'id': 'no-such-task'}))

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message
 from pydantic_ai_a2a import Limits, to_a2a
 
 from ..client import LIMIT, Client, Event, Exchange, RpcError, lifespan, message, rpc
-from ..dialects import only, spoken
+from ..dialects import json_rpc, only, spoken
 
 
 async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -38,6 +38,7 @@ async def resumed(app: ASGIApp, task_id: str, after: str) -> list[Event]:
         return await stream.rest()
 
 
+@json_rpc('the request is JSON-RPC')
 async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None:
     app = to_a2a(words())
     async with lifespan(app):
@@ -46,11 +47,20 @@ async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None
         answer = await Exchange(app, 'POST', '/', headers, body).answer()
     correlation_id = answer.headers.pop('x-correlation-id')
     assert (answer.status, answer.headers) == snapshot(
-        (200, {'content-type': 'text/event-stream', 'cache-control': 'no-store', 'x-accel-buffering': 'no'})
+        (
+            200,
+            {
+                'content-type': 'text/event-stream',
+                'cache-control': 'no-store',
+                'x-accel-buffering': 'no',
+                'x-content-type-options': 'nosniff',
+            },
+        )
     )
     assert len(correlation_id) == 16
 
 
+@json_rpc('HTTP+JSON has no envelope')
 async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> None:
     app = to_a2a(words())
     async with lifespan(app):
@@ -178,6 +188,7 @@ async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
 
 
+@json_rpc('the request is JSON-RPC')
 async def test_a_server_may_say_once_more_that_the_request_is_over() -> None:
     said, release = asyncio.Event(), asyncio.Event()
 

@@ -47,7 +47,7 @@ def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
 
 URLS = [
     Part(url='https://example.com/a.png'),
-    Part(url='http://example.com:8080/a.MP3?token=x#y', filename='song.mp3'),
+    Part(url='https://example.com:8080/a.MP3?token=x#y', filename='song.mp3'),
     Part(url='https://example.com/clip.mp4'),
     Part(url='https://example.com/paper.pdf'),
     Part(url='https://example.com/download?id=a.png', media_type='application/pdf'),
@@ -65,7 +65,7 @@ def test_urls_become_what_their_type_says() -> None:
     assert user_prompt(message(*URLS), EVERYTHING) == snapshot(
         [
             ImageUrl(url='https://example.com/a.png', _media_type='image/png'),
-            AudioUrl(url='http://example.com:8080/a.MP3?token=x#y', _media_type='audio/mpeg', _identifier='song.mp3'),
+            AudioUrl(url='https://example.com:8080/a.MP3?token=x#y', _media_type='audio/mpeg', _identifier='song.mp3'),
             VideoUrl(url='https://example.com/clip.mp4', _media_type='video/mp4'),
             DocumentUrl(url='https://example.com/paper.pdf', _media_type='application/pdf'),
             DocumentUrl(url='https://example.com/download?id=a.png', _media_type='application/pdf'),
@@ -115,6 +115,8 @@ def test_a_url_whose_type_the_model_does_not_take_is_refused(part: Part, field: 
     'url',
     [
         'file:///etc/passwd',
+        'http://example.com/a.png',
+        's3://bucket/a.png',
         'data:image/png;base64,AAAA',
         'ftp://example.com/a.png',
         '//example.com/a.png',
@@ -174,8 +176,38 @@ def test_what_is_no_plain_web_address_is_refused(url: str) -> None:
         '[ff02::1]',
         '[2002:7f00:1::]',
         '[64:ff9b::7f00:1]',
+        '[64:ff9b:1::7f00:1]',
+        '[2606:4700::5efe:7f00:1]',
+        '168.63.129.16',
     ],
 )
 def test_private_addresses_are_refused_in_any_notation(host: str) -> None:
     with pytest.raises(InvalidParamsError, match='must not point to a private address'):
-        one(Part(url=f'http://{host}/a.png'))
+        one(Part(url=f'https://{host}/a.png'))
+
+
+ANY_STORE = accepts(DEFAULT_PROFILE, {'https', 'HTTP', 's3'})
+
+
+@pytest.mark.parametrize('url', ['https://example.com/a.png', 'HTTP://example.com/a.png', 's3://my_bucket/a.png'])
+def test_urls_of_the_schemes_that_are_allowed_are_taken(url: str) -> None:
+    assert one(Part(url=url), ANY_STORE) == ImageUrl(url=url, _media_type='image/png')
+
+
+@pytest.mark.parametrize(
+    ('url', 'problem'),
+    [
+        ('gs://bucket/a.png', 'must be an http or https or s3 URL'),
+        ('http://127.0.0.1/a.png', 'must not point to a private address'),
+        ('s3://key:secret@bucket/a.png', 'must not hold credentials'),
+        ('s3:///a.png', 'must be a URL'),
+    ],
+)
+def test_urls_of_allowed_schemes_are_checked_as_all_are(url: str, problem: str) -> None:
+    with pytest.raises(InvalidParamsError, match=problem):
+        one(Part(url=url), ANY_STORE)
+
+
+def test_a_server_may_take_no_urls_at_all() -> None:
+    with pytest.raises(InvalidParamsError, match='URLs are not taken'):
+        one(Part(url='https://example.com/a.png'), accepts(DEFAULT_PROFILE, ()))

@@ -1,9 +1,9 @@
 """Does what a reader of one page does: runs its blocks from top to bottom, in an empty directory of its own.
 
 A Python block shares its names with the page's other blocks; one with a file's name as its title is saved and imported
-instead, and its tests are run. A file called a client is saved only, for the command that runs it; the official 0.3
-client has a Python of its own. A command that starts a server starts one, for the rest of the page or up to the next; a
-worker that is started then works as long.
+instead, and its tests are run, but for those in classes, which a pytest command runs. A file called a client is saved
+only, for the command that runs it; the official 0.3 client has a Python of its own. A command that starts a server
+starts one, for the rest of the page or up to the next; a worker that is started then works as long.
 Two things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
 readers without a key, and the port is a free one.
 """
@@ -35,6 +35,8 @@ __all__ = ('Page', 'opened')
 
 LIMIT = 30.0
 """Seconds that a command may take, or a server to start or to stop."""
+_SUITE_LIMIT = 100.0
+"""Seconds that a command may take that runs some hundred tests."""
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
@@ -124,6 +126,16 @@ class Page:
         if block.words[0][1].startswith('client'):
             self._client([_interpreter(*block.words[0][:2]), *block.words[0][1:]], output)
             return
+        if command == 'export':
+            for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
+                self._monkeypatch.setenv(name, value)
+            return
+        if block.words[0][:1] == ['pydantic-ai-a2a'] and not {'serve', 'worker', '--help'} & {*block.words[0]}:
+            self._client([sys.executable, *_arguments(block.text)], output)
+            return
+        if command == 'pytest':
+            self._client([sys.executable, '-m', *block.words[0]], output, limit=_SUITE_LIMIT)
+            return
         if '--help' in block.words[0]:
             self._monkeypatch.setenv('COLUMNS', '80')
             self._client([sys.executable, *_arguments(block.text)], output)
@@ -139,9 +151,9 @@ class Page:
         else:
             assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
 
-    def _client(self, command: Sequence[str], output: Block | None) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
-        assert done.returncode == 0, done.stderr
+    def _client(self, command: Sequence[str], output: Block | None, limit: float = LIMIT) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
         if output is not None:
             same = same_json if output.language == 'json' else same_text
             same(output.text, self._without_address(done.stdout))
@@ -184,7 +196,8 @@ def _nothing(block: Block, output: Block | None) -> None:
 
 def _run_tests(module: ModuleType) -> None:
     tests: dict[str, Any] = {name: value for name, value in vars(module).items() if name.startswith('test_')}
-    assert tests or not module.__name__.startswith('test_'), 'a test file without tests'
+    classes = [name for name in vars(module) if name.startswith('Test')]
+    assert tests or classes or not module.__name__.startswith('test_'), 'a test file without tests'
     for test in tests.values():
         test()
 

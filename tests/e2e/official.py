@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -18,11 +18,26 @@ OFFICIAL = 'official `a2a-sdk` 1.x client'
 """The behaviour that these tests show, by its name."""
 
 
+BINDINGS = ('JSONRPC', 'HTTP+JSON')
+_binding = [BINDINGS[0]]
+
+
+@contextmanager
+def over(binding: str) -> Generator[None]:
+    """Let new clients speak over a binding."""
+    _binding.append(binding)
+    try:
+        yield
+    finally:
+        _binding.pop()
+
+
 @asynccontextmanager
 async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
     """The official client, with the card that is at the URL."""
     async with httpx.AsyncClient(timeout=LIMIT) as http:
-        yield await create_client(url, ClientConfig(httpx_client=http, **config))
+        bindings = [_binding[-1]]
+        yield await create_client(url, ClientConfig(httpx_client=http, supported_protocol_bindings=bindings, **config))
 
 
 def say(text: str, *, context_id: str | None = None, task_id: str | None = None) -> SendMessageRequest:

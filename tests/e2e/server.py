@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from os import environ
+from os import WUNTRACED, environ, waitpid
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -67,6 +67,11 @@ class Process:
         return found
 
     @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """Where uvicorn says that it listens; ends in a slash."""
         return self.wait_for(r'Uvicorn running on (http://[^/\s]+)')[1] + '/'
@@ -78,6 +83,11 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def stop(self) -> None:
+        """Hold it where it is, until SIGCONT."""
+        self.signal(signal.SIGSTOP)
+        waitpid(self.pid, WUNTRACED)
 
     def exit_code(self) -> int:
         """How the process ended, once it has; negative is the signal that ended it."""

@@ -40,6 +40,7 @@ app = to_a2a(agent, backend=FILE)
 # The same tasks, with other settings.
 hasty = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=0.1, drain_delay=60))
 patient = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=60))
+fragile = to_a2a(agent, backend=FILE, workers=Workers(lease=3, attempts=1))
 locked = to_a2a(Agent(FunctionModel(answer), name='locked', toolsets=[Locked()]), backend=FILE)
 
 parent = FastAPI()

@@ -29,20 +29,27 @@ from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
 from ..behaviour.rows import covers
-from .official import OFFICIAL, collect, official_client, outline, say, send, state_of, task_of, text_of
+from .official import BINDINGS, OFFICIAL, collect, official_client, outline, over, say, send, state_of, task_of, text_of
 from .server import Gates, Process, uvicorn
 
 PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
 
 
+@pytest.fixture(scope='module', params=BINDINGS, autouse=True)
+def binding(request: pytest.FixtureRequest) -> Generator[str]:
+    """What the clients speak; each has servers of its own."""
+    with over(request.param):
+        yield request.param
+
+
 @pytest.fixture(scope='module')
-def server() -> Generator[Process]:
+def server(binding: str) -> Generator[Process]:
     with uvicorn('tests.e2e.apps:app') as running:
         yield running
 
 
 @pytest.fixture(scope='module')
-def mirror() -> Generator[Process]:
+def mirror(binding: str) -> Generator[Process]:
     with uvicorn('tests.e2e.apps:mirror') as running:
         yield running
 
@@ -52,7 +59,8 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process)
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert [MessageToDict(interface) for interface in card.supported_interfaces] == [
-        {'url': server.url, 'protocolBinding': 'JSONRPC', 'protocolVersion': version} for version in ('1.0', '0.3')
+        {'url': server.url, 'protocolBinding': binding, 'protocolVersion': version}
+        for binding, version in (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
     ]
     assert MessageToDict(card.capabilities) == {
         'streaming': True,

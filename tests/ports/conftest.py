@@ -9,35 +9,62 @@ from pathlib import Path
 
 import pytest
 
+from pydantic_ai_a2a.backends.postgres import PostgresBackend
+from pydantic_ai_a2a.backends.postgres_settings import Postgres
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 
-from .values import READER_LAG
-
-MakeBackend = Callable[[], Backend]
-
+Open = Callable[[str, str], Backend]
+"""Opens the store of this name, for this agent namespace."""
 
 _names = count()
 
 
-def memory(_: Path) -> Backend:
-    return SqliteBackend('agent', reader_lag=READER_LAG)
+def memory(_: pytest.FixtureRequest) -> Open:
+    return lambda store, namespace: SqliteBackend(namespace, reader_lag=READER_LAG)
 
 
-def file(folder: Path) -> Backend:
-    database = SqliteFile(path=folder / f'{next(_names)}.db', synchronous='normal')
-    return SqliteFileBackend(database, 'agent', reader_lag=READER_LAG)
+def file(request: pytest.FixtureRequest) -> Open:
+    folder: Path = request.getfixturevalue('tmp_path')
+
+    def open_file(store: str, namespace: str) -> Backend:
+        database = SqliteFile(path=folder / f'{store}.db', synchronous='normal')
+        return SqliteFileBackend(database, namespace, reader_lag=READER_LAG)
+
+    return open_file
 
 
-BACKENDS: dict[str, Callable[[Path], Backend]] = {'memory': memory, 'file': file}
+def postgres(request: pytest.FixtureRequest) -> Open:
+    url: str = request.getfixturevalue('postgres_url')
+
+    def open_schema(store: str, namespace: str) -> Backend:
+        database = Postgres(url, schema=store.replace(' ', '_'), pool_size=4)
+        return PostgresBackend(database, namespace, reader_lag=READER_LAG)
+
+    return open_schema
+
+
+BACKENDS: dict[str, Callable[[pytest.FixtureRequest], Open]] = {'memory': memory, 'file': file, 'postgres': postgres}
+"""What opens the stores of a test, for each backend."""
+DURABLE = {name: opening for name, opening in BACKENDS.items() if name != 'memory'}
+"""Those whose stores outlive the process."""
 
 
 @pytest.fixture(params=[*BACKENDS.values()], ids=[*BACKENDS])
-def make_backend(request: pytest.FixtureRequest, tmp_path: Path) -> MakeBackend:
+def make_backend(request: pytest.FixtureRequest) -> MakeBackend:
     """Makes an empty backend."""
-    return partial(request.param, tmp_path)
+    opened: Open = request.param(request)
+    return lambda: opened(f'store {next(_names)}', 'agent')
+
+
+@pytest.fixture(params=[*DURABLE.values()], ids=[*DURABLE])
+def open_backend(request: pytest.FixtureRequest) -> OpenBackend:
+    """Opens one store once more, for a namespace."""
+    return partial(request.param(request), 'store')
 
 
 @pytest.fixture

@@ -327,7 +327,20 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
             'InvalidParamsError': {'code': -32602, 'message': 'Invalid parameters'},
             'InvalidRequestError': {'code': -32600, 'message': 'Request payload validation error'},
             'JSONParseError': {'code': -32700, 'message': 'Invalid JSON payload'},
+            'MethodNotAllowedError': {
+                'code': -32601,
+                'message': 'Method not found',
+                'data': {'detail': 'The path takes other HTTP methods; `Allow` says which.'},
+            },
             'MethodNotFoundError': {'code': -32601, 'message': 'Method not found'},
+            'MisdirectedRequestError': {
+                'code': -32600,
+                'message': 'Request payload validation error',
+                'data': {
+                    'detail': 'The server does not answer for the host that the request names; '
+                    '`allowed_hosts` says for which it does.'
+                },
+            },
             'OverloadedError': {
                 'code': -32000,
                 'message': 'The server has too much to do or is shutting down; try again later',
@@ -337,11 +350,19 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'message': 'Request payload validation error',
                 'data': {'detail': 'The request body is larger than this server accepts.'},
             },
+            'PermissionDeniedError': {'code': -32000, 'message': 'The caller may not do this'},
             'PushNotificationNotSupportedError': {
                 'code': -32003,
                 'message': 'Push notification not supported',
                 'data': {'detail': 'Push notifications are not supported.'},
             },
+            'QuotaExceededError': {'code': -32000, 'message': 'The caller has used up a quota; try again later'},
+            'RequestTimeoutError': {
+                'code': -32600,
+                'message': 'Request payload validation error',
+                'data': {'detail': 'The request body did not come in time.'},
+            },
+            'StoreUnavailable': {'code': -32000, 'message': 'The store cannot be reached now; try again later'},
             'TaskNotCancelableError': {
                 'code': -32002,
                 'message': 'Task not cancelable',

@@ -1,0 +1,45 @@
+"""The audit log: who was refused, one line of JSON each. Knows neither what is refused nor credentials.
+
+The logger is `pydantic_ai_a2a.audit`. Each record of it has the same facts as a dict, in its attribute `audit`.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from pydantic_core import to_json
+
+__all__ = ('LOGGER', 'Event', 'Fact', 'audit')
+
+LOGGER = 'pydantic_ai_a2a.audit'
+"""Name of the logger."""
+
+Event: TypeAlias = Literal[
+    'authentication-missing', 'authentication-failed', 'authentication-unavailable', 'forbidden', 'quota-exceeded'
+]
+"""What happened. A request without credentials is how many clients ask what they need, so it is no warning."""
+
+Fact: TypeAlias = 'str | list[str] | dict[str, str] | None'
+"""What is said about it."""
+
+logger = logging.getLogger(LOGGER)
+
+
+def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
+    """Write a record.
+
+    Args:
+        event: What happened.
+        correlation_id: Names the request in its answer, too.
+        facts: More about it: names and classes, never credentials or content. Those that are None are left out.
+    """
+    level = logging.INFO if event == 'authentication-missing' else logging.WARNING
+    if not logger.isEnabledFor(level):
+        return
+    known = {name: value for name, value in facts.items() if value is not None}
+    time = datetime.now(UTC).isoformat(timespec='milliseconds')
+    record = {'event': event, 'time': time, **known, 'correlation_id': correlation_id}
+    # JSON has no line breaks, so nothing that a client names can look like another record.
+    logger.log(level, '%s', to_json(record).decode(), extra={'audit': record})

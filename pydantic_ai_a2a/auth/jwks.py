@@ -1,0 +1,233 @@
+"""The public keys of an issuer: fetched when they are needed, cached, rotated. Knows neither tokens nor callers.
+
+Clients that nobody knows make the keys be looked for, so nothing here is done more often because there are more tokens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from itertools import islice
+from math import ceil
+from time import monotonic
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import httpx2
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+from pydantic_core import from_json
+
+from ..errors import OverloadedError
+from .base import InvalidCredentials
+from .hosts import is_loopback
+
+__all__ = ('KEY_TYPES', 'Jwks', 'checked_url', 'fetch_json')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
+    'RS256': ('RSA', None),
+    'RS384': ('RSA', None),
+    'RS512': ('RSA', None),
+    'PS256': ('RSA', None),
+    'PS384': ('RSA', None),
+    'PS512': ('RSA', None),
+    'ES256': ('EC', 'P-256'),
+    'ES384': ('EC', 'P-384'),
+    'ES512': ('EC', 'P-521'),
+    'EdDSA': ('OKP', 'Ed25519'),
+}
+"""Algorithms with a key pair, and the type and curve of its key (RFC 7518, RFC 8037)."""
+
+_MAX_KEYS = 100
+_MAX_BYTES = 256 * 1024
+_TIME = 10.0
+"""Seconds that a whole answer may take."""
+_SILENCE = 5.0
+"""Seconds without a byte of it."""
+
+_Table = Mapping[tuple[str | None, str], PyJWK]
+
+
+class Jwks:
+    """The keys of one issuer.
+
+    Args:
+        issuer: What discovery must name, and the log does.
+        url: Of the keys, or of the document that names them.
+        algorithms: The only ones that keys are used for.
+        times: Seconds that keys are used before they are fetched again; seconds more if that fails; seconds between
+            attempts.
+        discovery: Whether the URL is that of OpenID Connect's document.
+        clock: Seconds that have passed since some time.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        url: str,
+        algorithms: Sequence[str],
+        times: tuple[float, float, float],
+        *,
+        discovery: bool,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._issuer = issuer
+        self._url = url
+        self._algorithms = algorithms
+        self._cache, self._stale, self._refetch = times
+        self._discovery = discovery
+        self._clock = clock
+        self._table: _Table = {}
+        self._fetched: float | None = None
+        """When the keys came."""
+        self._tried: float | None = None
+        """When they were asked for last."""
+        self._failing = False
+        self._fetching: asyncio.Task[None] | None = None
+
+    async def find(self, kid: str | None, algorithm: str) -> PyJWK:
+        """The key of a token: of that id, or without one the only key that fits.
+
+        Raises:
+            InvalidCredentials: There is none.
+            OverloadedError: The issuer does not answer, and no key is known that is young enough.
+        """
+        key = self._known(kid, algorithm)
+        if key is not None:
+            if self._older_than(self._cache):
+                self._fetch()  # for those who come later: this key is good enough
+            return key
+        fetching = self._fetch()
+        if fetching is not None:
+            await asyncio.shield(fetching)
+            key = self._known(kid, algorithm)
+        if key is None and (self._failing or self._older_than(self._cache + self._stale)):
+            wait = ceil(self._left())
+            text = 'Credentials cannot be checked at the moment; try again later.'
+            raise OverloadedError(text, headers={'Retry-After': str(max(wait, 1))})
+        if key is None:
+            raise InvalidCredentials('key')
+        return key
+
+    def _known(self, kid: str | None, algorithm: str) -> PyJWK | None:
+        return None if self._older_than(self._cache + self._stale) else self._table.get((kid, algorithm))
+
+    def _older_than(self, seconds: float) -> bool:
+        return self._fetched is None or self._clock() - self._fetched > seconds
+
+    def _left(self) -> float:
+        """Seconds until the next attempt may begin."""
+        return 0.0 if self._tried is None else self._tried + self._refetch - self._clock()
+
+    def _fetch(self) -> asyncio.Task[None] | None:
+        """The attempt that is being made, or that begins now; None if it is too early for one."""
+        loop = asyncio.get_running_loop()
+        if self._fetching is not None and not self._fetching.done() and self._fetching.get_loop() is loop:
+            return self._fetching
+        if self._left() > 0:
+            return None
+        self._tried = self._clock()
+        # In nobody's context: the first client's trace is not the place for it.
+        self._fetching = loop.create_task(self._refresh(), context=Context())
+        return self._fetching
+
+    async def _refresh(self) -> None:
+        try:
+            async with asyncio.timeout(_TIME):
+                self._table = read_keys(await self._ask(), self._algorithms)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
+            self._failing = True
+            logger.warning('The keys of %s cannot be fetched (%s: %s).', self._issuer, type(error).__name__, error)
+        else:
+            self._failing = False
+            self._fetched = self._clock()
+
+    async def _ask(self) -> dict[str, Any]:
+        async with httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
+            if not self._discovery:
+                return await fetch_json(client, self._url)
+            found = await fetch_json(client, self._url)
+            if found.get('issuer') != self._issuer:
+                raise ValueError('the discovery document is of another issuer')
+            return await fetch_json(client, checked_url(str(found.get('jwks_uri'))))
+
+
+def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> _Table:
+    """The keys of a JSON Web Key Set (RFC 7517) that can be used, by id and algorithm; without id where one fits alone.
+
+    Keys that are shared, private, too weak to be read, or for something else are passed over.
+
+    Raises:
+        ValueError: It is no key set.
+    """
+    keys: object = document.get('keys')
+    if not isinstance(keys, list):
+        raise ValueError('there are no keys')
+    table: dict[tuple[str | None, str], PyJWK] = {}
+    found: dict[str, list[PyJWK]] = {}
+    for each in islice(cast('list[object]', keys), _MAX_KEYS):
+        if not isinstance(each, dict):
+            continue
+        data = cast('dict[str, Any]', each)
+        for algorithm in algorithms:
+            if (key := _key(data, algorithm)) is not None:
+                found.setdefault(algorithm, []).append(key)
+                table.setdefault((key.key_id, algorithm), key)
+    for algorithm, fitting in found.items():
+        table.pop((None, algorithm), None)
+        if len(fitting) == 1:
+            table[None, algorithm] = fitting[0]
+    return table
+
+
+def _key(data: dict[str, Any], algorithm: str) -> PyJWK | None:
+    kind, curve = KEY_TYPES[algorithm]
+    fits = data.get('kty') == kind and (curve is None or data.get('crv') == curve)
+    if not fits or data.get('use', 'sig') != 'sig' or data.get('alg', algorithm) != algorithm or 'd' in data:
+        return None
+    if not isinstance(data.get('kid'), str | None):
+        return None
+    try:
+        return PyJWK(data, algorithm)
+    except PyJWTError:
+        return None
+
+
+async def fetch_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
+    """A JSON object that is somewhere.
+
+    Raises:
+        ValueError: There is something else, or too much of it.
+        httpx2.HTTPError: There is nothing.
+    """
+    async with client.stream('GET', url, headers={'Accept-Encoding': 'identity'}) as response:
+        if response.status_code != 200:
+            raise ValueError(f'HTTP {response.status_code}')
+        body = b''
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > _MAX_BYTES:
+                raise ValueError(f'more than {_MAX_BYTES} bytes')
+    document = from_json(body)
+    if not isinstance(document, dict):
+        raise ValueError('no JSON object')
+    return cast('dict[str, Any]', document)
+
+
+def checked_url(url: str) -> str:
+    """A URL that nobody on the way can answer in the place of its owner.
+
+    Raises:
+        ValueError: It is neither `https` nor of this machine.
+    """
+    parts = urlsplit(url)
+    host = parts.hostname or ''
+    if parts.scheme == 'https' and host:
+        return url
+    if parts.scheme == 'http' and is_loopback(host):
+        return url
+    raise ValueError(f'{url!r} is no https URL, which the keys of an issuer need.')

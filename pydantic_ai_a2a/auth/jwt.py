@@ -1,0 +1,145 @@
+"""JSON Web Tokens of an issuer (RFC 7519, OpenID Connect): settings, and whom claims stand for. Verifies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from fasta2a.schema import (
+    HttpSecurityScheme,
+    OAuth2SecurityScheme,
+    OAuthFlows,
+    OpenIdConnectSecurityScheme,
+    SecurityScheme,
+)
+from starlette.requests import Request
+
+from ..types import Caller
+from .base import Authenticator, InvalidCredentials
+from .bearer import bearer_token
+
+if TYPE_CHECKING:
+    from .verifier import Verifier
+
+__all__ = ('JWTAuth',)
+
+_WELL_KNOWN = '/.well-known/openid-configuration'
+
+
+class JWTAuth(Authenticator):
+    """Bearer tokens that an issuer has signed: OAuth 2 access tokens in the form of JWTs, OpenID Connect.
+
+    Needs the extra `jwt`: `pip install 'pydantic-ai-a2a[jwt]'`. A token must have `iss`, `aud` and `exp`, and what it
+    says of its time (`exp`, `nbf`, `iat`) must hold. The issuer's keys are fetched when the first token comes.
+
+    Args:
+        issuer: What `iss` must be, to the letter. Its keys are found by OpenID Connect's discovery, below this URL.
+        audience: What `aud` must be or hold: the name of this agent at the issuer, or several.
+        jwks_url: Where the issuer's keys are, if there is no discovery.
+        secret: A secret shared with the issuer, 32 bytes or more, with which it signs (HMAC) instead of a key pair.
+        algorithms: The only algorithms that are taken. All of RS, PS, ES and EdDSA, or with a secret HS256.
+        leeway: Seconds that the issuer's clock may be off; at most 300.
+        id_claim: The claim that is the caller's id.
+        id_prefix: Goes before it, to keep the subjects of several issuers apart.
+        tenant_claim: The claim that is the caller's tenant; a token without it is refused. None: no tenants.
+        scope_claims: Claims that are the caller's scopes, together: text with spaces between them, or a list.
+        caller: Says whom claims stand for, instead of these four; None from it refuses them.
+        cache: Seconds that keys are used before they are fetched again.
+        stale: Seconds beyond that for which they are used if they cannot be fetched. Then HTTP 503, until they can.
+        refetch: Seconds at least between two attempts to fetch them, however many tokens have a key that is not known.
+        flows: How the card tells clients to get a token by OAuth 2. By default, it names the discovery URL, or with a
+            `jwks_url` or a `secret` that it is a bearer token.
+        name: Name of the scheme on the agent card.
+
+    Raises:
+        ImportError: The extra `jwt` is not installed.
+        ValueError: An argument is empty or out of its bounds, a URL is neither `https` nor of this machine, the secret
+            is too short, or algorithms are of the wrong kind: those of key pairs and of secrets never go together.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str | Sequence[str],
+        *,
+        jwks_url: str | None = None,
+        secret: str | bytes | None = None,
+        algorithms: Sequence[str] | None = None,
+        leeway: float = 30.0,
+        id_claim: str = 'sub',
+        id_prefix: str = '',
+        tenant_claim: str | None = None,
+        scope_claims: Sequence[str] = ('scope', 'scp'),
+        caller: Callable[[Mapping[str, Any]], Caller | None] | None = None,
+        cache: float = 600.0,
+        stale: float = 3600.0,
+        refetch: float = 30.0,
+        flows: OAuthFlows | None = None,
+        name: str = 'jwt',
+    ) -> None:
+        self.issuer = issuer
+        self.id_prefix = id_prefix if caller is None else None
+        """What goes before its subjects; None if a function names its callers."""
+        self._id_claim = id_claim
+        self._tenant_claim = tenant_claim
+        self._scope_claims = tuple(scope_claims)
+        self._caller = caller or self._by_claims
+        discovery = issuer.rstrip('/') + _WELL_KNOWN if jwks_url is None and secret is None else None
+        self._verifier = _verifier(
+            issuer,
+            [audience] if isinstance(audience, str) else list(audience),
+            jwks_url=jwks_url,
+            discovery=discovery,
+            secret=secret.encode() if isinstance(secret, str) else secret,
+            algorithms=algorithms,
+            leeway=leeway,
+            times=(cache, stale, refetch),
+        )
+        self.schemes = {name: _scheme(flows, discovery)}
+
+    async def authenticate(self, request: Request) -> Caller | None:
+        """Whom the token of a request stands for; None if it has none."""
+        token = bearer_token(request)
+        if token is None:
+            return None
+        caller = self._caller(await self._verifier.claims(token))
+        if caller is None:
+            raise InvalidCredentials('claims')
+        return caller
+
+    def _by_claims(self, claims: Mapping[str, Any]) -> Caller:
+        tenant = '' if self._tenant_claim is None else _text(claims, self._tenant_claim)
+        scopes = frozenset(scope for claim in self._scope_claims for scope in _scopes(claims.get(claim)))
+        return Caller(id=f'{self.id_prefix}{_text(claims, self._id_claim)}', tenant=tenant, scopes=scopes)
+
+
+def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:
+    try:
+        from .verifier import Verifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+    except ImportError as error:
+        raise ImportError("JWTAuth needs more packages: pip install 'pydantic-ai-a2a[jwt]'") from error
+    return Verifier(issuer, audiences, **options)
+
+
+def _scheme(flows: OAuthFlows | None, discovery: str | None) -> SecurityScheme:
+    if flows is not None:
+        return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
+    if discovery is not None:
+        openid = OpenIdConnectSecurityScheme(open_id_connect_url=discovery)
+        return SecurityScheme(open_id_connect_security_scheme=openid)
+    return SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Bearer', bearer_format='JWT'))
+
+
+def _text(claims: Mapping[str, Any], claim: str) -> str:
+    value = claims.get(claim)
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise InvalidCredentials(f'claim {claim}')
+    return value
+
+
+def _scopes(value: object) -> list[str]:
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list):
+        return [each for each in cast('list[object]', value) if isinstance(each, str)]
+    return []

@@ -1,0 +1,141 @@
+"""Verifies JSON Web Tokens with PyJWT: algorithm, signature, issuer, audience, time. Knows neither callers nor HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import jwt
+from jwt import PyJWK
+from jwt.exceptions import (
+    ExpiredSignatureError,
+    ImmatureSignatureError,
+    InvalidAudienceError,
+    InvalidIssuerError,
+    InvalidKeyError,
+    InvalidSignatureError,
+    MissingRequiredClaimError,
+    PyJWTError,
+)
+
+from .base import InvalidCredentials
+from .jwks import KEY_TYPES, Jwks, checked_url
+
+__all__ = ('Verifier',)
+
+_SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
+"""Algorithms with a shared secret, and the bytes that it needs (RFC 7518 §3.2)."""
+_MAX_LEEWAY = 300
+_REASONS: Mapping[type[PyJWTError], str] = {
+    ExpiredSignatureError: 'expired',
+    ImmatureSignatureError: 'not yet valid',
+    InvalidAudienceError: 'audience',
+    InvalidIssuerError: 'issuer',
+    InvalidKeyError: 'key',
+    InvalidSignatureError: 'signature',
+    MissingRequiredClaimError: 'claim missing',
+}
+
+
+class _Keys(Protocol):
+    """Where the key of a token comes from."""
+
+    async def find(self, kid: str | None, algorithm: str) -> PyJWK | bytes:
+        """The key that a token names, of one that fits the algorithm.
+
+        Raises:
+            InvalidCredentials: There is none.
+            OverloadedError: That cannot be told at the moment.
+        """
+        ...
+
+
+class _Secret:
+    """A secret, which no `kid` changes."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    async def find(self, kid: str | None, algorithm: str) -> bytes:
+        return self._secret
+
+
+class Verifier:
+    """What tokens of one issuer must have; `JWTAuth` documents the arguments."""
+
+    def __init__(
+        self,
+        issuer: str,
+        audiences: Sequence[str],
+        *,
+        jwks_url: str | None,
+        discovery: str | None,
+        secret: bytes | None,
+        algorithms: Sequence[str] | None,
+        leeway: float,
+        times: tuple[float, float, float],
+    ) -> None:
+        if not issuer or not audiences or not all(audiences):
+            raise ValueError('JWTAuth needs an issuer and an audience.')
+        if not 0 <= leeway <= _MAX_LEEWAY:
+            raise ValueError(f'leeway must be 0 to {_MAX_LEEWAY} seconds, not {leeway!r}.')
+        if min(times) < 0:
+            raise ValueError('cache, stale and refetch must not be negative.')
+        self._issuer = issuer
+        self._audiences = audiences
+        self._leeway = leeway
+        self._keys: _Keys
+        if secret is None:
+            self._algorithms = _pinned(algorithms, KEY_TYPES, tuple(KEY_TYPES))
+            url = checked_url(jwks_url or discovery or '')
+            self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
+        else:
+            if jwks_url is not None:
+                raise ValueError('A secret= is instead of a jwks_url=.')
+            self._algorithms = _pinned(algorithms, _SHARED, ('HS256',))
+            self._keys = _Secret(_checked_secret(secret, self._algorithms))
+
+    async def claims(self, token: str) -> dict[str, Any]:
+        """The claims of a token, all verified.
+
+        Raises:
+            InvalidCredentials: It is none, or not one of these.
+            OverloadedError: The issuer's keys cannot be had at the moment.
+        """
+        try:
+            header = jwt.get_unverified_header(token)
+        except PyJWTError:
+            raise InvalidCredentials('malformed') from None
+        algorithm: object = header.get('alg')
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
+            raise InvalidCredentials('algorithm')
+        key = await self._keys.find(header.get('kid'), algorithm)
+        try:
+            return jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],  # which is one of the pinned, and the key fits no other
+                audience=self._audiences,
+                issuer=self._issuer,
+                leeway=self._leeway,
+                options={'require': ['exp', 'iss', 'aud'], 'enforce_minimum_key_length': True},
+            )
+        except ExpiredSignatureError:
+            raise InvalidCredentials('expired', 'The token has expired') from None
+        except PyJWTError as error:
+            raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
+
+
+def _pinned(given: Sequence[str] | None, kind: Mapping[str, object], default: tuple[str, ...]) -> tuple[str, ...]:
+    algorithms = default if given is None else tuple(given)
+    wrong = [name for name in algorithms if name not in kind]
+    if wrong or not algorithms:
+        raise ValueError(f'algorithms= must be of {", ".join(kind)}, not {", ".join(wrong) or "empty"}.')
+    return algorithms
+
+
+def _checked_secret(secret: bytes, algorithms: Sequence[str]) -> bytes:
+    needed = max(_SHARED[name] for name in algorithms)
+    if len(secret) < needed:
+        raise ValueError(f'A secret for {" and ".join(algorithms)} needs at least {needed} bytes.')
+    return secret

@@ -1,0 +1,229 @@
+"""How connections to PostgreSQL are opened, what is run on them, and which errors mean what. Knows no port."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from ..errors import BackendUnusable, InvalidParamsError, StoreUnavailable
+from .migrations import MIGRATIONS, missing, version
+from .postgres_settings import Postgres
+from .postgres_sql import begin, lock, migrations_of, translated
+from .transaction import Lock, LockTasks, Rows, Step, Transaction
+
+__all__ = (
+    'CONFLICTS',
+    'Connection',
+    'Pool',
+    'give_up',
+    'is_away',
+    'migrate',
+    'once',
+    'open_connection',
+    'open_pool',
+    'perform',
+    'roll_back',
+    'stored_version',
+    'told',
+)
+
+T = TypeVar('T')
+Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
+Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
+
+CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
+"""Another transaction was in the way, so that this one sees more when it is run again."""
+_AWAY = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InternalClientError,  # of a connection that was told of the end of its server, but not yet closed
+)
+_UNUSABLE = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+)
+_OLDEST = 14
+_IDLE = 300.0
+"""Seconds after which a connection that nobody has used is closed."""
+_LATE = 5.0
+"""Seconds that an answer may come later than the database's own time-out: then nobody is there any longer."""
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the database could not be reached, so that it may be another time."""
+    return isinstance(error, _AWAY) and not isinstance(error, (asyncpg.QueryCanceledError, ValueError))
+
+
+def told(settings: Postgres, error: BaseException) -> BaseException:
+    """What callers are told of an error of the driver."""
+    told: BaseException = error
+    if isinstance(error, _UNUSABLE):
+        told = unusable(settings, str(error))
+    elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
+        told = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
+    elif is_away(error) or isinstance(error, (asyncio.CancelledError, asyncpg.QueryCanceledError, *CONFLICTS)):
+        told = StoreUnavailable()
+    if told is not error:
+        told.__cause__ = error
+    return told
+
+
+def unusable(settings: Postgres, why: str) -> BackendUnusable:
+    """An error that says which database cannot be used, and why."""
+    return BackendUnusable(f'The PostgreSQL database {settings.place} cannot be used: {why.rstrip(".")}.')
+
+
+def _options(settings: Postgres) -> dict[str, Any]:
+    return {
+        'timeout': settings.connect_timeout,
+        'command_timeout': settings.statement_timeout + _LATE,
+        'statement_cache_size': settings.statement_cache_size,
+    }
+
+
+async def open_connection(settings: Postgres, url: str) -> asyncpg.Connection[asyncpg.Record]:
+    """Open one connection."""
+    return await asyncpg.connect(url, **_options(settings))
+
+
+async def open_pool(settings: Postgres, size: int) -> Pool:
+    """Make a pool, which opens its connections as they are needed."""
+
+    async def reset(_: object) -> None:
+        """A transaction leaves nothing behind that would have to be reset."""
+
+    return await asyncpg.create_pool(
+        settings.url,
+        min_size=0,
+        max_size=size,
+        max_inactive_connection_lifetime=_IDLE,
+        reset=reset,
+        **_options(settings),
+    )
+
+
+async def migrate(settings: Postgres, connection: Connection) -> None:
+    """Bring the tables up to date; several processes that start at once do so one after the other.
+
+    Raises:
+        BackendUnusable: The server is too old, or the tables are newer than the package.
+    """
+    if await stored_version(settings, connection) < len(MIGRATIONS):  # else a role that may not create anything goes on
+        await _in_transaction(settings, connection, lambda: _create(settings, connection))
+
+
+async def stored_version(settings: Postgres, connection: Connection) -> int:
+    """How many steps of the schema a database has; 0 for one that has no tables.
+
+    Raises:
+        BackendUnusable: As for `migrate`.
+    """
+    server = connection.get_server_version()
+    if server.major < _OLDEST:
+        raise unusable(settings, f'its server is PostgreSQL {server.major}, and {_OLDEST} or later is needed')
+    if await connection.fetchval(f"SELECT to_regclass('{settings.schema}.a2a_schema')") is None:
+        return 0
+    try:
+        return await _in_transaction(settings, connection, lambda: perform(connection, version(MIGRATIONS)))
+    except BackendUnusable as error:
+        raise unusable(settings, str(error)) from error
+
+
+async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaitable[T]]) -> T:
+    """Do something over a connection that is opened for it.
+
+    Raises:
+        BackendUnusable: The database is away, or cannot be used as it is.
+    """
+    try:
+        connection = await open_connection(settings, settings.url)
+        try:
+            return await work(settings, connection)
+        finally:
+            await connection.close()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise unusable(settings, str(error) or type(error).__name__) from error
+
+
+async def _create(settings: Postgres, connection: Connection) -> None:
+    await connection.execute(lock(Lock(('schema', settings.schema))) + '; SET LOCAL statement_timeout TO 0')
+    if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
+        await connection.execute(f'CREATE SCHEMA {settings.schema}')
+    await perform(connection, missing(migrations_of(MIGRATIONS)))
+
+
+async def _in_transaction(settings: Postgres, connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+    try:
+        await connection.execute(begin(settings))
+        result = await work()
+        await connection.execute('COMMIT')
+    except BaseException:
+        await roll_back(connection)
+        raise
+    return result
+
+
+async def roll_back(connection: Connection) -> None:
+    """Leave nothing of a transaction; a connection that is in the middle of something, or lost, is given up."""
+    try:
+        await asyncio.wait_for(connection.execute('ROLLBACK'), _LATE)
+    except _AWAY:
+        give_up(connection)
+
+
+def give_up(connection: Connection) -> None:
+    """Lose a connection of which nobody knows what it is in the middle of."""
+    with suppress(asyncpg.InterfaceError):  # it was lost before, and the pool has noticed
+        connection.terminate()
+
+
+async def perform(connection: Connection, transaction: Transaction[T], locks: Sequence[Lock | LockTasks] = ()) -> T:
+    """Execute locks, and the steps of a transaction one after another; its result."""
+    for each in locks:
+        await _execute(connection, each)
+    try:
+        step = next(transaction)
+        while True:
+            step = transaction.send(await _execute(connection, step))
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _execute(connection: Connection, step: Step) -> Rows:
+    match step:
+        case list():
+            for statement, values in step:
+                if len(values) == 1:
+                    await connection.execute(translated(statement), *values[0])
+                elif values:
+                    await connection.executemany(translated(statement), values)
+            return []
+        case Lock():
+            return await connection.fetch(lock(step)) if not step.wait else await _wait_for(connection, step)
+        case LockTasks():
+            return await connection.fetch(
+                'SELECT 1 FROM task WHERE agent = $1 AND id = ANY($2) ORDER BY id COLLATE "C" FOR NO KEY UPDATE',
+                step.agent,
+                step.task_ids,
+            )
+        case _:
+            statement, values = step
+            return await connection.fetch(translated(statement), *values)
+
+
+async def _wait_for(connection: Connection, step: Lock) -> Rows:
+    await connection.execute(lock(step))
+    return []

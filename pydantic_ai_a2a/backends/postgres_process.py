@@ -1,0 +1,151 @@
+"""What one process has of a PostgreSQL database: its connections, its readers, and what it hears of the others.
+
+It belongs to one process, and a fork makes another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from os import getpid, urandom
+from typing import Any
+
+from ..errors import StoreUnavailable
+from ..types import TaskEvent
+from . import views
+from .answer import Answer
+from .database import Operation, Published
+from .others import Others
+from .postgres_connect import give_up, is_away, perform, roll_back
+from .postgres_listener import Listener
+from .postgres_settings import Postgres
+from .postgres_sql import begin, channel, notify
+from .postgres_thread import ConnectionThread, Session
+from .tail import Tails
+from .transaction import Lock, Transaction
+
+__all__ = ('PostgresProcess',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+class PostgresProcess:
+    """One process's part in one namespace of a database."""
+
+    def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
+        self.pid = getpid()
+        self.tails = Tails(self._read_events, reader_lag, self.wake)
+        self.others = Others(self.tails)
+        self._settings = settings
+        self._namespace = namespace
+        self._channel = channel(settings, namespace)
+        self._sender = urandom(6).hex()
+        self._listener = Listener(
+            settings, self._channel, self._sender, namespace=namespace, tails=self.tails, others=self.others
+        )
+        self._thread = ConnectionThread(settings, self._listener.run)
+
+    def stop(self) -> None:
+        """Close the connections; in another process than this one's they are not to be touched."""
+        if self.pid == getpid():
+            self._thread.stop()
+
+    def wake(self) -> None:
+        """Somebody began to listen or to read."""
+        self._thread.wake(self._listener.wake)
+
+    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+        """Run a transaction that only reads."""
+        answer = Answer()
+        self._thread.put(lambda session: session.read(make), answer)
+        return await answer.wait()
+
+    async def write(
+        self,
+        operation: Operation[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        """Run a transaction, publish its events in the order of commits, and return its result."""
+        answer = Answer(undo and (lambda result: self._do(partial(undo, result))))
+        self._thread.put(lambda session: self._write(session, operation, make, published, undo), answer)
+        return await answer.wait()
+
+    def _do(self, make: partial[Transaction[None]]) -> None:
+        """Run a transaction for which nobody waits."""
+        operation = Operation(make.func, ready=True)
+        self._thread.put(lambda session: self._write(session, operation, make, lambda _: (), None), _log_failure)
+
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(views.events_after, self._namespace, task_id, after, limit))
+
+    async def _write(
+        self,
+        session: Session,
+        operation: Operation[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        async def attempt() -> Any:
+            result = self._known(await self._attempt(session, operation, make, published), undo)
+            for task_id, events in published(result):
+                self.tails.publish(task_id, events)
+            return result
+
+        return await session.patiently(attempt)
+
+    def _known(self, result: Any, undo: Callable[[Any], Transaction[None]] | None) -> Any:
+        if isinstance(result, _InDoubt):
+            if undo is not None:  # what it may have taken, nobody else would get for as long as this process lives
+                self._do(partial(undo, result.result))
+            raise StoreUnavailable from result.error
+        return result
+
+    async def _attempt(
+        self,
+        session: Session,
+        operation: Operation[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+    ) -> Any:
+        locks = operation.locks(*make.args, **make.keywords) if operation.locks is not None else ()
+        at_once = [each for each in locks if isinstance(each, Lock)]
+        async with session.connection(first=operation.first) as connection:
+            try:
+                await connection.execute(begin(self._settings, locks=at_once))
+                result = await perform(connection, make(), [each for each in locks if not isinstance(each, Lock)])
+                told = self._told(operation, published(result))
+            except BaseException:
+                await roll_back(connection)
+                raise
+            try:
+                await connection.execute(f'{told}; COMMIT' if told else 'COMMIT')
+            except Exception as error:
+                if not is_away(error):
+                    await roll_back(connection)
+                    raise
+                give_up(connection)
+                return _InDoubt(result, error)
+        return result
+
+    def _told(self, operation: Operation[..., Any], published: Published) -> str:
+        flags = 'r' * operation.ready + 'c' * operation.cancels + 'g' * operation.erases
+        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
+        tasks = [each for each in newest if each[1] or operation.cancels]
+        return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
+
+
+class _InDoubt:
+    """What a transaction gave of which nobody knows whether it was committed: the connection was lost meanwhile."""
+
+    def __init__(self, result: Any, error: Exception) -> None:
+        self.result = result
+        self.error = error
+
+
+def _log_failure(result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error('A write for which nobody waits has failed.', exc_info=error)

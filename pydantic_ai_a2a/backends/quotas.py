@@ -1,0 +1,98 @@
+"""What callers have taken and used: buckets of requests, and what runs cost in sliding windows. Pure, like `sql`.
+
+A bucket is one number, the time at which it is full again: each request that is taken moves it on by an interval, and
+none is taken that would move it too far ahead. So one statement looks and takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..quota_store import Bucket, Charge, Spent
+from .transaction import Transaction, Write
+
+__all__ = ('MIGRATION', 'charge', 'charged', 'spent', 'sweep', 'take')
+
+MIGRATION = (
+    """
+    CREATE TABLE bucket (
+        agent TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        name TEXT NOT NULL,
+        full_at BIGINT NOT NULL,
+        PRIMARY KEY (agent, subject, name)
+    )
+    """,
+    'CREATE INDEX bucket_full ON bucket (agent, full_at)',
+    """
+    CREATE TABLE spending (
+        agent TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        span BIGINT NOT NULL,
+        until BIGINT NOT NULL,
+        requests BIGINT NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL,
+        PRIMARY KEY (agent, subject, span, until)
+    )
+    """,
+    'CREATE INDEX spending_until ON spending (agent, until)',
+)
+
+_TAKE = (
+    'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'
+    ' DO UPDATE SET full_at = CASE WHEN bucket.full_at > ? THEN bucket.full_at ELSE ? END + ?'
+    ' WHERE bucket.full_at <= ? RETURNING full_at'
+)
+_CHARGE = (
+    'INSERT INTO spending (agent, subject, span, until, requests, tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    ' ON CONFLICT (agent, subject, span, until) DO UPDATE SET requests = spending.requests + excluded.requests,'
+    ' tokens = spending.tokens + excluded.tokens, cost = spending.cost + excluded.cost'
+)
+
+
+def take(agent: str, bucket: Bucket, *, at: int) -> Transaction[int]:
+    """See `QuotaStore.take`."""
+    subject, name, interval, burst = bucket
+    now = at * 1000
+    latest = now + (burst - 1) * interval  # when it may be full at most, for one more to be in it
+    taken = yield _TAKE, (agent, subject, name, now + interval, now, now, interval, latest)
+    if taken:
+        return 0
+    rows = yield 'SELECT full_at FROM bucket WHERE agent = ? AND subject = ? AND name = ?', (agent, subject, name)
+    return -(-(rows[0][0] - latest) // 1000)
+
+
+def spent(agent: str, subject: str, window: int, *, at: int) -> Transaction[list[Spent]]:
+    """See `QuotaStore.spent`."""
+    rows = yield (
+        'SELECT until, requests, tokens, cost FROM spending WHERE agent = ? AND subject = ? AND span = ?'
+        ' AND until > ? ORDER BY until',
+        (agent, subject, window, at),
+    )
+    return [Spent(*row) for row in rows]
+
+
+def charge(agent: str, charges: Sequence[Charge]) -> Transaction[None]:
+    """See `QuotaStore.charge`."""
+    yield [charged(agent, charges)]
+
+
+def charged(agent: str, charges: Sequence[Charge]) -> Write:
+    """Charges as a write of another transaction; in one order, so that no two of them wait for each other."""
+    return _CHARGE, [(agent, *each) for each in sorted(charges)]
+
+
+def sweep(agent: str, *, at: int, limit: int) -> Transaction[int]:
+    """Drop buckets that are full, and what is forgotten; how many rows went."""
+    full = yield (
+        'DELETE FROM bucket WHERE agent = ? AND full_at <= ? AND (subject, name) IN (SELECT subject, name FROM bucket'
+        ' WHERE agent = ? AND full_at <= ? ORDER BY full_at LIMIT ?) RETURNING full_at',
+        (agent, at * 1000, agent, at * 1000, limit),
+    )
+    forgotten = yield (
+        'DELETE FROM spending WHERE agent = ? AND until <= ? AND (subject, span, until) IN (SELECT subject, span, until'
+        ' FROM spending WHERE agent = ? AND until <= ? ORDER BY until LIMIT ?) RETURNING until',
+        (agent, at, agent, at, limit),
+    )
+    return len(full) + len(forgotten)

@@ -1,0 +1,199 @@
+"""What the backends have in common whose database several processes share. Knows no driver and no statement.
+
+Each process has connections and readers of its own, made when it first uses the backend: an app can be made before a
+fork, and be used from several event loops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from os import getpid
+from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
+from weakref import WeakValueDictionary, finalize
+
+from pydantic_ai.messages import ModelMessage
+
+from ..errors import BackendUnusable
+from ..ports import Accepted, Backend, Submission
+from .conversations import SqlConversationStore
+from .database import Operation, Published
+from .histories import Histories
+from .notice import WATCH
+from .others import Listener, Others
+from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
+from .tail import Tails
+from .transaction import Transaction
+
+__all__ = ('Process', 'SharedBackend')
+
+P = ParamSpec('P')
+T = TypeVar('T')
+
+
+class Process(Protocol):
+    """One process's part in one namespace of a database. Belongs to that process: a fork makes another one."""
+
+    tails: Tails
+    others: Others
+
+    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+        """Run a transaction that only reads."""
+        ...
+
+    async def write(
+        self,
+        operation: Operation[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        """Run a transaction, publish what `published` gives for its result, and return that; see `Database.write`."""
+        ...
+
+    def wake(self) -> None:
+        """Somebody began to listen or to read: look for what the others write."""
+        ...
+
+    def stop(self) -> None:
+        """Close the connections; in another process than this one's they are not to be touched."""
+        ...
+
+
+ProcessT = TypeVar('ProcessT', bound=Process)
+
+_listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
+"""The backends that workers of this process listen to: one for each namespace of each database."""
+
+
+def _nothing(_: object) -> tuple[()]:
+    return ()
+
+
+class SharedBackend(Backend, Generic[ProcessT]):
+    """Tasks and conversations in a database that outlives the process.
+
+    Args:
+        place: Names the database, for those of one process that have the same one.
+        namespace: Stable name under which the tasks are stored.
+
+    Raises:
+        BackendUnusable: A running app of this process has this namespace of this database.
+    """
+
+    durable = True
+    flush_delay = 0.01
+    store: ClassVar[str]
+    """What such a database is called, in messages."""
+
+    def __init__(self, place: str, namespace: str) -> None:
+        self.namespace = namespace
+        self._place = place
+        self._processes: dict[int, ProcessT] = {}
+        """By process id. That of a parent process is kept, because its connections must not be closed here."""
+        self._histories = Histories()
+        self.queue = _Queue(self)
+        self.reader = SqlReader(self)
+        self.events = _Events(self)
+        self.housekeeping = SqlHousekeeping(self)
+        self.quotas = SqlQuotas(self)
+        self._check_alone()
+
+    @abstractmethod
+    def _make_process(self) -> ProcessT:
+        """What the running process needs of the database."""
+
+    @property
+    def process(self) -> ProcessT:
+        """What this process has of the database."""
+        process = self._processes.get(getpid())
+        if process is None:
+            process = self._processes.setdefault(getpid(), self._make_process())
+            finalize(self, process.stop)
+        return process
+
+    @property
+    def tails(self) -> Tails:
+        """See `Database.tails`."""
+        return self.process.tails
+
+    @property
+    def ready_listeners(self) -> Sequence[Callable[[str], object]]:
+        """See `Database.ready_listeners`."""
+        return [listener.on_ready for listener in self.process.others.listeners]
+
+    @property
+    def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
+        """See `Database.cancel_listeners`."""
+        return [listener.on_cancel for listener in self.process.others.listeners]
+
+    async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `Database.read`."""
+        return await self.process.read(partial(make, *args, **kwargs))
+
+    async def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """See `Database.write`."""
+        published, undo = operation.published, operation.undo
+        return await self.process.write(
+            operation,
+            partial(operation.make, *args, **kwargs),
+            (published and (lambda result: published(result, *args, **kwargs))) or _nothing,
+            undo and (lambda result: undo(result, *args, **kwargs)),
+        )
+
+    def conversations(self, owner: str) -> SqlConversationStore:
+        return SqlConversationStore(self, self.namespace, owner)
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    def forget(self, owner: str, context_id: str | None = None) -> None:
+        """See `Database.forget`."""
+        self._histories.forget(owner, context_id)
+
+    def listen(
+        self, on_ready: Callable[[str | None], object], on_cancel: Callable[[str], object]
+    ) -> Callable[[], None]:
+        self._check_alone()
+        _listening[self._place, self.namespace] = self
+        process, listener = self.process, Listener(asyncio.get_running_loop(), on_ready, on_cancel)
+        process.others.listeners.append(listener)
+        process.wake()
+        return partial(process.others.listeners.remove, listener)
+
+    def _check_alone(self) -> None:
+        """Two backends of one process would not see each other's readers and workers, and compete for every task."""
+        other = _listening.get((self._place, self.namespace))
+        if other is not None and other is not self and other.process.others.live():
+            raise BackendUnusable(
+                f'A running app of this process has the namespace {self.namespace!r} of the {self.store}'
+                f' {self._place} already: give this one another namespace= or another {self.store.split()[-1]}.'
+            )
+
+    def close(self) -> None:
+        self.process.stop()
+
+
+class _Queue(SqlQueue):
+    def __init__(self, backend: SharedBackend[Any]) -> None:
+        super().__init__(backend)
+        self._backend = backend
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        process = self._backend.process
+        if process.tails.watched(submission.task_id):  # another process may run it
+            submission = replace(submission, watched_until=submission.at + WATCH)
+            process.others.will_mark(submission.task_id, submission.watched_until)
+        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+
+class _Events(SqlEvents):
+    def __init__(self, backend: SharedBackend[Any]) -> None:
+        super().__init__(backend)
+        self._backend = backend
+
+    def watched(self, task_id: str) -> bool:
+        return self._backend.process.others.watched(task_id)

@@ -1,0 +1,133 @@
+"""What browsers are told and kept from: foreign hosts, other origins. Knows HTTP; no operation, and no caller."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..errors import MisdirectedRequestError
+from ..protocol import versions
+from .base import header, new_correlation_id, reply
+from .http_json import MEDIA_TYPE, is_http_json, refusal
+
+__all__ = ('AllowedHosts', 'HostCheck', 'cors_middleware', 'misdirected')
+
+_HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*]+))(?::[0-9]{0,5})?')
+_PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
+_ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
+
+_EXPOSED = ('A2A-Extensions', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-A2A-Extensions', 'X-Correlation-Id')
+
+
+class AllowedHosts:
+    """Names of hosts that a server answers for, beside `localhost` and IP addresses, which are always among them.
+
+    A page that makes its own name lead to this machine (DNS rebinding) cannot choose what the `Host` header says: it is
+    that name. A request without the header comes from no browser.
+
+    Args:
+        names: Names without ports; `*.example.com` is every name below `example.com`, and `*` every host.
+
+    Raises:
+        TypeError: It is one name, and no list.
+        ValueError: One is no name of a host.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        if isinstance(names, str):
+            raise TypeError(f'allowed_hosts= takes a list of names, such as [{names!r}].')
+        self.names: tuple[str, ...] = tuple(name.lower().rstrip('.') for name in names)
+        if bad := [name for name in self.names if not _PATTERN.fullmatch(name)]:
+            raise ValueError(f'allowed_hosts= takes names such as agent.example.com or *.example.com, not {bad[0]!r}.')
+        self._exact = frozenset(self.names)
+        self._below = tuple(name[1:] for name in self.names if name.startswith('*.'))
+
+    def answer(self, scope: Scope) -> bool:
+        """Whether a request is for one of the hosts; what has no host is."""
+        if scope['type'] not in ('http', 'websocket') or '*' in self._exact:
+            return True
+        value = header(scope, b'host')
+        return value is None or self._include(value)
+
+    def _include(self, value: str) -> bool:
+        match = _HOST.fullmatch(value)
+        if match is None:
+            return False
+        if match['v6']:
+            return _is_address(match['v6'])
+        name = match['name'].lower().rstrip('.')
+        return (
+            name in self._exact
+            or name == 'localhost'
+            or name.endswith(('.localhost', *self._below))
+            or _is_address(name)
+        )
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+class HostCheck:
+    """An app that answers for some hosts only, as an ASGI app; others get HTTP 421."""
+
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+        self._app = app
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what is for one of the hosts, and the lifespan."""
+        await (self._app if self._hosts.answer(scope) else misdirected)(scope, receive, send)
+
+
+async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
+    """Refuse a request for a host that is not answered for, as an ASGI app."""
+    if scope['type'] == 'websocket':
+        await send({'type': 'websocket.close', 'code': 1008})
+        return
+    error, correlation_id = MisdirectedRequestError(), new_correlation_id()
+    if is_http_json(scope):
+        body, media_type = refusal(error, correlation_id), MEDIA_TYPE
+    else:
+        codec = versions.before_reading(header(scope, b'a2a-version')).codec
+        described = codec.encode_error(error, correlation_id)
+        body, media_type = b'{"jsonrpc":"2.0","id":null,"error":' + described + b'}', b'application/json'
+    body = b'' if scope['method'] == 'HEAD' else body
+    await reply(send, error.http_status, body, correlation_id, media_type=media_type)
+
+
+def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
+    """What lets pages of some origins call the agent and read its answers; nothing for no origins.
+
+    Args:
+        origins: Such as `https://app.example.com`; `*` is every page.
+
+    Raises:
+        TypeError: It is one origin, and no list.
+        ValueError: One is no origin.
+    """
+    if isinstance(origins, str):
+        raise TypeError(f'cors= takes a list of origins, such as [{origins!r}].')
+    if bad := [origin for origin in origins if origin != '*' and not _ORIGIN.fullmatch(origin)]:
+        raise ValueError(f'cors= takes origins such as https://app.example.com, not {bad[0]!r}.')
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=tuple(origins),
+            allow_methods=('GET', 'POST'),
+            # A page that may call at all may name a version, extensions, credentials, and where its stream broke off.
+            allow_headers=('*',),
+            expose_headers=_EXPOSED,
+        )
+    ]

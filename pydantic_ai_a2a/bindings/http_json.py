@@ -1,0 +1,189 @@
+"""HTTP+JSON (§11): verbs, paths and status codes. Knows the table of operations; no params, no version, no agent.
+
+The paths are Starlette's routes. What no other route of the app takes of what looks like a path of this binding is
+answered here as well, so that its clients get errors that they can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from urllib.parse import quote, unquote
+
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Receive, Scope, Send
+
+from ..errors import (
+    A2AError,
+    MethodNotAllowedError,
+    MethodNotFoundError,
+    UnsupportedMediaTypeError,
+    VersionNotSupportedError,
+)
+from ..protocol import versions
+from ..protocol.operations import OPERATIONS, Operation
+from .base import JSON, check_content_type, header, new_correlation_id, read_body, reply
+from .exchange import Exchange, Request, Serving
+
+__all__ = ('MEDIA_TYPE', 'first_taken', 'is_http_json', 'last_routes', 'refusal', 'routes')
+
+MEDIA_TYPE = b'application/a2a+json'
+"""Of all answers that are no streams."""
+
+_TAKEN = (MEDIA_TYPE.decode(), *JSON)
+
+
+def _by_path() -> dict[str, dict[str, Operation]]:
+    """The operations by path and verb, each path before those that take its verb after the colon for an id."""
+    found: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS.values():
+        for verb, path in operation.http:
+            found.setdefault(path, {})[verb] = operation
+    return {path: found[path] for path in sorted(found, key=lambda path: path.endswith('}'))}
+
+
+_PATHS = _by_path()
+_SLASHES = max(path.count('/') for path in _PATHS) + 1
+_UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
+_OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
+"""The paths of A2A 0.3."""
+_PARAM = re.compile(r'{[^}]*}')
+_LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
+
+
+def first_taken(others: Iterable[BaseRoute]) -> str | None:
+    """The first path of the binding that a route of somebody else's has, whatever that calls the params."""
+    ours = {_PARAM.sub('{}', path) for path in _PATHS}
+    paths = (str(getattr(route, 'path', '')) for route in others)
+    return next((path for path in paths if _PARAM.sub('{}', path) in ours), None)
+
+
+def routes(serving: Serving) -> list[BaseRoute]:
+    """The routes of the binding, each for all verbs of a path."""
+    return [_Path(path, _HttpJson(serving, path, operations)) for path, operations in _PATHS.items()]
+
+
+def last_routes() -> list[BaseRoute]:
+    """What to try when no other route fits: the paths that only look as if they were of the binding."""
+    unknown: list[BaseRoute] = [Route(path, _Refusal(_unknown_path())) for path in _UNKNOWN]
+    return [*unknown, *(Route(path, _Refusal(_older_path())) for path in _OLDER)]
+
+
+def is_http_json(scope: Scope) -> bool:
+    """Whether a request looks as if it were of this binding, wherever that is mounted."""
+    return _LIKE_ONE.fullmatch(scope['path']) is not None
+
+
+def refusal(error: A2AError, correlation_id: str) -> bytes:
+    """The body that refuses a request before its version is known."""
+    return versions.DEFAULT.encode_status(error, correlation_id)
+
+
+def _unknown_path() -> A2AError:
+    return MethodNotFoundError('There is no operation at this path.')
+
+
+def _older_path() -> A2AError:
+    return VersionNotSupportedError(
+        'A2A 0.3 is served over JSON-RPC only; over HTTP+JSON use 1.0, without /v1.',
+        metadata={'supportedVersions': versions.DEFAULT.dialect},
+    )
+
+
+class _Path(Route):
+    """A path with or without a final slash, since clients do not follow redirects, and with any ids in it."""
+
+    def __init__(self, path: str, endpoint: _HttpJson) -> None:
+        super().__init__(path, endpoint, include_in_schema=False)
+        self.path_regex = re.compile(self.path_regex.pattern.removesuffix('$') + '/?')
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Whether it is the path of a request, with the params that it has."""
+        found = self.path_regex.fullmatch(_encoded_path(scope)) if scope['type'] == 'http' else None
+        if found is None:
+            return Match.NONE, {}
+        params = {name: unquote(value) for name, value in found.groupdict().items()}
+        return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
+
+
+def _encoded_path(scope: Scope) -> str:
+    """A request's path below the app's, as it was sent: encoded slashes and colons belong to an id."""
+    path: str = scope['path'].removeprefix(scope.get('root_path', ''))
+    sent = (scope.get('raw_path') or b'').decode('latin-1')
+    for slashes in range(1, _SLASHES + 1):
+        below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
+        if unquote(below) == path:
+            return below
+    return quote(path, safe='/:')  # the server does not tell, or something on the way has changed it
+
+
+class _Refusal:
+    """Refuses whatever it is asked, as an ASGI app."""
+
+    def __init__(self, error: A2AError) -> None:
+        self._error = error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        correlation_id = new_correlation_id()
+        body = refusal(self._error, correlation_id)
+        await reply(send, self._error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
+
+
+class _HttpJson:
+    """One path, as an ASGI app."""
+
+    def __init__(self, serving: Serving, path: str, operations: Mapping[str, Operation]) -> None:
+        self._serving = serving
+        self.path = path
+        self.operations = operations
+        self.verbs: Sequence[str] = sorted(operations)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        return _HttpJsonExchange(self, self._serving, scope, receive, send).handle()
+
+
+class _HttpJsonExchange(Exchange):
+    media_type = MEDIA_TYPE
+
+    def __init__(self, endpoint: _HttpJson, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(serving, scope, receive, send)
+        self._endpoint = endpoint
+        self._verb: str = scope['method']
+        self.attributes = MappingProxyType({'http.request.method': self._verb, 'http.route': endpoint.path})
+
+    async def read(self) -> bytes:
+        """The body; only POST has one."""
+        if self._verb not in self._endpoint.operations:
+            raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
+        if self._verb != 'POST':
+            return b''
+        # A page of another origin says where it comes from: nothing in the place of a type is for other clients only.
+        undeclared = header(self.scope, b'content-type') is None and header(self.scope, b'origin') is None
+        if not undeclared:
+            check_content_type(self.scope, _TAKEN)
+        body = await read_body(self.scope, self.receive, self.serving.body_limit)
+        if body and undeclared:
+            raise UnsupportedMediaTypeError(f'The request body must be declared as {" or ".join(_TAKEN)}.')
+        return body
+
+    def decode(self, body: bytes) -> Request:
+        codec = versions.choose_http(self.version())
+        operation = self._endpoint.operations[self._verb]
+        params = codec.decode_params(
+            operation,
+            path=self.scope['path_params'],
+            query=self.scope['query_string'],
+            body=body if self._verb == 'POST' else None,
+        )
+        return operation, params, versions.Choice(codec)
+
+    def frame(self, result: bytes) -> bytes:
+        return result
+
+    async def refuse(self, error: A2AError) -> None:
+        """Answer with a `google.rpc.Status` (§11.6)."""
+        body = refusal(error, self.correlation_id)
+        headers = error.headers.items()
+        await reply(self.send, error.http_status, body, self.correlation_id, headers, media_type=MEDIA_TYPE)

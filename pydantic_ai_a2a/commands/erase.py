@@ -1,0 +1,132 @@
+"""The command `erase`: deletes everything that is stored of an owner, or of one of its contexts."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import ArgumentParser, Namespace
+from contextlib import suppress
+from dataclasses import asdict
+
+from pydantic_core import to_json
+
+from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+from ..lifecycle import LIVE, TERMINAL
+from ..ports import Backend, Erased
+from ..settings import Limits
+from ..types import TaskHeader, TaskQuery
+from ..worker import now_ms
+from .stores import add_store, add_whose, opened, whose
+from .target import say
+
+__all__ = ('add_erase', 'erase')
+
+_AT_ONCE = 100
+
+
+def add_erase(parser: ArgumentParser) -> None:
+    """Add the arguments of `erase`."""
+    add_store(parser)
+    add_whose(parser)
+    parser.add_argument('--yes', action='store_true', help='do it; without, only say what would be erased')
+    parser.add_argument('--cancel', action='store_true', help='cancel what is queued or running first')
+    parser.add_argument(
+        '--grace',
+        type=float,
+        default=Limits().cancel_grace,
+        metavar='SECONDS',
+        help='how long a run has to stop then, before its task is taken from it (default: %(default)s)',
+    )
+    parser.add_argument(
+        '--compact', action='store_true', help='write a file anew, so that no byte is left in it; others wait meanwhile'
+    )
+    parser.add_argument('--json', action='store_true', help='write what was erased as JSON')
+
+
+def erase(options: Namespace) -> int:
+    """Erase all tasks and conversations of an owner, or of one of its contexts."""
+    owner, context_id = whose(options)
+    return asyncio.run(_erase(options, owner, context_id))
+
+
+async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
+    what = f'the owner {owner}' + ('' if context_id is None else f' in the context {context_id}')
+    async with opened(options) as backend:
+        if not options.yes:
+            say(await _would_erase(backend, owner, context_id, what))
+            return 1
+        erased = await _erase_all(backend, owner, context_id, grace=options.grace if options.cancel else None)
+        if options.json:
+            counts = {'owner': owner, 'contextId': context_id, **asdict(erased)}
+            sys.stdout.write(f'{to_json(counts).decode()}\n')
+        elif erased:
+            sys.stdout.write(f'erased of {what}: {_told(erased)}\n')
+        if not erased:
+            say(f'nothing is stored of {what}')
+        if options.compact:
+            await backend.compact()
+    return 0 if erased else 1
+
+
+async def _would_erase(backend: Backend, owner: str, context_id: str | None, what: str) -> str:
+    tasks, conversations = await _count(backend, owner, context_id)
+    if not tasks and not conversations:
+        return f'nothing is stored of {what}'
+    counted = f'{_counted(tasks, "task")} and {_counted(conversations, "conversation")}'
+    return f'{counted} of {what} would be erased: add --yes to do it'
+
+
+async def _count(backend: Backend, owner: str, context_id: str | None) -> tuple[int, int]:
+    query = TaskQuery(owner=owner, context_id=context_id, page_size=1, history_length=0)
+    tasks = (await backend.reader.list(query)).total
+    store = backend.conversations(owner)
+    records = await store.read_records() if context_id is None else [await store.read_record(context_id)]
+    return tasks, sum(record is not None for record in records)
+
+
+def _counted(number: int, what: str) -> str:
+    return f'{number} {what}' if number == 1 else f'{number} {what}s'
+
+
+def _told(erased: Erased) -> str:
+    of_tasks = f'{erased.items} messages and artifacts, {_counted(erased.events, "event")}'
+    of_conversations = _counted(erased.entries, 'model message')
+    return (
+        f'{_counted(erased.tasks, "task")} ({of_tasks}),'
+        f' {_counted(erased.conversations, "conversation")} ({of_conversations})'
+    )
+
+
+async def _erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
+    """Erase batch by batch; what a client sends meanwhile is cancelled and erased too, or ends it without a grace."""
+    erased = Erased()
+    while True:
+        try:
+            batch = await backend.housekeeping.erase(owner, context_id, at=now_ms())
+        except UnsupportedOperationError as refused:
+            if grace is None:
+                raise UnsupportedOperationError(f'{refused.message} With --cancel, that is done.') from None
+            await _cancel_all(backend, owner, context_id, grace)
+            continue
+        if not batch:
+            return erased
+        erased += batch
+
+
+async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grace: float) -> None:
+    for state in sorted(LIVE):
+        query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=_AT_ONCE, history_length=0)
+        page = await backend.reader.list(query)
+        await asyncio.gather(*(_cancel(backend, task.header, grace) for task in page.tasks))
+
+
+async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
+    """Cancel a task, wait for its run to stop, and take it away from a run that does not."""
+    with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
+        asked = await backend.queue.cancel(task.id, task.owner, at=now_ms())
+        if asked.state in TERMINAL:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await backend.events.wait(task.id, asked.last_event)
+        await backend.queue.cancel(task.id, task.owner, at=now_ms(), force=True)

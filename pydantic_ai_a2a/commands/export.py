@@ -1,0 +1,56 @@
+"""The command `export`: everything that is stored of an owner, or of one of its contexts, as JSON Lines."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import ArgumentParser, Namespace
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessagesTypeAdapter
+from pydantic_core import to_json
+
+from ..ports import ExportedConversation
+from ..protocol.v1_0 import V1_0
+from ..types import StoredTask
+from .stores import add_store, add_whose, opened, whose
+from .target import say
+
+__all__ = ('add_export', 'export')
+
+
+def add_export(parser: ArgumentParser) -> None:
+    """Add the arguments of `export`."""
+    add_store(parser)
+    add_whose(parser)
+
+
+def export(options: Namespace) -> int:
+    """Write all tasks and conversations of an owner, or of one of its contexts, as JSON Lines."""
+    owner, context_id = whose(options)
+    return asyncio.run(_export(options, owner, context_id))
+
+
+async def _export(options: Namespace, owner: str, context_id: str | None) -> int:
+    lines = 0
+    async with opened(options) as backend:
+        async for item in backend.housekeeping.export(owner, context_id):
+            body = _task(item) if isinstance(item, StoredTask) else _conversation(item)
+            sys.stdout.write(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}\n')
+            lines += 1
+    if not lines:
+        say(f'nothing is stored of the owner {owner}' + ('' if context_id is None else f' in the context {context_id}'))
+    return 0 if lines else 1
+
+
+def _task(task: StoredTask) -> bytes:
+    return b'"task":' + V1_0().encode_task(task)
+
+
+def _conversation(conversation: ExportedConversation) -> bytes:
+    record = TypeAdapter(ConversationRecord).dump_json(conversation.record)
+    messages, *branches = [
+        ModelMessagesTypeAdapter.dump_json([*each]) for each in (conversation.messages, *conversation.branches)
+    ]
+    return b'"conversation":%s,"messages":%s,"branches":[%s]' % (record, messages, b','.join(branches))

@@ -1,0 +1,117 @@
+"""What one message may hold at most, told by the field that holds more (§13). Pure; knows no version and no storage.
+
+Sizes are those of the stored JSON, so a body that was written in another way is measured like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from ..errors import InvalidParamsError, PayloadTooLargeError
+from ..settings import Limits
+from ..types import Message, Part
+
+__all__ = ('check_message', 'check_metadata', 'check_values')
+
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
+"""A JSON string; one that does not end takes all that follows."""
+
+
+def check_values(body: bytes, limit: int) -> None:
+    """Refuse JSON with more values than that, without reading it.
+
+    Raises:
+        PayloadTooLargeError: It has more.
+    """
+    if _values(body) <= limit:
+        return
+    # In texts there may be any number of commas. Of what is no text each value has at most two: itself, and its key.
+    without_texts, texts = _STRING.subn(b'', body, 2 * limit + 1)
+    if texts > 2 * limit or _values(without_texts) > limit:
+        raise PayloadTooLargeError(f'The request body holds more than {limit} JSON values.')
+
+
+def _values(json: bytes) -> int:
+    """How many values some JSON holds at most."""
+    return 1 + json.count(b',') + json.count(b'[') + json.count(b'{')
+
+
+def check_message(message: Message, size: int, limits: Limits) -> None:
+    """Refuse a message that holds more than it may.
+
+    Args:
+        message: The message, whose base64 is padded.
+        size: Bytes of all its parts as JSON.
+        limits: What it may hold.
+
+    Raises:
+        InvalidParamsError: It holds more.
+    """
+    parts = message['parts']
+    if size > limits.text or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
+        _check_parts(parts, size, limits)
+    if 'metadata' in message:
+        check_metadata(message['metadata'], 'message.metadata', limits)
+
+
+def check_metadata(metadata: Mapping[str, Any], field: str, limits: Limits) -> None:
+    """Refuse metadata that is too large or nested too deeply.
+
+    Raises:
+        InvalidParamsError: It is.
+    """
+    _check_json(metadata, field, limits.metadata, limits)
+
+
+def _check_parts(parts: Sequence[Part], size: int, limits: Limits) -> None:
+    _at_most(limits.parts, len(parts), 'parts', 'message.parts')
+    files = sum('raw' in part or 'url' in part for part in parts)
+    _at_most(limits.files, files, 'files', 'message.parts')
+    for index, part in enumerate(parts):
+        _check_part(part, f'message.parts[{index}]', size, limits)
+
+
+def _check_part(part: Part, field: str, size: int, limits: Limits) -> None:
+    if 'text' in part:
+        _at_most(limits.text, len(part['text']), 'characters', f'{field}.text')
+    if 'raw' in part:
+        _at_most(limits.raw, _decoded_size(part['raw']), 'bytes, decoded', f'{field}.raw')
+    if 'data' in part:
+        # What all parts take is no less than what one does.
+        _check_json(part['data'], f'{field}.data', limits.data, limits, at_most=size)
+    if 'metadata' in part:
+        _check_json(part['metadata'], f'{field}.metadata', limits.metadata, limits, at_most=size)
+
+
+def _check_json(value: object, field: str, limit: int, limits: Limits, *, at_most: int | None = None) -> None:
+    if _deeper_than(limits.depth, value):
+        raise InvalidParamsError.of(field, f'must not be nested more than {limits.depth} deep')
+    if at_most is None or at_most > limit:
+        _at_most(limit, len(to_json(value)), 'bytes of JSON', field)
+
+
+def _at_most(limit: int, given: int, unit: str, field: str) -> None:
+    if given > limit:
+        raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
+
+
+def _decoded_size(base64: str) -> int:
+    return len(base64) // 4 * 3 - base64[-2:].count('=')
+
+
+def _deeper_than(depth: int, value: object) -> bool:
+    """Whether objects and lists are nested deeper than that: one look at all of a level, until none has another."""
+    level = [value] if type(value) in (dict, list) else []
+    for _ in range(depth):
+        if not level:
+            return False
+        level = [item for container in level for item in _items(container) if type(item) in (dict, list)]
+    return bool(level)
+
+
+def _items(container: object) -> Any:
+    return cast('dict[str, object]', container).values() if type(container) is dict else container

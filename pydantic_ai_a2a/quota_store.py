@@ -1,0 +1,66 @@
+"""The seam to what counts for quotas, an abstract class like those of `ports`: plain values, and no decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+__all__ = ('Bucket', 'Charge', 'QuotaStore', 'Spent')
+
+
+class Bucket(NamedTuple):
+    """What gives one caller so many requests at once, and then one after the other."""
+
+    subject: str
+    """Whose it is."""
+    name: str
+    """For what."""
+    interval: int
+    """Microseconds after which there is one request more."""
+    burst: int
+    """Requests that are in it when it is full, as at first."""
+
+
+class Charge(NamedTuple):
+    """What a run adds to what somebody has used in a sliding window."""
+
+    subject: str
+    window: int
+    """Names the window, by its length (ms)."""
+    until: int
+    """When it is forgotten (ms)."""
+    requests: int
+    tokens: int
+    cost: int
+    """Billionths of a US dollar."""
+
+
+class Spent(NamedTuple):
+    """What was used and will be forgotten at the same time."""
+
+    until: int
+    """When it is forgotten (ms)."""
+    requests: int
+    tokens: int
+    cost: int
+    """Billionths of a US dollar."""
+
+
+class QuotaStore(ABC):
+    """What callers have taken and used, for all processes that share the store. Counts; decides nothing."""
+
+    @abstractmethod
+    async def take(self, bucket: Bucket, *, at: int) -> int:
+        """Take a request out of a bucket; 0, or how long there is none yet (ms), and nothing is taken then.
+
+        Whoever asks at the same time, no more is taken than there is. A bucket is filled up by what is set now.
+        """
+
+    @abstractmethod
+    async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
+        """What was charged and is not forgotten at this time, what is forgotten first at the beginning."""
+
+    @abstractmethod
+    async def charge(self, charges: Sequence[Charge]) -> None:
+        """Add what was used outside of any `finish`; all of it or nothing."""

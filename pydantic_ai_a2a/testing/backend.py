@@ -1,0 +1,101 @@
+"""What a backend promises as a whole: whom it tells of work, and what a run continues."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+
+from ..ports import Backend
+from .base import PortSuite
+from .values import AT, OWNER, claim_one, ending, message, run, said, state_of, submit, turn
+
+__all__ = ('ListenSuite',)
+
+_request: ContextVar[str] = ContextVar('_request')
+
+
+def nothing(_: object) -> None:
+    """What one does who only listens to be one who listens."""
+
+
+class ListenSuite(PortSuite):
+    """Hints to workers, and what the ports say together."""
+
+    async def test_listeners_hear_of_messages_that_make_a_task_runnable(self, backend: Backend) -> None:
+        ready: list[str | None] = []
+        stop = backend.listen(ready.append, nothing)
+        await submit(backend, message('hi', new='t'))
+        await submit(backend, message('hi', new='t'))  # the same again
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('more', to='t'))  # its holder runs it
+        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await submit(backend, message('still more', to='t'))
+        stop()
+        await submit(backend, message('hi', new='u'))
+        assert [task_id for task_id in ready if task_id is not None] == ['t', 't']
+        assert await state_of(backend, 'u') == 'submitted'
+
+    async def test_listeners_hear_in_the_thread_and_context_of_who_acts(self, backend: Backend) -> None:
+        """So that a run can go on in the context of its request, with its trace."""
+        heard: list[tuple[str | None, str, int]] = []
+
+        def hear(task_id: str | None) -> None:
+            heard.append((task_id, _request.get('nobody'), threading.get_ident()))
+
+        async def request() -> int:
+            _request.set('Ada')
+            await submit(backend, message(new='t'))
+            await backend.queue.cancel('t', OWNER, at=AT)
+            return threading.get_ident()
+
+        stop = backend.listen(hear, hear)
+        here = await asyncio.ensure_future(request())
+        there = await asyncio.to_thread(lambda: asyncio.run(request_from_thread(backend)))
+        stop()
+        told = [each for each in heard if each[0] is not None]
+        assert told == [('t', 'Ada', here), ('t', 'Ada', here), ('u', 'Bob', there)]
+
+    async def test_whether_tasks_wait_is_known(self, backend: Backend) -> None:
+        assert not await backend.queued()
+        await submit(backend, message(new='t', owner='/bob'))
+        assert await backend.queued()
+        claimed = await claim_one(backend, 't')
+        assert not await backend.queued()
+        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        assert not await backend.queued()
+        await submit(backend, message('answer', to='t', owner='/bob'))
+        assert await backend.queued()
+
+    async def test_a_run_continues_its_context_and_what_its_task_said_before_it_was_interrupted(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('zero', new='before', context='c'))
+        assert said(await backend.history(await claim_one(backend, 'before'))) == []
+        await backend.queue.cancel('before', OWNER, at=AT, force=True)
+        await submit(backend, message('one', new='a', context='c'))
+        await run(backend, 'a', messages=turn('one', '1'))
+        await submit(backend, message('two', new='t', context='c'))
+        first = await claim_one(backend, 't')
+        assert said(await backend.history(first)) == ['one', '1']
+        await backend.queue.finish(first, ending(first, 'input-required', messages=turn('two', 'which?')))
+        await submit(backend, message('three', new='b', context='c'))
+        await run(backend, 'b', messages=turn('three', '3'))
+        await submit(backend, message('this', to='t'))
+        assert said(await backend.history(await claim_one(backend, 't'))) == ['one', '1', 'two', 'which?']
+
+    async def test_a_run_may_change_the_messages_that_it_continues(self, backend: Backend) -> None:
+        for task_id in 'ab':
+            await submit(backend, message(new=task_id, context='c'))
+        await run(backend, 'a', messages=turn('one', '1'))
+        claimed = await claim_one(backend, 'b')
+        for each in await backend.history(claimed):
+            each.parts = []
+        assert said(await backend.history(claimed)) == ['one', '1']
+
+
+async def request_from_thread(backend: Backend) -> int:
+    """A message that comes in another event loop; the thread."""
+    _request.set('Bob')
+    await submit(backend, message(new='u'))
+    return threading.get_ident()

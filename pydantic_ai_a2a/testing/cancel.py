@@ -1,0 +1,146 @@
+"""Cancelling through the queue: at once where nothing runs, else by asking the holder, else over its head."""
+
+from __future__ import annotations
+
+import pytest
+
+from ..errors import LeaseLost, TaskNotCancelableError, TaskNotFoundError
+from ..ports import Backend, Marks
+from ..types import TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    history,
+    message,
+    run,
+    state_of,
+    submit,
+    turn,
+)
+
+__all__ = ('CancelSuite',)
+
+
+class CancelSuite(PortSuite):
+    """Cancelling through the queue."""
+
+    async def test_a_queued_task_is_canceled_at_once_and_never_runs(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        header = await backend.queue.cancel('t', OWNER, at=AT + 5)
+        assert (header.state, header.status_at, header.last_event) == ('canceled', AT + 5, 1)
+        assert [(event.n, event.state) for event in await events(backend, 't')] == [(1, 'canceled')]
+        assert await claim(backend) == []
+
+    async def test_a_queued_task_that_is_canceled_lets_the_next_of_its_context_run(self, backend: Backend) -> None:
+        for task_id in 'abc':
+            await submit(backend, message(new=task_id, context='c'))
+        await run(backend, 'a')
+        await backend.queue.cancel('b', OWNER, at=AT)
+        assert [each.header.id for each in await claim(backend)] == ['c']
+
+    async def test_a_waiting_task_is_canceled_at_once_and_its_context_keeps_what_it_said(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t', context='c'))
+        await run(
+            backend, 't', 'input-required', messages=turn('hi', 'which?'), status_message=b'{"parts":[{"text":"?"}]}'
+        )
+        header = await backend.queue.cancel('t', OWNER, at=AT)
+        assert (header.state, header.status_message) == ('canceled', None)
+        assert await conversation(backend, 'c') == ['hi', 'which?']
+        assert await history(backend, 't') == ['hi', '?']
+
+    async def test_the_holder_of_a_running_task_is_asked_to_cancel_it(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        asked: list[str] = []
+        stop = backend.listen(lambda task_id: None, asked.append)
+        header = await backend.queue.cancel('t', OWNER, at=AT)
+        assert (header.state, header.last_event) == ('working', 1)
+        assert {*asked} == {'t'}
+        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], ['t'])
+        await backend.queue.finish(claimed, ending(claimed, 'canceled', messages=turn('hi', 'half')))
+        assert await state_of(backend, 't') == 'canceled'
+        stop()
+        await submit(backend, message(new='u'))
+        await backend.queue.cancel('u', OWNER, at=AT)
+        assert {*asked} == {'t'}
+
+    async def test_a_run_that_completes_although_it_was_asked_to_stop_has_won(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.cancel('t', OWNER, at=AT)
+        await backend.queue.finish(claimed, ending(claimed))
+        with pytest.raises(TaskNotCancelableError):
+            await backend.queue.cancel('t', OWNER, at=AT)
+        assert await state_of(backend, 't') == 'completed'
+
+    async def test_a_task_that_stopped_to_ask_is_no_longer_to_be_canceled_when_it_goes_on(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.cancel('t', OWNER, at=AT)
+        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await submit(backend, message('answer', to='t'))
+        await claim_one(backend, 't')
+        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], [])
+
+    async def test_a_running_task_can_be_canceled_over_its_holders_head(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        await submit(backend, message(new='next', context='c'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.emit(claimed, [chunk(2, 'half', append=False)])
+        header = await backend.queue.cancel('t', OWNER, at=AT, force=True)
+        assert (header.state, header.last_event) == ('canceled', 3)
+        for late in (
+            backend.queue.emit(claimed, [chunk(3, 'late')]),
+            backend.queue.finish(claimed, ending(claimed, after=3, messages=turn('hi', 'late'))),
+        ):
+            with pytest.raises(LeaseLost):
+                await late
+        await backend.queue.release(claimed)
+        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks(['t'], [])
+        assert [event.n for event in await events(backend, 't')] == [1, 2, 3]
+        assert await conversation(backend, 'c') == []
+        assert [each.header.id for each in await claim(backend)] == ['next']
+
+    async def test_a_task_that_was_handed_back_is_canceled_at_once(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await backend.queue.release(await claim_one(backend, 't'))
+        assert (await backend.queue.cancel('t', OWNER, at=AT)).state == 'canceled'
+        assert await claim(backend) == []
+
+    @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected'])
+    @pytest.mark.parametrize('force', [False, True])
+    async def test_a_task_that_has_ended_cannot_be_canceled(
+        self, backend: Backend, state: TaskState, force: bool
+    ) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', state)
+        with pytest.raises(TaskNotCancelableError):
+            await backend.queue.cancel('t', OWNER, at=AT, force=force)
+        assert [event.n for event in await events(backend, 't')] == [1, 2]
+
+    async def test_only_its_owner_or_one_who_acts_for_all_cancels_a_task(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', owner='/bob'))
+        for task_id in ('t', 'nowhere'):
+            with pytest.raises(TaskNotFoundError):
+                await backend.queue.cancel(task_id, OWNER, at=AT)
+        assert await state_of(backend, 't') == 'submitted'
+        assert (await backend.queue.cancel('t', None, at=AT)).state == 'canceled'
+
+    async def test_a_lost_run_that_was_asked_to_stop_is_still_to_be_canceled(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await claim_one(backend, 't', 'lost')
+        await backend.queue.cancel('t', OWNER, at=AT)
+        await claim(backend, 'other', at=AT + LEASE + 1)
+        assert await backend.queue.renew('other', ['t'], until=AT + 2 * LEASE) == Marks([], ['t'])

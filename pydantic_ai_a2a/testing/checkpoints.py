@@ -1,0 +1,172 @@
+"""How far a run has come: stored with its events, given to the next holder, gone with the run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from ..errors import LeaseLost
+from ..ports import DEAD_LETTER, Backend, Checkpoint, Claim
+from ..settings import Retention
+from ..types import TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    OWNER,
+    chunk,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    message,
+    run,
+    said,
+    submit,
+    turn,
+)
+
+__all__ = ('CheckpointSuite',)
+
+
+LATER = AT + 2 * LEASE
+
+"""When the lease of whoever claimed at AT has run out."""
+
+USAGE = RunUsage(requests=2, tool_calls=1, input_tokens=10, details={'cached': 3})
+
+
+def checkpoint(messages: Sequence[ModelMessage], first: int = 0, usage: RunUsage = USAGE) -> Checkpoint:
+    return Checkpoint(run='t.1', messages=messages, usage=usage, first=first)
+
+
+async def begun(backend: Backend, *messages: ModelMessage) -> Claim:
+    """A task that is run, and has come this far."""
+    await submit(backend, message('hi', new='t', context='c'))
+    claimed = await claim_one(backend, 't')
+    assert claimed.checkpoint is None
+    await backend.queue.emit(claimed, [], checkpoint=checkpoint(messages or turn('hi', 'step')))
+    return claimed
+
+
+class CheckpointSuite(PortSuite):
+    """What a durable `TaskQueue` promises besides: how far a run has come is known to the next holder of its task."""
+
+    async def test_the_next_holder_is_given_the_checkpoint(self, backend: Backend) -> None:
+        messages = turn('hi', 'step')
+        await begun(backend, *messages)
+        lost = await claim_one(backend, 't', 'next', at=LATER)
+        assert lost.checkpoint == checkpoint(messages)
+        assert lost.attempt == 2
+
+    async def test_a_task_that_is_handed_back_keeps_its_checkpoint(self, backend: Backend) -> None:
+        await backend.queue.release(await begun(backend))
+        again = await claim_one(backend, 't', 'next')
+        assert again.checkpoint is not None
+        assert said(again.checkpoint.messages) == ['hi', 'step']
+        assert again.attempt == 1
+
+    async def test_each_checkpoint_adds_what_is_new_and_replaces_what_has_changed(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        [question, answer] = turn('more?', 'yes')
+        await backend.queue.emit(claimed, [], checkpoint=checkpoint([question], first=2))
+        [sent, _] = turn('more, now', '')
+        usage = RunUsage(requests=3)
+        await backend.queue.emit(claimed, [], checkpoint=checkpoint([sent, answer], first=2, usage=usage))
+        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        assert kept is not None
+        assert said(kept.messages) == ['hi', 'step', 'more, now', 'yes']
+        assert kept.usage == usage
+
+    async def test_a_run_may_have_fewer_messages_than_before(self, backend: Backend) -> None:
+        claimed = await begun(backend, *turn('hi', 'step'), *turn('more?', 'yes'))
+        await backend.queue.emit(claimed, [], checkpoint=checkpoint(turn('all', 'of it')[1:], first=1))
+        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        assert kept is not None
+        assert said(kept.messages) == ['hi', 'of it']
+
+    async def test_a_checkpoint_is_stored_together_with_events(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        await backend.queue.emit(claimed, [chunk(2, 'Hel'), chunk(3, 'lo')], None, checkpoint(turn('hi', 'Hello')))
+        assert [event.n for event in await events(backend, 't', 1)] == [2, 3]
+        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        assert kept is not None
+        assert said(kept.messages) == ['hi', 'Hello']
+
+    async def test_a_holder_that_lost_its_task_stores_no_checkpoint(self, backend: Backend) -> None:
+        stale = await begun(backend)
+        await claim_one(backend, 't', 'next', at=LATER)
+        with pytest.raises(LeaseLost):
+            await backend.queue.emit(stale, [], checkpoint=checkpoint(turn('hi', 'late')))
+        kept = (await claim_one(backend, 't', 'third', at=LATER + 2 * LEASE)).checkpoint
+        assert kept is not None
+        assert said(kept.messages) == ['hi', 'step']
+
+    @pytest.mark.parametrize('state', ['completed', 'canceled', 'failed', 'input-required'])
+    async def test_nothing_is_left_of_a_checkpoint_when_the_run_ends(self, backend: Backend, state: TaskState) -> None:
+        claimed = await begun(backend)
+        failure = 'internal' if state == 'failed' else None
+        messages = turn('hi', 'all')
+        await backend.queue.finish(claimed, ending(claimed, state, messages=messages, failure=failure))
+        assert await conversation(backend, 'c') == (['hi', 'all'] if state in ('completed', 'canceled') else [])
+        if state == 'input-required':
+            await submit(backend, message('more', to='t'))
+            again = await claim_one(backend, 't')
+            assert again.own_messages == messages
+        else:
+            assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+            await submit(backend, message('again', new='t'))
+            again = await claim_one(backend, 't')
+        assert again.checkpoint is None
+
+    async def test_the_next_run_of_a_task_begins_without_a_checkpoint(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        await submit(backend, message('more', to='t'))
+        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('hi', 'all')))
+        assert following is not None
+        assert following.checkpoint is None
+        await backend.queue.release(following)
+        assert (await claim_one(backend, 't')).checkpoint is None
+
+    async def test_a_task_that_is_cancelled_over_its_holders_head_has_no_checkpoint(self, backend: Backend) -> None:
+        await begun(backend)
+        await backend.queue.cancel('t', OWNER, at=AT, force=True)
+        assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        await submit(backend, message(new='t'))
+        assert (await claim_one(backend, 't')).checkpoint is None
+
+    async def test_an_interrupted_task_goes_on_with_its_own_messages_and_what_came_after_them(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t', context='c'))
+        await run(backend, 't', 'input-required', messages=turn('hi', 'which?'))
+        await submit(backend, message('this', to='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.emit(claimed, [], checkpoint=checkpoint(turn('this', 'step')))
+        lost = await claim_one(backend, 't', 'next', at=LATER)
+        assert lost.checkpoint is not None
+        assert said(await backend.history(lost)) == ['hi', 'which?']
+        assert said(lost.checkpoint.messages) == ['this', 'step']
+        await backend.queue.finish(lost, ending(lost, messages=turn('this', 'all')))
+        assert await conversation(backend, 'c') == ['hi', 'which?', 'this', 'all']
+
+    async def test_a_dead_letter_keeps_its_checkpoint_until_it_is_swept(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        await backend.queue.finish(claimed, ending(claimed, 'failed', failure=DEAD_LETTER))
+        while await backend.housekeeping.sweep(Retention(), at=AT + 10**12):
+            pass
+        await submit(backend, message(new='t', at=AT + 10**12))
+        assert (await claim_one(backend, 't', at=AT + 10**12)).checkpoint is None
+
+    async def test_a_dead_letter_that_is_retried_gives_its_checkpoint_to_the_new_task(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        await backend.queue.finish(claimed, ending(claimed, 'failed', failure=DEAD_LETTER))
+        await backend.housekeeping.retry('t', new_id='again', at=AT)
+        retried = await claim_one(backend, 'again')
+        assert retried.checkpoint is not None
+        assert (retried.checkpoint.run, said(retried.checkpoint.messages)) == ('t.1', ['hi', 'step'])
+        await backend.queue.finish(retried, ending(retried, messages=turn('hi', 'all')))
+        assert await conversation(backend, 'c') == ['hi', 'all']

@@ -1,0 +1,202 @@
+"""Who may run a task, and when: order, one per context, leases, fences."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from ..errors import LeaseLost
+from ..ports import Backend, Marks
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    claim,
+    claim_one,
+    ending,
+    events,
+    message,
+    run,
+    state_of,
+    status_event,
+    submit,
+    text_of,
+)
+
+__all__ = ('ClaimSuite',)
+
+
+class ClaimSuite(PortSuite):
+    """Who may run a task, and when."""
+
+    async def test_a_claim_moves_the_task_to_working_and_says_what_to_run(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't', at=AT + 7)
+        assert (claimed.header.state, claimed.header.status_at, claimed.header.last_event) == ('working', AT + 7, 1)
+        assert (claimed.holder, claimed.attempt, claimed.run) == ('holder', 1, 1)
+        assert (claimed.head, claimed.own_messages) == (None, None)
+        assert text_of(claimed.message) == 'hi'
+        [event] = await events(backend, 't')
+        assert (event.n, event.state) == (1, 'working')
+        assert json.loads(event.payload) == {
+            'statusUpdate': {
+                'taskId': 't',
+                'contextId': 'context of t',
+                'status': {'state': 'TASK_STATE_WORKING', 'timestamp': '2023-11-14T22:13:20.007Z'},
+            }
+        }
+
+    async def test_tasks_are_claimed_in_the_order_they_came_and_no_more_than_asked_for(self, backend: Backend) -> None:
+        for task_id in 'edcba':
+            await submit(backend, message(new=task_id))
+        assert [each.header.id for each in await claim(backend, limit=2)] == ['e', 'd']
+        assert [each.header.id for each in await claim(backend, limit=9)] == ['c', 'b', 'a']
+        assert await claim(backend) == []
+
+    async def test_a_task_can_be_claimed_by_its_id_once(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await submit(backend, message(new='u'))
+        assert (await claim_one(backend, 'u')).header.id == 'u'
+        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='u') == []
+        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='nowhere') == []
+
+    async def test_tasks_of_one_context_are_claimed_one_after_the_other(self, backend: Backend) -> None:
+        for task_id in 'abc':
+            await submit(backend, message(new=task_id, context='c'))
+        await submit(backend, message(new='elsewhere'))
+        order: list[str] = []
+        while claims := await claim(backend):
+            order.append('+'.join(each.header.id for each in claims))
+            for each in claims:
+                await backend.queue.finish(each, ending(each))
+        assert order == ['a+elsewhere', 'b', 'c']
+
+    async def test_a_task_cannot_be_claimed_by_its_id_before_those_of_its_context_that_came_first(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c'))
+        assert await backend.queue.claim('h', at=AT, until=AT + LEASE, limit=1, task_id='b') == []
+        await run(backend, 'a')
+        assert (await claim_one(backend, 'b')).header.id == 'b'
+
+    async def test_the_same_context_id_of_two_owners_is_two_contexts(self, backend: Backend) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c', owner='/bob'))
+        assert [each.header.id for each in await claim(backend)] == ['a', 'b']
+
+    async def test_a_task_that_waits_for_its_client_does_not_block_its_context(self, backend: Backend) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c'))
+        await run(backend, 'a', 'input-required')
+        assert [each.header.id for each in await claim(backend)] == ['b']
+
+    async def test_a_continued_task_queues_behind_what_came_before_its_answer(self, backend: Backend) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c'))
+        await run(backend, 'a', 'auth-required')
+        await submit(backend, message('answer', to='a'))
+        assert [each.header.id for each in await claim(backend)] == ['b']
+
+    async def test_a_task_is_taken_over_once_its_lease_has_run_out(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        first = await claim_one(backend, 't', 'lost')
+        assert await claim(backend, 'other', at=AT + LEASE) == []
+        [second] = await claim(backend, 'other', at=AT + LEASE + 1)
+        assert (second.header.id, second.holder, second.attempt, second.run) == ('t', 'other', 2, 1)
+        assert second.fence > first.fence
+        assert text_of(second.message) == 'hello'
+        assert second.header.last_event == 1  # it was working already: nothing to tell
+        for late in (
+            backend.queue.emit(first, [status_event(2, 'working')]),
+            backend.queue.finish(first, ending(first)),
+        ):
+            with pytest.raises(LeaseLost):
+                await late
+        await backend.queue.release(first)
+        assert await state_of(backend, 't') == 'working'
+        assert await claim(backend, 'third', at=AT + LEASE + 1) == []
+
+    async def test_a_holder_does_not_take_over_what_it_still_runs_itself(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await claim_one(backend, 't', 'slow')
+        assert await claim(backend, 'slow', at=AT + 10 * LEASE) == []
+
+    async def test_lost_tasks_come_before_queued_ones(self, backend: Backend) -> None:
+        await submit(backend, message(new='lost'))
+        await claim_one(backend, 'lost', 'gone')
+        await submit(backend, message(new='queued'))
+        later = AT + LEASE + 1
+        assert [each.header.id for each in await claim(backend, at=later, limit=1)] == ['lost']
+        assert [each.header.id for each in await claim(backend, at=later, limit=1)] == ['queued']
+
+    async def test_renewed_leases_do_not_run_out(self, backend: Backend) -> None:
+        for task_id in 'ab':
+            await submit(backend, message(new=task_id))
+        await claim(backend, 'holder')
+        later = AT + LEASE + 1
+        assert await backend.queue.renew('holder', ['a'], until=later + LEASE) == Marks([], [])
+        assert [each.header.id for each in await claim(backend, 'other', at=later)] == ['b']
+
+    async def test_renewing_brings_back_what_is_lost_and_what_is_to_be_canceled(self, backend: Backend) -> None:
+        for task_id in ('taken', 'forced', 'done', 'asked', 'kept'):
+            await submit(backend, message(new=task_id))
+            await claim_one(backend, task_id, 'holder')
+        later = AT + LEASE + 1
+        await backend.queue.renew('holder', ['forced', 'done', 'asked', 'kept'], until=later + LEASE)
+        await claim(backend, 'other', at=later)
+        await backend.queue.cancel('forced', None, at=later, force=True)
+        await backend.queue.cancel('asked', None, at=later)
+        [done] = [each for each in await claim(backend, 'third', at=later + 2 * LEASE) if each.header.id == 'done']
+        await backend.queue.finish(done, ending(done))
+        held = ['taken', 'forced', 'done', 'asked', 'kept', 'nowhere']
+        marks = await backend.queue.renew('other', held, until=later + LEASE)
+        assert marks == Marks(lost=['taken', 'forced', 'done', 'asked', 'kept', 'nowhere'], cancel=[])
+        marks = await backend.queue.renew('third', held, until=later + LEASE)
+        assert marks == Marks(lost=['forced', 'done', 'nowhere'], cancel=['asked'])
+
+    async def test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt(self, backend: Backend) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await submit(backend, message(new='b', context='c'))
+        first = await claim_one(backend, 'a', 'one')
+        await backend.queue.release(first)
+        assert await state_of(backend, 'a') == 'working'
+        [again] = await claim(backend, 'two')
+        assert (again.header.id, again.attempt, again.run) == ('a', 1, 1)
+        assert again.fence > first.fence
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(first, ending(first))
+
+    async def test_a_task_that_was_handed_back_can_be_claimed_by_its_id(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await backend.queue.release(await claim_one(backend, 't', 'one'))
+        assert (await claim_one(backend, 't', 'two')).holder == 'two'
+
+    async def test_a_handed_back_task_that_has_ended_stays_ended(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await run(backend, 't')
+        await backend.queue.release(claimed)
+        assert await state_of(backend, 't') == 'completed'
+        assert await claim(backend) == []
+
+    async def test_holders_that_claim_at_once_never_get_one_task_twice_nor_two_of_a_context(
+        self, backend: Backend
+    ) -> None:
+        for n in range(12):
+            await submit(backend, message(new=f't{n}', context=f'c{n % 4}'))
+        order: list[str] = []
+        while any(rounds := await asyncio.gather(*(claim(backend, f'holder {n}', limit=2) for n in range(3)))):
+            claims = [each for taken in rounds for each in taken]
+            assert len({each.header.context_id for each in claims}) == len(claims)
+            order += sorted(each.header.id for each in claims)
+            await asyncio.gather(*(backend.queue.finish(each, ending(each)) for each in claims))
+        assert sorted(order) == sorted(f't{n}' for n in range(12))
+
+    async def test_a_task_that_was_handed_back_may_be_claimed_by_who_had_it(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        first = await claim_one(backend, 't')
+        await backend.queue.release(first)
+        again = await claim_one(backend, 't')
+        assert (again.attempt, again.fence > first.fence) == (1, True)

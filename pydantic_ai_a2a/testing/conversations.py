@@ -1,0 +1,232 @@
+"""Conversations behave as Pydantic AI's own store does, and runs append to them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pydantic_ai import Conversation
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from ..ports import Backend
+from .base import PortSuite
+from .values import OWNER, claim_one, conversation, ending, message, run, said, submit, turn
+
+__all__ = ('ContextSuite', 'ConversationStoreSuite')
+
+
+async def saved(store: ConversationStore, name: str, *messages: ModelMessage, scope: str | None = None) -> Conversation:
+    made = Conversation(conversation_id=name, messages=[*messages])
+    await store.save(made, scope=scope)
+    return made
+
+
+async def texts(store: ConversationStore, name: str) -> list[str] | None:
+    loaded = await store.load(name)
+    return None if loaded is None else said(loaded.messages)
+
+
+class ConversationStoreSuite(PortSuite):
+    """What every Pydantic AI `ConversationStore` does, also one that is no backend's: override the fixture `store`."""
+
+    @pytest.fixture
+    def store(self, backend: Backend) -> ConversationStore:
+        """An empty store."""
+        return backend.conversations(OWNER)
+
+    async def test_what_is_saved_is_loaded_to_the_last_detail(self, store: ConversationStore) -> None:
+        made = Conversation(
+            conversation_id='c', messages=turn('hi', 'hello'), usage=RunUsage(requests=1, output_tokens=2)
+        )
+        await store.save(made)
+        loaded = await store.load('c')
+        assert loaded is not None
+        assert loaded.messages == made.messages
+        assert (loaded.usage, loaded.revision) == (made.usage, made.revision)
+        assert await store.load('nowhere') is None
+
+    async def test_saving_again_appends_what_is_new(self, store: ConversationStore) -> None:
+        made = await saved(store, 'c', *turn('one', '1'))
+        made.messages += turn('two', '2')
+        assert said([entry.message for entry in await store.save(made)]) == ['two', '2']
+        entries = await store.load_entries('c')
+        assert entries is not None
+        assert [entry.parent_id for entry in entries] == [None, *(entry.id for entry in entries[:-1])]
+        assert said([entry.message for entry in entries]) == ['one', '1', 'two', '2']
+        assert await store.read_entry(entries[2].id) == entries[2]
+
+    async def test_only_the_last_messages_are_read_if_so_asked(self, store: ConversationStore) -> None:
+        await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
+        loaded = await store.load('c', limit=3)
+        assert loaded is not None
+        assert said(loaded.messages) == ['1', 'two', '2']
+        empty = await store.load('c', limit=0)
+        assert empty is not None
+        assert empty.messages == []
+
+    async def test_an_old_copy_is_not_saved_over_a_newer_one(self, store: ConversationStore) -> None:
+        await saved(store, 'c', *turn('one', '1'))
+        first, second = await store.load('c'), await store.load('c')
+        assert first is not None
+        assert second is not None
+        first.messages += turn('two', '2')
+        await store.save(first)
+        second.messages += turn('other', 'x')
+        with pytest.raises(ConversationConflict):
+            await store.save(second)
+        with pytest.raises(ConversationConflict):
+            await saved(store, 'c', *turn('new', 'n'))
+        assert await texts(store, 'c') == ['one', '1', 'two', '2']
+
+    async def test_a_refused_write_leaves_none_of_its_entries(self, store: ConversationStore) -> None:
+        await saved(store, 'c', *turn('one', '1'))
+        [entry] = [ConversationEntry(parent_id=None, message=turn('lost', 'lost')[0])]
+        record = ConversationRecord(conversation_id='c', head_id=entry.id)
+        with pytest.raises(ConversationConflict):
+            await store.write_record(record, new_entries=[entry], expected_revision='not this one')
+        with pytest.raises(LookupError):
+            await store.read_entry(entry.id)
+
+    async def test_a_record_cannot_point_at_an_entry_that_is_not_there(self, store: ConversationStore) -> None:
+        record = ConversationRecord(conversation_id='c', head_id='nowhere')
+        with pytest.raises(ConversationConflict):
+            await store.write_record(record, expected_revision=None)
+        assert await store.read_record('c') is None
+
+    async def test_a_fork_goes_its_own_way(self, store: ConversationStore) -> None:
+        await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
+        fork = await store.fork('c', at=2, new_conversation_id='f')
+        fork.messages += turn('other', 'x')
+        await store.save(fork)
+        assert await texts(store, 'f') == ['one', '1', 'other', 'x']
+        assert await texts(store, 'c') == ['one', '1', 'two', '2']
+        record = await store.read_record('f')
+        assert record is not None
+        assert record.forked_from == 'c'
+        with pytest.raises(ConversationConflict):
+            await store.fork('c', new_conversation_id='f')
+        with pytest.raises(UserError):
+            await store.fork('nowhere')
+
+    async def test_a_branch_leaves_the_old_history_to_come_back_to(self, store: ConversationStore) -> None:
+        made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
+        entries = await store.load_entries('c')
+        assert entries is not None
+        branch = await store.branch('c', at=2, expected_revision=made.revision)
+        branch.messages += turn('again', '2b')
+        await store.save(branch)
+        assert await texts(store, 'c') == ['one', '1', 'again', '2b']
+        await store.branch('c', from_entry=entries[-1].id, expected_revision=branch.revision)
+        assert await texts(store, 'c') == ['one', '1', 'two', '2']
+
+    async def test_deleting_a_conversation_erases_what_no_other_one_shares(self, store: ConversationStore) -> None:
+        await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
+        entries = await store.load_entries('c')
+        assert entries is not None
+        await store.fork('c', at=2, new_conversation_id='f')
+        await store.delete('c')
+        assert await texts(store, 'c') is None
+        assert await texts(store, 'f') == ['one', '1']
+        with pytest.raises(LookupError):
+            await store.read_history(entries[2].id)
+        await store.delete('f')
+        for entry in entries:
+            with pytest.raises(LookupError):
+                await store.read_entry(entry.id)
+
+    async def test_deleting_a_conversation_erases_its_branches(self, store: ConversationStore) -> None:
+        made = await saved(store, 'c', *turn('one', '1'), *turn('two', '2'))
+        entries = await store.load_entries('c')
+        assert entries is not None
+        branch = await store.branch('c', at=2, expected_revision=made.revision)
+        branch.messages += turn('again', '2b')
+        await store.save(branch)
+        kept = await store.fork('c', from_entry=entries[2].id)
+        await store.delete('c')
+        with pytest.raises(LookupError):
+            await store.read_entry(entries[3].id)
+        assert await texts(store, kept.conversation_id) == ['one', '1', 'two']
+
+    async def test_only_the_revision_that_was_read_is_deleted(self, store: ConversationStore) -> None:
+        made = await saved(store, 'c', *turn('one', '1'))
+        for name, revision in (('c', 'not this one'), ('nowhere', made.revision)):
+            with pytest.raises(ConversationConflict):
+                await store.delete_record(name, expected_revision=str(revision))
+        await store.delete('nowhere')
+        assert await texts(store, 'c') == ['one', '1']
+
+    async def test_conversations_are_listed_newest_first(self, store: ConversationStore) -> None:
+        for name, scope, second in (('a', 'x', 3), ('b', 'y', 1), ('c', 'x', 2)):
+            record = ConversationRecord(
+                conversation_id=name,
+                head_id=None,
+                scope=scope,
+                updated_at=datetime(2030, 1, 1, 0, 0, second, tzinfo=UTC),
+            )
+            await store.write_record(record, expected_revision=None)
+
+        async def names(**filters: Any) -> list[str]:
+            return [record.conversation_id for record in await store.list_conversations(**filters)]
+
+        assert await names() == ['a', 'c', 'b']
+        assert await names(limit=2) == ['a', 'c']
+        assert await names(scope='x') == ['a', 'c']
+        assert await names(scope='x', limit=1) == ['a']
+        assert await names(scope='z') == []
+
+    async def test_an_empty_history_has_no_head(self, store: ConversationStore) -> None:
+        await saved(store, 'c')
+        record = await store.read_record('c')
+        assert record is not None
+        assert record.head_id is None
+        assert await store.read_history(None) == []
+        assert await texts(store, 'c') == []
+
+
+class ContextSuite(PortSuite):
+    """The conversations of a backend: an owner's, and what runs add to them."""
+
+    async def test_owners_do_not_see_each_others_conversations(self, backend: Backend) -> None:
+        ada, bob = backend.conversations('/ada'), backend.conversations('/bob')
+        await saved(ada, 'c', *turn('ada', '1'))
+        entries = await ada.load_entries('c')
+        assert entries is not None
+        assert await bob.load('c') is None
+        assert await bob.list_conversations() == []
+        with pytest.raises(LookupError):
+            await bob.read_history(entries[-1].id)
+        with pytest.raises(ConversationConflict):
+            await bob.write_record(
+                ConversationRecord(conversation_id='x', head_id=entries[-1].id), expected_revision=None
+            )
+        await saved(bob, 'c', *turn('bob', '2'))
+        await bob.delete('c')
+        assert await texts(ada, 'c') == ['ada', '1']
+
+    async def test_a_run_appends_to_a_conversation_that_a_user_saved(self, backend: Backend) -> None:
+        store = backend.conversations(OWNER)
+        await saved(store, 'c', *turn('before', '0'))
+        await submit(backend, message('hi', new='t', context='c'))
+        await run(backend, 't', messages=turn('hi', '1'), usage=RunUsage(requests=1))
+        assert await conversation(backend, 'c') == ['before', '0', 'hi', '1']
+        stale = Conversation(conversation_id='c', messages=turn('over it', 'x'))
+        with pytest.raises(ConversationConflict):
+            await store.save(stale)
+
+    async def test_a_conversation_deleted_during_a_run_begins_anew_with_it(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='a', context='c'))
+        await run(backend, 'a', messages=turn('one', '1'))
+        await submit(backend, message('two', new='b', context='c'))
+        claimed = await claim_one(backend, 'b')
+        await backend.conversations(OWNER).delete('c')
+        await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2')))
+        assert await conversation(backend, 'c') == ['two', '2']

@@ -1,0 +1,243 @@
+"""What is left of tasks that were started too often: it is listed, and made into a new task once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai.usage import RunUsage
+
+from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..ports import DEAD_LETTER, Backend, Checkpoint, DeadLetter
+from ..settings import Retention
+from ..types import TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OWNER,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    history,
+    message,
+    run,
+    said,
+    state_of,
+    submit,
+    turn,
+)
+
+__all__ = ('DeadLetterSuite',)
+
+
+TOO_OFTEN = b'{"parts":[{"text":"too often"}],"metadata":{"failure":"attempts","correlationId":"t.1.3"}}'
+
+
+async def die(backend: Backend, task_id: str, *, starts: int = 2, at: int = AT, why: bytes | None = TOO_OFTEN) -> None:
+    """Start a queued task so many times, and find at the next time that it was too often."""
+    for n in range(starts):
+        await claim_one(backend, task_id, f'holder {n}', at=at + n * (LEASE + 1))
+    end = at + starts * (LEASE + 1)
+    claimed = await claim_one(backend, task_id, 'the last', at=end)
+    failed = ending(claimed, 'failed', at=end, status_message=why, failure=DEAD_LETTER)
+    assert await backend.queue.finish(claimed, failed) is None
+
+
+async def dead(backend: Backend, task_id: str, *, at: int = AT, **fields: Any) -> None:
+    await submit(backend, message(new=task_id, at=at, **fields))
+    await die(backend, task_id, at=at)
+
+
+async def retry(backend: Backend, task_id: str, new_id: str, **options: Any) -> str:
+    """Retry a dead letter; its context."""
+    return (await backend.housekeeping.retry(task_id, new_id=new_id, at=AT + 1_000_000, **options)).context_id
+
+
+class DeadLetterSuite(PortSuite):
+    """Dead letters, and how they are retried."""
+
+    async def test_a_dead_letter_tells_whose_it_is_and_what_happened(self, backend: Backend) -> None:
+        await dead(backend, 't', context='c')
+        assert await backend.housekeeping.dead_letters() == [
+            DeadLetter(
+                task_id='t',
+                context_id='c',
+                owner=OWNER,
+                at=AT + 2 * (LEASE + 1),
+                attempts=2,
+                failure='attempts',
+                correlation_id='t.1.3',
+                retried_as=None,
+            )
+        ]
+
+    @pytest.mark.parametrize('why', [None, b'{"parts":[]}'])
+    async def test_a_dead_letter_whose_failure_names_no_id_has_none(self, backend: Backend, why: bytes | None) -> None:
+        await submit(backend, message(new='t'))
+        await die(backend, 't', why=why)
+        assert [letter.correlation_id for letter in await backend.housekeeping.dead_letters()] == [None]
+
+    async def test_only_tasks_that_were_started_too_often_are_dead_letters(self, backend: Backend) -> None:
+        for state in ('completed', 'failed', 'canceled', 'input-required'):
+            await submit(backend, message(new=state))
+            await run(backend, state, state, failure='internal' if state == 'failed' else None)
+        await submit(backend, message(new='queued'))
+        assert await backend.housekeeping.dead_letters() == []
+
+    async def test_dead_letters_come_page_by_page_those_that_failed_first_at_the_beginning(
+        self, backend: Backend
+    ) -> None:
+        for n in (2, 0, 1):
+            await dead(backend, f't{n}', at=AT + n, owner=OWNER if n else '/bob')
+        first = await backend.housekeeping.dead_letters(limit=2)
+        assert [letter.task_id for letter in first] == ['t0', 't1']
+        rest = await backend.housekeeping.dead_letters(limit=2, after=(first[-1].at, first[-1].task_id))
+        assert [letter.task_id for letter in rest] == ['t2']
+        mine = await backend.housekeeping.dead_letters(OWNER, limit=1)
+        assert [letter.task_id for letter in mine] == ['t1']
+
+    async def test_a_retry_makes_a_new_task_of_the_same_message_which_begins_with_the_first_attempt(
+        self,
+        backend: Backend,
+    ) -> None:
+        original = replace(
+            message('do it', new='t', context='c', owner='/bob'),
+            body=b'{"messageId":"m","role":"ROLE_USER","parts":[{"text":"do it"}],"referenceTaskIds":["earlier"]}',
+            request=b'{"accepted":["text/plain"]}',
+            traceparent='00-trace',
+            dialect='0.3',
+        )
+        await submit(backend, original)
+        await die(backend, 't')
+        header = await backend.housekeeping.retry('t', new_id='u', at=AT + 5)
+        assert (header.id, header.context_id, header.owner, header.state, header.status_at, header.dialect) == (
+            'u',
+            'c',
+            '/bob',
+            'submitted',
+            AT + 5,
+            '0.3',
+        )
+        [claimed] = await claim(backend)
+        assert (claimed.header.id, claimed.attempt, claimed.run) == ('u', 1, 1)
+        assert (claimed.request, claimed.traceparent) == (original.request, original.traceparent)
+        sent = json.loads(claimed.message)
+        assert sent.pop('messageId') != 'm'
+        assert sent == {
+            'role': 'ROLE_USER',
+            'parts': [{'text': 'do it'}],
+            'referenceTaskIds': ['earlier', 't'],
+            'taskId': 'u',
+            'contextId': 'c',
+        }
+
+    async def test_the_dead_task_stays_as_it_is_but_for_the_name_of_the_new_one(self, backend: Backend) -> None:
+        await dead(backend, 't')
+        before = await backend.reader.load('t', OWNER)
+        await retry(backend, 't', 'u')
+        assert await backend.reader.load('t', OWNER) == before
+        assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['u']
+
+    async def test_a_retry_goes_on_in_the_context_as_it_is_now(self, backend: Backend) -> None:
+        await dead(backend, 't', context='c')
+        await submit(backend, message('later', new='later', context='c'))
+        await run(backend, 'later', messages=turn('later', 'done'))
+        await retry(backend, 't', 'u')
+        claimed = await claim_one(backend, 'u')
+        assert said(await backend.history(claimed)) == ['later', 'done']
+        await backend.queue.finish(claimed, ending(claimed, messages=turn('hello', 'at last')))
+        assert await conversation(backend, 'c') == ['later', 'done', 'hello', 'at last']
+
+    async def test_a_task_of_several_messages_is_retried_with_those_that_were_not_done(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        for text in ('two', 'three'):
+            await submit(backend, message(text, to='t'))
+        claimed = await claim_one(backend, 't')
+        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('one', 'done')))
+        assert following is not None
+        failed = ending(following, 'failed', after=2, failure=DEAD_LETTER)
+        await backend.queue.finish(following, failed)
+        await retry(backend, 't', 'u')
+        assert await history(backend, 'u') == ['two', 'three']
+        claimed = await claim_one(backend, 'u')
+        following = await backend.queue.finish(claimed, ending(claimed, messages=turn('two', 'done')))
+        assert following is not None
+        assert json.loads(following.message)['parts'] == [{'text': 'three'}]
+        assert await conversation(backend, 'c') == ['one', 'done', 'two', 'done']
+
+    async def test_a_retry_goes_on_from_where_the_dead_task_had_come(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't', 'the first')
+        done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=RunUsage(requests=1))
+        await backend.queue.emit(claimed, [], checkpoint=done)
+        await die(backend, 't', at=AT + LEASE + 1)
+        await retry(backend, 't', 'u')
+        checkpoint = (await claim_one(backend, 'u')).checkpoint
+        assert checkpoint is not None
+        assert said(checkpoint.messages) == ['hello', 'step 1']
+        assert checkpoint.usage == RunUsage(requests=1)
+        await retry(backend, 't', 'v', again=True)
+        await backend.queue.cancel('u', OWNER, at=AT, force=True)
+        assert (await claim_one(backend, 'v')).checkpoint is None
+
+    async def test_a_worker_is_told_of_a_retried_task(self, backend: Backend) -> None:
+        await dead(backend, 't')
+        told: asyncio.Queue[str | None] = asyncio.Queue()
+        stop = backend.listen(told.put_nowait, lambda _: None)
+        await retry(backend, 't', 'u')
+        async with asyncio.timeout(LIMIT):
+            assert await told.get() == 'u'
+        stop()
+
+    async def test_a_dead_letter_is_not_retried_twice_by_accident(self, backend: Backend) -> None:
+        await dead(backend, 't')
+        outcomes = await asyncio.gather(*(retry(backend, 't', new) for new in ('u', 'v')), return_exceptions=True)
+        [refused] = [outcome for outcome in outcomes if isinstance(outcome, UnsupportedOperationError)]
+        [made] = [task for task in ('u', 'v') if await backend.reader.load(task, OWNER) is not None]
+        assert refused.message == f'The dead letter was retried already, as the task {made}.'
+
+    async def test_a_dead_letter_is_retried_again_on_demand(self, backend: Backend) -> None:
+        await dead(backend, 't')
+        await retry(backend, 't', 'u')
+        await retry(backend, 't', 'v', again=True)
+        assert [letter.retried_as for letter in await backend.housekeeping.dead_letters()] == ['v']
+        assert [await state_of(backend, task) for task in ('t', 'u', 'v')] == ['failed', 'submitted', 'submitted']
+
+    @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
+    async def test_what_is_no_dead_letter_is_not_retried(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', state)
+        with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and no dead letter.'):
+            await retry(backend, 't', 'u')
+        with pytest.raises(TaskNotFoundError):
+            await retry(backend, 'nothing', 'u')
+        assert await backend.reader.load('u', None) is None
+
+    async def test_a_client_that_sends_the_dead_message_again_gets_the_dead_task(self, backend: Backend) -> None:
+        await dead(backend, 't', message_id='m')
+        await retry(backend, 't', 'u')
+        accepted = await submit(backend, message(new='v', message_id='m'))
+        assert (accepted.header.id, accepted.replayed) == ('t', True)
+
+    async def test_dead_letters_are_kept_as_long_as_other_finished_tasks(self, backend: Backend) -> None:
+        end = AT + 2 * (LEASE + 1)
+        await submit(backend, message(new='older'))
+        await run(backend, 'older', at=end - 1)
+        await dead(backend, 'dead')
+        await submit(backend, message(new='newer'))
+        await run(backend, 'newer', at=end + 1)
+        keep = Retention(tasks=timedelta(seconds=1), events=timedelta(seconds=1))
+        gone: list[list[str]] = []
+        for at in (end + 1000, end + 1001, end + 1002):
+            while await backend.housekeeping.sweep(keep, at=at):
+                pass
+            gone.append([task for task in ('older', 'dead', 'newer') if await backend.reader.load(task, None) is None])
+        assert gone == [['older'], ['older', 'dead'], ['older', 'dead', 'newer']]
+        assert await backend.housekeeping.dead_letters() == []

@@ -1,0 +1,323 @@
+"""What backends promise whose tasks outlive the process: several processes that share them, played by one.
+
+Each backend that is opened stands for a process. All are opened before one of them listens, and no two listen, because
+a backend may refuse that to one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from pydantic_ai import Conversation
+from pydantic_ai.conversation_store import ConversationConflict
+
+from ..errors import BackendUnusable, LeaseLost
+from ..ports import Backend, Claim, Subscription
+from ..types import TaskQuery
+from .base import OpenBackend, PortSuite
+from .values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    history,
+    message,
+    run,
+    said,
+    state_of,
+    submit,
+    turn,
+)
+
+__all__ = ('DurableSuite',)
+
+Opened = Callable[..., Backend]
+
+NOW = 4_000_000_000_000
+"""Later than any test runs (ms): whose events are read is remembered for a while from now on."""
+
+
+def nothing(_: object = None) -> None:
+    """What one does who only listens or reads to be one who does."""
+
+
+async def up_to(reader: Subscription, n: int) -> list[int]:
+    """The numbers of the events up to one."""
+    got: list[int] = []
+    async with asyncio.timeout(LIMIT):
+        while not got or got[-1] < n:
+            got += [event.n for event in await reader.next()]
+    return got
+
+
+async def settle(backend: Backend) -> None:
+    """Let what was begun before come to where it waits."""
+    for _ in range(50):
+        await backend.queued()
+
+
+async def release_all(backend: Backend) -> None:
+    """Let everybody go who waits in this event loop: nobody."""
+    backend.events.release(lambda task_id: False)
+
+
+class DurableSuite(PortSuite):
+    """Several processes over one store.
+
+    It is given the store by a fixture `open_backend`, in the class or in a `conftest.py`: a function of a namespace,
+    which opens the same store, empty at first, as often as it is called.
+    """
+
+    @pytest.fixture
+    def opened(self, open_backend: OpenBackend) -> Iterator[Opened]:
+        """Opens the store once more, as another process would."""
+        backends: list[Backend] = []
+
+        def another(namespace: str = 'agent') -> Backend:
+            backends.append(open_backend(namespace))
+            return backends[-1]
+
+        yield another
+        for backend in backends:
+            backend.close()
+
+    # --- the store --------------------------------------------------------------------------------------------------
+
+    async def test_what_one_process_leaves_the_next_one_finds(self, opened: Opened) -> None:
+        first = opened()
+        assert first.durable
+        await submit(first, message('one', new='t', context='c'))
+        await run(first, 't', messages=turn('one', '1'))
+        await submit(first, message('two', new='u', context='c'))
+        first.close()
+        second = opened()
+        assert (await state_of(second, 't'), await history(second, 't')) == ('completed', ['one'])
+        claimed = await claim_one(second, 'u')
+        assert said(await second.history(claimed)) == ['one', '1']
+
+    async def test_what_one_process_was_answered_the_others_read(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        for n in range(20):
+            task_id = f't{n}'
+            await submit(there, message(new=task_id))
+            assert (await here.reader.list(TaskQuery(owner=OWNER))).total == n + 1
+            await run(there, task_id, messages=turn('hi', task_id))
+            assert await state_of(here, task_id) == 'completed'
+            assert await here.events.has(task_id, 2)
+            assert await conversation(here, f'context of {task_id}') == ['hi', task_id]
+
+    async def test_agents_that_share_a_store_have_nothing_to_do_with_each_other(self, opened: Opened) -> None:
+        one, other = opened('one'), opened('other')
+        for backend, text in ((one, 'hi'), (other, 'hello')):
+            await submit(backend, message(text, new='t', context='c', message_id='m'))
+        [claimed] = await claim(one)
+        assert await state_of(other, 't') == 'submitted'
+        await one.queue.finish(claimed, ending(claimed, messages=turn('hi', '1')))
+        assert (await history(one, 't'), await history(other, 't')) == (['hi'], ['hello'])
+        assert await conversation(other, 'c') == []
+        assert await one.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await other.events.has('t', 0)
+        await other.queue.cancel('t', OWNER, at=AT)
+        assert (await one.reader.list(TaskQuery(owner=None))).total == 0
+
+    async def test_a_message_that_is_sent_to_two_processes_at_once_is_one_task(self, opened: Opened) -> None:
+        processes = [opened() for _ in range(4)]
+        sent = [
+            submit(process, message('hi', new=f't{n}', context='c', message_id='m'))
+            for n, process in enumerate(processes)
+        ]
+        accepted = await asyncio.gather(*sent)
+        assert len({each.header.id for each in accepted}) == 1
+        assert sorted(each.replayed for each in accepted) == [False, True, True, True]
+        assert (await processes[0].reader.list(TaskQuery(owner=OWNER))).total == 1
+
+    async def test_a_conversation_that_another_process_has_changed_is_not_overwritten(self, opened: Opened) -> None:
+        here, there = (backend.conversations(OWNER) for backend in (opened(), opened()))
+        await here.save(Conversation(conversation_id='c', messages=turn('one', '1')))
+        old, new = await here.load('c'), await there.load('c')
+        assert old is not None
+        assert new is not None
+        new.messages += turn('two', '2')
+        await there.save(new)
+        old.messages += turn('other', 'x')
+        with pytest.raises(ConversationConflict):
+            await here.save(old)
+
+    # --- the queue --------------------------------------------------------------------------------------------------
+
+    async def test_processes_that_claim_at_once_never_run_two_tasks_of_a_context(self, opened: Opened) -> None:
+        processes = [opened() for _ in range(3)]
+        for n in range(24):
+            await submit(processes[0], message(new=f't{n}', context=f'c{n % 4}'))
+        order: list[Claim] = []
+        while any(rounds := await asyncio.gather(*(claim(each, f'holder {n}') for n, each in enumerate(processes)))):
+            claims = [(process, each) for process, taken in zip(processes, rounds, strict=True) for each in taken]
+            assert len({each.header.context_id for _, each in claims}) == len(claims)
+            order += [each for _, each in claims]
+            await asyncio.gather(*(process.queue.finish(each, ending(each)) for process, each in claims))
+        for context in range(4):
+            ran = [each.header.id for each in order if each.header.context_id == f'c{context}']
+            assert ran == [f't{n}' for n in range(24) if n % 4 == context]
+
+    async def test_a_process_that_lost_its_task_to_another_one_writes_nothing(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        await submit(here, message(new='t'))
+        held = await claim_one(here, 't', 'here')
+        taken = await claim_one(there, 't', 'there', at=AT + LEASE + 1)
+        assert (taken.attempt, taken.fence > held.fence) == (2, True)
+        for late in (here.queue.emit(held, [chunk(2, 'late')]), here.queue.finish(held, ending(held))):
+            with pytest.raises(LeaseLost):
+                await late
+        await here.queue.release(held)
+        assert (await here.queue.renew('here', ['t'], until=AT + 9 * LEASE)).lost == ['t']
+        await there.queue.finish(taken, ending(taken))
+        assert await state_of(here, 't') == 'completed'
+
+    # --- events -----------------------------------------------------------------------------------------------------
+
+    async def test_events_that_another_process_stores_reach_the_readers_here(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        await submit(there, message(new='t'))
+        claimed = await claim_one(there, 't')
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        stopped = asyncio.ensure_future(here.events.wait('t', 0))
+        assert await up_to(reader, 1) == [1]
+        await there.queue.emit(claimed, [chunk(2, 'a')])
+        assert await up_to(reader, 2) == [2]
+        assert not stopped.done()
+        await there.queue.finish(claimed, ending(claimed, after=2))
+        assert await up_to(reader, 3) == [3]
+        async with asyncio.timeout(LIMIT):
+            await stopped
+        reader.close()
+
+    async def test_a_log_that_two_processes_write_in_turn_is_read_without_gaps(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        await submit(here, message(new='t'))
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        held = await claim_one(here, 't', 'here')
+        await here.queue.emit(held, [chunk(2, 'a')])
+        lost = await claim_one(there, 't', 'there', at=AT + LEASE + 1)
+        await there.queue.emit(lost, [chunk(3, 'b', append=False), chunk(4, 'c')])
+        with pytest.raises(LeaseLost):
+            await here.queue.emit(held, [chunk(3, 'late')])
+        again = await claim_one(here, 't', 'here again', at=AT + 3 * LEASE)
+        await here.queue.emit(again, [chunk(5, 'd', append=False)])
+        await here.queue.finish(again, ending(again, after=5))
+        assert await up_to(reader, 6) == [1, 2, 3, 4, 5, 6]
+        reader.close()
+
+    async def test_a_reader_resumes_in_another_process_and_after_a_restart(self, opened: Opened) -> None:
+        first = opened()
+        await submit(first, message(new='t'))
+        claimed = await claim_one(first, 't')
+        await first.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])
+        first.close()
+        second = opened()
+        assert await second.events.has('t', 2)
+        reader = second.events.subscribe('t', nothing)
+        reader.start(2)
+        assert await up_to(reader, 3) == [3]
+        await second.queue.finish(claimed, ending(claimed, after=3))
+        assert await up_to(reader, 4) == [4]
+        reader.close()
+
+    async def test_who_reads_or_waits_for_a_task_that_another_process_erases_does_not_wait_for_ever(
+        self, opened: Opened
+    ) -> None:
+        here, there = opened(), opened()
+        await submit(there, message(new='t'))
+        await run(there, 't', 'input-required')
+        reader = here.events.subscribe('t', nothing)
+        early = here.events.subscribe('not yet there', nothing)
+        reader.start(2)
+        waiting = asyncio.ensure_future(reader.next())
+        stopped = asyncio.ensure_future(here.events.wait('t', 2))
+        await asyncio.sleep(0)
+        await there.housekeeping.erase_task('t', OWNER, at=AT)
+        async with asyncio.timeout(LIMIT):
+            assert await waiting == ()
+            await stopped
+        assert (reader.dropped, early.dropped) == (True, False)
+        for each in (reader, early):
+            each.close()
+
+    async def test_who_waits_for_tasks_that_go_on_in_another_process_is_let_go(self, opened: Opened) -> None:
+        backend = opened()
+        for task_id in ('kept', 'left'):
+            await submit(backend, message(new=task_id))
+        kept, left = (asyncio.ensure_future(backend.events.wait(task_id, 0)) for task_id in ('kept', 'left'))
+        async with asyncio.timeout(LIMIT):
+            await settle(backend)
+            backend.events.release(lambda task_id: task_id == 'kept')
+            await left
+            await asyncio.to_thread(lambda: asyncio.run(release_all(backend)))  # those of another event loop
+            await settle(backend)
+            assert not kept.done()
+            await backend.queue.cancel('kept', OWNER, at=AT)
+            await kept
+
+    # --- what processes tell each other -----------------------------------------------------------------------------
+
+    async def test_a_process_hears_in_its_own_event_loop_of_tasks_that_others_leave_to_it(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        ready: asyncio.Queue[tuple[str | None, asyncio.AbstractEventLoop]] = asyncio.Queue()
+        stop = here.listen(lambda task_id: ready.put_nowait((task_id, asyncio.get_running_loop())), nothing)
+        hint = (None, asyncio.get_running_loop())
+        async with asyncio.timeout(LIMIT):
+            await submit(there, message(new='t'))
+            assert await ready.get() == hint
+            claimed = await claim_one(there, 't')
+            await there.queue.release(claimed)
+            taken: list[Claim] = []
+            while not taken:
+                assert await ready.get() == hint
+                taken = await claim(here, 'here')
+        stop()
+
+    async def test_a_process_hears_that_others_want_its_task_canceled(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        asked: asyncio.Queue[str] = asyncio.Queue()
+        stop = here.listen(nothing, asked.put_nowait)
+        await submit(here, message(new='t'))
+        await claim_one(here, 't')
+        await there.queue.cancel('t', OWNER, at=AT)
+        async with asyncio.timeout(LIMIT):
+            assert await asked.get() == 't'
+        assert (await here.queue.renew('holder', ['t'], until=AT + 2 * LEASE)).cancel == ['t']
+        stop()
+
+    async def test_a_process_knows_whose_events_are_read_in_another_one(self, opened: Opened) -> None:
+        here, there = opened(), opened()
+        stop = here.listen(nothing, nothing)
+        await submit(here, message(new='queued'))
+        await submit(here, message(new='before', at=NOW))
+        from_now_on = there.events.subscribe('before', nothing)
+        from_the_start = there.events.subscribe('new', nothing)
+        await submit(there, message(new='new', at=NOW))
+        async with asyncio.timeout(LIMIT):
+            for task_id in ('new', 'before'):
+                while not here.events.watched(task_id):  # which may lag behind
+                    await state_of(here, task_id)
+        assert not here.events.watched('queued')
+        for each in (from_now_on, from_the_start):
+            each.close()
+        stop()
+
+    async def test_two_workers_of_one_process_do_not_share_the_tasks_of_an_agent(self, opened: Opened) -> None:
+        first, second, other = opened(), opened(), opened('other')
+        stop, stop_other = (backend.listen(nothing, nothing) for backend in (first, other))
+        with pytest.raises(BackendUnusable):
+            second.listen(nothing, nothing)
+        stop()
+        stop_other()
+        second.listen(nothing, nothing)()

@@ -1,0 +1,340 @@
+"""The numbered log of a task's events, as readers meet it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from ..errors import LeaseLost
+from ..ports import Backend, Claim, Subscription
+from ..settings import Retention
+from ..types import TaskEvent
+from .base import PortSuite
+from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, message, run, status_event, submit
+
+__all__ = ('EventLogSuite',)
+
+
+def nothing() -> None:
+    """What a reader does that nobody drops."""
+
+
+async def working(backend: Backend, task_id: str = 't') -> Claim:
+    await submit(backend, message(new=task_id))
+    return await claim_one(backend, task_id)
+
+
+async def next_of(subscription: Subscription) -> list[int]:
+    """The numbers of the next events."""
+    async with asyncio.timeout(LIMIT):
+        return [event.n for event in await subscription.next()]
+
+
+async def up_to(subscription: Subscription, newest: int) -> list[int]:
+    """The numbers of the next events up to one."""
+    got = await next_of(subscription)
+    while got[-1] < newest:
+        batch = await next_of(subscription)
+        assert batch, f'nothing after {got[-1]}'
+        got += batch
+    return got
+
+
+async def claim_after_emitting(backend: Backend, newest: int) -> Claim:
+    await backend.queue.release(await take(backend))
+    claimed = await take(backend)
+    await backend.queue.emit(claimed, [chunk(n, 'x') for n in range(2, newest + 1)])
+    return claimed
+
+
+async def take(backend: Backend) -> Claim:
+    [claimed] = await backend.queue.claim('h', at=AT + 10**6, until=AT + 10**9, limit=1)
+    return claimed
+
+
+class EventLogSuite(PortSuite):
+    """What `EventLog` promises: all events in order, once stored and once each, to however many readers."""
+
+    async def test_a_reader_gets_what_is_stored_and_then_what_comes(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        await backend.queue.emit(claimed, [chunk(2, 'a'), chunk(3, 'b')])
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+        assert await next_of(reader) == [2, 3]
+        waiting = asyncio.ensure_future(up_to(reader, 5))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await backend.queue.emit(claimed, [chunk(4, 'c')])
+        await backend.queue.emit(claimed, [chunk(5, 'd')])
+        assert await waiting == [4, 5]
+        reader.close()
+
+    async def test_events_that_are_stored_after_subscribing_come_once(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', nothing)
+        await backend.queue.emit(claimed, [chunk(2, 'in the snapshot')])
+        task = await backend.reader.load('t', None)
+        assert task is not None
+        await backend.queue.emit(claimed, [chunk(3, 'after it')])
+        reader.start(task.header.last_event)
+        assert await next_of(reader) == [3]
+        reader.close()
+
+    async def test_a_reader_from_the_beginning_gets_a_long_log_in_order_and_without_gaps(
+        self, backend: Backend
+    ) -> None:
+        claimed = await working(backend)
+        await backend.queue.emit(claimed, [chunk(n, 'x' * 100) for n in range(2, 1001)])
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(0)
+        got = await up_to(reader, 1000)
+        waiting = asyncio.ensure_future(up_to(reader, 1500))
+        await asyncio.sleep(0)
+        await backend.queue.emit(claimed, [chunk(n, 'y' * 100) for n in range(1001, 1501)])
+        assert got + await waiting == list(range(1, 1501))
+        reader.close()
+
+    async def test_readers_far_apart_get_the_same_events(self, backend: Backend) -> None:
+        """Some read what the process still has, others what only the store has."""
+        claimed = await working(backend)
+        readers = {after: backend.events.subscribe('t', nothing) for after in (0, 1, 300, 599)}
+        for after, reader in readers.items():
+            reader.start(after)
+        for n in range(2, 601):
+            await backend.queue.emit(claimed, [chunk(n, 'x' * 50)])
+        for after, reader in readers.items():
+            assert await up_to(reader, 600) == list(range(after + 1, 601))
+            reader.close()
+
+    async def test_a_reader_that_holds_a_batch_while_too_much_piles_up_is_dropped(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        dropped: list[str] = []
+        slow = backend.events.subscribe('t', lambda: dropped.append('slow'))
+        quick = backend.events.subscribe('t', lambda: dropped.append('quick'))
+        for reader in (slow, quick):
+            reader.start(0)
+            assert await next_of(reader) == [1]
+        for n in range(2, 5):
+            await backend.queue.emit(claimed, [chunk(n, 'x' * (READER_LAG // 2))])
+            assert await next_of(quick) == [n]
+        await asyncio.sleep(0)
+        assert (dropped, slow.dropped, quick.dropped) == (['slow'], True, False)
+        await backend.queue.emit(claimed, [chunk(5, 'x' * (READER_LAG // 2))])
+        assert await next_of(slow) == []
+        assert await next_of(quick) == [5]
+        assert dropped == ['slow']
+        slow.close()
+        quick.close()
+
+    async def test_a_reader_that_waits_is_not_dropped_however_much_comes_at_once(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', pytest.fail)
+        reader.start(1)
+        waiting = asyncio.ensure_future(up_to(reader, 11))
+        await asyncio.sleep(0)
+        await backend.queue.emit(claimed, [chunk(n, 'x' * READER_LAG) for n in range(2, 12)])
+        assert await waiting == list(range(2, 12))
+        reader.close()
+
+    async def test_a_nudge_lets_a_waiting_reader_return_with_nothing_once(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+        reader.nudge()  # nobody waits: nothing to do
+        waiting = asyncio.ensure_future(next_of(reader))
+        await asyncio.sleep(0)
+        reader.nudge()
+        assert await waiting == []
+        waiting = asyncio.ensure_future(next_of(reader))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await backend.queue.emit(claimed, [chunk(2, 'a')])
+        assert await waiting == [2]
+        reader.close()
+
+    async def test_an_event_that_comes_with_a_nudge_is_not_passed_over(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+        waiting = asyncio.ensure_future(next_of(reader))
+        await asyncio.sleep(0)
+        reader.nudge()
+        await backend.queue.finish(claimed, ending(claimed))
+        assert (await waiting or await next_of(reader)) == [2]
+        reader.close()
+
+    async def test_a_task_is_watched_while_it_has_a_reader(self, backend: Backend) -> None:
+        await working(backend)
+        assert not backend.events.watched('t')
+        one, two = (backend.events.subscribe('t', nothing) for _ in range(2))
+        one.close()
+        one.close()
+        assert backend.events.watched('t')
+        two.close()
+        assert not backend.events.watched('t')
+
+    async def test_a_closed_readers_place_can_be_taken_by_another(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        backend.events.subscribe('t', nothing).close()
+        await backend.queue.emit(claimed, [chunk(2, 'a')])
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(0)
+        assert await next_of(reader) == [1, 2]
+        reader.close()
+
+    async def test_waiting_ends_when_the_task_stops(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        waits = [asyncio.ensure_future(backend.events.wait('t', after)) for after in (0, 1, 1)]
+        await asyncio.sleep(0)
+        await backend.queue.emit(claimed, [chunk(2, 'a')])
+        await asyncio.sleep(0)
+        assert not any(each.done() for each in waits)
+        waits.pop().cancel()
+        await backend.queue.finish(claimed, ending(claimed, 'auth-required', after=2))
+        async with asyncio.timeout(LIMIT):
+            await asyncio.gather(*waits)
+
+    async def test_waiting_for_a_stop_that_has_been_returns_at_once_but_not_for_an_earlier_one(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', 'input-required')
+        accepted = await submit(backend, message('answer', to='t'))
+        async with asyncio.timeout(LIMIT):
+            await backend.events.wait('t', 0)
+            await backend.events.wait('t', 1)
+        waiting = asyncio.ensure_future(backend.events.wait('t', accepted.after))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await run(backend, 't')
+        async with asyncio.timeout(LIMIT):
+            await waiting
+
+    async def test_a_log_can_be_resumed_from_each_of_its_events_and_no_other(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        assert [await backend.events.has('t', n) for n in (0, 1, 2, 2**62)] == [True, True, False, False]
+        await backend.queue.finish(claimed, ending(claimed))
+        assert [await backend.events.has('t', n) for n in (0, 1, 2, 3)] == [True, True, True, False]
+        assert not await backend.events.has('nowhere', 0)
+
+    async def test_a_log_that_was_swept_can_only_be_resumed_from_its_end(self, backend: Backend) -> None:
+        await working(backend)
+        claimed = await claim_after_emitting(backend, 1200)
+        await backend.queue.finish(claimed, ending(claimed, after=1200))
+        retention = Retention()
+        later = AT + int(retention.events.total_seconds() * 1000) + 1
+        assert await backend.housekeeping.sweep(retention, at=later)
+        partly = [await backend.events.has('t', n) for n in (0, 100, 1201)]
+        while await backend.housekeeping.sweep(retention, at=later):
+            pass
+        assert partly == [False, False, True]
+        assert [await backend.events.has('t', n) for n in (1199, 1200, 1201, 1202)] == [False, False, True, False]
+        async with asyncio.timeout(LIMIT):
+            await backend.events.wait('t', 0)
+
+    @pytest.mark.parametrize('chunks', [20, 1200])
+    async def test_a_reader_that_comes_back_when_events_it_lacks_were_swept_is_dropped(
+        self, backend: Backend, chunks: int
+    ) -> None:
+        """It would never know what it missed: it has to begin with a new snapshot."""
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', pytest.fail)
+        reader.start(1)
+        await backend.queue.emit(claimed, [chunk(n, 'x' * 1000) for n in range(2, chunks)])
+        await backend.queue.finish(claimed, ending(claimed, after=chunks - 1))
+        await backend.housekeeping.sweep(Retention(), at=AT + 61_000)
+        assert await next_of(reader) == []
+        assert reader.dropped
+        reader.close()
+
+    async def test_events_reach_readers_in_other_threads(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reading = threading.Event()
+        got: list[list[int]] = []
+
+        async def read() -> None:
+            reader = backend.events.subscribe('t', nothing)
+            reader.start(1)
+            stopped = asyncio.ensure_future(backend.events.wait('t', 1))
+            waiting = asyncio.ensure_future(next_of(reader))
+            await asyncio.sleep(0)
+            reading.set()
+            got.append(await waiting)
+            reader.close()
+            async with asyncio.timeout(LIMIT):
+                await stopped
+
+        thread = threading.Thread(target=lambda: asyncio.run(read()))
+        thread.start()
+        assert await asyncio.to_thread(reading.wait, LIMIT)
+        await backend.queue.finish(claimed, ending(claimed, 'canceled'))
+        await asyncio.to_thread(thread.join, LIMIT)
+        assert got == [[2]]
+
+    async def test_a_reader_whose_loop_is_gone_holds_up_nobody(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        left: list[Subscription] = []
+
+        async def leave() -> None:
+            reader = backend.events.subscribe('t', nothing)
+            reader.start(1)
+            left.append(reader)
+            waiting = asyncio.ensure_future(next_of(reader))
+            await asyncio.sleep(0)
+            waiting.cancel()
+
+        await asyncio.to_thread(lambda: asyncio.run(leave()))
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+        await backend.queue.emit(claimed, [status_event(2, 'working')])
+        assert await next_of(reader) == [2]
+        for each in (reader, *left):
+            each.close()
+
+    async def test_the_events_of_two_tasks_are_two_logs(self, backend: Backend) -> None:
+        first, second = await working(backend, 'a'), await working(backend, 'b')
+        reader = backend.events.subscribe('a', nothing)
+        reader.start(1)
+        await backend.queue.emit(second, [chunk(2, 'b')])
+        await backend.queue.emit(first, [chunk(2, 'a')])
+        async with asyncio.timeout(LIMIT):
+            assert list(await reader.next()) == [TaskEvent(2, None, chunk(2, 'a').payload)]
+        reader.close()
+
+    async def test_readers_are_told_of_events_only_once_they_are_stored(self, backend: Backend) -> None:
+        claimed = await working(backend)
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+
+        async def read() -> list[bool]:
+            stored: list[bool] = []
+            while not await backend.events.has('t', 6):
+                async with asyncio.timeout(LIMIT):
+                    newest = [*await reader.next()][-1].n
+                stored.append(await backend.events.has('t', newest))
+            return stored
+
+        reading = asyncio.ensure_future(read())
+        for n in range(2, 6):
+            await backend.queue.emit(claimed, [chunk(n, 'x', append=n > 2)])
+        await backend.queue.finish(claimed, ending(claimed, after=5))
+        assert all(await reading)
+        reader.close()
+
+    async def test_readers_are_not_told_of_what_was_refused(self, backend: Backend) -> None:
+        stale = await working(backend)
+        [valid] = await backend.queue.claim('other', at=AT + LEASE + 1, until=AT + 9 * LEASE, limit=1)
+        reader = backend.events.subscribe('t', nothing)
+        reader.start(1)
+        for late in (
+            backend.queue.emit(stale, [chunk(2, 'late')]),
+            backend.queue.finish(stale, ending(stale, events=[chunk(2, 'late')], after=2)),
+        ):
+            with pytest.raises(LeaseLost):
+                await late
+        await backend.queue.emit(valid, [chunk(2, 'valid')])
+        async with asyncio.timeout(LIMIT):
+            assert [*await reader.next()] == [chunk(2, 'valid')]
+        reader.close()

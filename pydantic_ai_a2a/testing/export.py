@@ -1,0 +1,209 @@
+"""All that an owner has, or that one of its contexts holds: it is handed out, and it is erased."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
+from pydantic_ai.usage import RunUsage
+
+from ..errors import UnsupportedOperationError
+from ..ports import Backend, Erased, ExportedConversation
+from ..types import StoredTask, TaskQuery, TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim_one,
+    conversation,
+    ending,
+    message,
+    run,
+    said,
+    submit,
+    text_of,
+    turn,
+)
+
+__all__ = ('ExportSuite',)
+
+
+async def done(backend: Backend, task_id: str, *, context: str | None = None, owner: str = OWNER, **rest: Any) -> None:
+    await submit(backend, message(f'do {task_id}', new=task_id, context=context, owner=owner))
+    await run(backend, task_id, messages=turn(task_id, 'done'), **rest)
+
+
+async def exported(backend: Backend, owner: str = OWNER, context: str | None = None) -> list[str]:
+    """The names of all that is exported."""
+    found = [each async for each in backend.housekeeping.export(owner, context)]
+    return [each.header.id if isinstance(each, StoredTask) else f'{each.record.conversation_id}:' for each in found]
+
+
+async def erase(backend: Backend, owner: str = OWNER, context: str | None = None) -> Erased:
+    """Erase batch by batch; what went."""
+    erased = Erased()
+    while batch := await backend.housekeeping.erase(owner, context, at=AT):
+        erased += batch
+    return erased
+
+
+async def tasks(backend: Backend, owner: str | None = None) -> list[str]:
+    page = await backend.reader.list(TaskQuery(owner=owner, page_size=2000, history_length=0))
+    return sorted(task.header.id for task in page.tasks)
+
+
+class ExportSuite(PortSuite):
+    """All that an owner has, handed out and erased."""
+
+    async def test_an_export_has_all_tasks_and_then_all_conversations_of_an_owner(self, backend: Backend) -> None:
+        await done(backend, 'a', context='c')
+        await submit(backend, message(new='b', context='d'))
+        await done(backend, 'x', context='c', owner='/bob')
+        assert await exported(backend) == ['a', 'b', 'c:']
+        assert await exported(backend, '/bob') == ['x', 'c:']
+        assert await exported(backend, '/eve') == []
+
+    async def test_an_export_of_a_context_has_nothing_of_others(self, backend: Backend) -> None:
+        for task_id, context in (('a', 'c'), ('b', 'd'), ('e', 'c')):
+            await done(backend, task_id, context=context)
+        assert await exported(backend, context='c') == ['a', 'e', 'c:']
+        assert await exported(backend, context='nothing') == []
+
+    async def test_a_task_is_exported_with_its_messages_and_artifacts(self, backend: Backend) -> None:
+        await submit(backend, message('do it', new='t'))
+        answer = b'{"messageId":"answer","parts":[{"text":"done"}]}'
+        artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
+        await run(backend, 't', history=[('answer', answer)], artifacts=[('a', artifact)])
+        task, _ = [each async for each in backend.housekeeping.export(OWNER)]
+        assert isinstance(task, StoredTask)
+        assert [text_of(body) for body in task.history or ()] == ['do it', 'done']
+        assert [text_of(body) for body in task.artifacts or ()] == ['the result']
+
+    async def test_a_conversation_is_exported_with_its_messages_usage_and_branches(self, backend: Backend) -> None:
+        await done(backend, 't', context='c', usage=RunUsage(requests=3))
+        store = backend.conversations(OWNER)
+        record = await store.read_record('c')
+        assert record is not None
+        await store.branch('c', at=1, expected_revision=record.revision)
+        await done(backend, 'u', context='c', usage=RunUsage(requests=4))
+        *_, found = [each async for each in backend.housekeeping.export(OWNER, 'c')]
+        assert isinstance(found, ExportedConversation)
+        assert found.record.usage == RunUsage(requests=7)
+        assert said(found.messages) == ['t', 'u', 'done']
+        assert [said(branch) for branch in found.branches] == [['t', 'done']]
+
+    async def test_many_tasks_and_conversations_are_exported_batch_by_batch(self, backend: Backend) -> None:
+        names = [f't{n:04d}' for n in range(501)]
+        for name in names:
+            await done(backend, name)
+        assert await exported(backend) == [*names, *(f'context of {name}:' for name in names)]
+
+    async def test_what_goes_while_it_is_exported_is_left_out(self, backend: Backend) -> None:
+        for name in 'abc':
+            await done(backend, name, context=name)
+        found: list[str] = []
+        async for each in backend.housekeeping.export(OWNER):
+            match each:
+                case StoredTask():
+                    found.append(each.header.id)
+                    await backend.housekeeping.erase_task('b', OWNER, at=AT)
+                case _:
+                    found.append(f'{each.record.conversation_id}:')
+                    await backend.housekeeping.erase_context('b', OWNER, at=AT)
+        assert found == ['a', 'c', 'a:', 'c:']
+
+    async def test_an_owner_is_erased_with_all_that_it_has_and_with_nothing_else(self, backend: Backend) -> None:
+        await done(backend, 'a', context='c')
+        await done(backend, 'b', context='d', artifacts=[('x', b'{"artifactId":"x","parts":[]}')])
+        await done(backend, 'x', context='c', owner='/bob')
+        await backend.conversations(OWNER).fork('c', new_conversation_id='fork')
+        assert await erase(backend) == Erased(tasks=2, items=3, events=4, conversations=3, entries=4)
+        assert await exported(backend) == []
+        assert await exported(backend, '/bob') == ['x', 'c:']
+        assert await conversation(backend, 'c', '/bob') == ['x', 'done']
+        assert not await erase(backend)
+
+    async def test_a_context_is_erased_with_nothing_that_another_one_shares(self, backend: Backend) -> None:
+        await done(backend, 'a', context='c')
+        await done(backend, 'b', context='d')
+        await backend.conversations(OWNER).fork('c', new_conversation_id='fork')
+        assert await erase(backend, context='c') == Erased(tasks=1, items=1, events=2, conversations=1, entries=0)
+        assert await exported(backend) == ['b', 'd:', 'fork:']
+        assert await conversation(backend, 'fork') == ['a', 'done']
+
+    async def test_model_messages_that_no_conversation_has_go_with_their_owner(self, backend: Backend) -> None:
+        record = ConversationRecord(conversation_id='c', head_id=None)
+        left = [ConversationEntry(id=f'e{n}', parent_id=None, message=turn('hi', '.')[0]) for n in range(501)]
+        for owner in (OWNER, '/bob'):
+            await backend.conversations(owner).write_record(record, new_entries=left, expected_revision=None)
+        assert await erase(backend, context='c') == Erased(conversations=1)
+        assert await erase(backend) == Erased(entries=501)
+        with pytest.raises(LookupError):
+            await backend.conversations(OWNER).read_entry('e0')
+        assert await backend.conversations('/bob').read_entry('e0') == left[0]
+
+    async def test_what_there_is_much_of_is_erased_in_many_small_steps(self, backend: Backend) -> None:
+        await submit(backend, message(new='long', context='c'))
+        claimed = await claim_one(backend, 'long')
+        await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
+        await backend.queue.finish(claimed, ending(claimed, after=1200, messages=turn('long', '.') * 300))
+        for n in range(120):
+            await done(backend, f't{n}', context=f'c{n}')
+        batches: list[Erased] = []
+        while batch := await backend.housekeeping.erase(OWNER, at=AT):
+            batches.append(batch)
+        assert len(batches) > 1
+        assert sum(batches, Erased()) == Erased(tasks=121, items=122, events=1441, conversations=121, entries=840)
+
+    async def test_tasks_of_many_messages_are_erased_in_several_steps(self, backend: Backend) -> None:
+        for name in 'abc':
+            said_much = [(f'{n}', b'{"parts":[]}') for n in range(300)]
+            await done(backend, name, context='c', history=said_much)
+        steps: list[int] = []
+        while batch := await backend.housekeeping.erase(OWNER, 'c', at=AT):
+            steps.append(batch.tasks)
+        assert steps == [2, 1, 0]
+
+    @pytest.mark.parametrize('state', ['submitted', 'working'])
+    async def test_nothing_is_erased_while_a_task_of_it_is_queued_or_runs(
+        self, backend: Backend, state: TaskState
+    ) -> None:
+        await done(backend, 'a', context='c')
+        await submit(backend, message(new='t', context='d'))
+        if state == 'working':
+            await claim_one(backend, 't')
+        with pytest.raises(UnsupportedOperationError, match='The task t is queued or running; cancel it before'):
+            await erase(backend)
+        assert await exported(backend) == ['a', 't', 'c:']
+        assert (await erase(backend, context='c')).tasks == 1
+
+    async def test_the_readers_of_waiting_tasks_that_are_erased_are_told_that_they_are_over(
+        self, backend: Backend
+    ) -> None:
+        await done(backend, 't', state='input-required')
+        reader = backend.events.subscribe('t', lambda: None)
+        reader.start(2)
+        await erase(backend)
+        async with asyncio.timeout(LIMIT):
+            assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
+        reader.close()
+
+    async def test_what_was_not_erased_is_there_after_the_store_was_compacted(self, backend: Backend) -> None:
+        await done(backend, 't', context='c')
+        await done(backend, 'x', owner='/bob')
+        await erase(backend, '/bob')
+        await backend.compact()
+        assert await exported(backend) == ['t', 'c:']
+        assert await conversation(backend, 'c') == ['t', 'done']
+
+    async def test_what_was_erased_can_begin_anew(self, backend: Backend) -> None:
+        await done(backend, 't', context='c')
+        await erase(backend)
+        assert not (await submit(backend, message('do t', new='t', context='c'))).replayed
+        claimed = await claim_one(backend, 't')
+        assert not await backend.history(claimed)
+        assert await tasks(backend) == ['t']

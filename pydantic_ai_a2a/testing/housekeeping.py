@@ -1,0 +1,235 @@
+"""What keeps a store small: by age, by number, on demand; never what still lives."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..ports import Backend
+from ..settings import Retention
+from ..types import TaskQuery, TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    OWNER,
+    chunk,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    history,
+    message,
+    run,
+    state_of,
+    submit,
+    text_of,
+    turn,
+)
+
+__all__ = ('RetentionSuite',)
+
+
+SECOND = 1000
+
+KEEP = Retention(
+    tasks=timedelta(seconds=100),
+    events=timedelta(seconds=10),
+    contexts=timedelta(seconds=1000),
+    waiting=timedelta(seconds=500),
+)
+
+
+async def sweep(backend: Backend, at: int, retention: Retention = KEEP) -> int:
+    """Sweep until nothing is left to do; how many batches that took."""
+    batches = 0
+    while await backend.housekeeping.sweep(retention, at=at):
+        batches += 1
+        assert batches < 1000
+    return batches
+
+
+async def tasks(backend: Backend) -> list[str]:
+    page = await backend.reader.list(TaskQuery(owner=None, page_size=1000))
+    return sorted(task.header.id for task in page.tasks)
+
+
+async def done(backend: Backend, task_id: str, *, at: int = AT, context: str | None = None, **rest: Any) -> None:
+    await submit(backend, message(new=task_id, context=context, at=at))
+    await run(backend, task_id, at=at, **rest)
+
+
+class RetentionSuite(PortSuite):
+    """What keeps a store small."""
+
+    async def test_the_events_of_a_finished_task_go_first_and_the_task_stays_whole(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
+        artifact = b'{"artifactId":"a","parts":[{"text":"Hello"}]}'
+        await backend.queue.finish(claimed, ending(claimed, after=3, artifacts=[('a', artifact)]))
+        before = await backend.reader.load('t', OWNER)
+        await sweep(backend, AT + 10 * SECOND)
+        assert len(await events(backend, 't')) == 4
+        await sweep(backend, AT + 10 * SECOND + 1)
+        assert not await backend.events.has('t', 0)
+        assert await backend.reader.load('t', OWNER) == before
+
+    async def test_a_finished_task_goes_after_its_time_and_its_conversation_stays(self, backend: Backend) -> None:
+        await done(backend, 't', context='c', messages=turn('hi', 'hello'))
+        await sweep(backend, AT + 100 * SECOND)
+        assert await tasks(backend) == ['t']
+        await sweep(backend, AT + 100 * SECOND + 1)
+        assert await tasks(backend) == []
+        assert await conversation(backend, 'c') == ['hi', 'hello']
+        with pytest.raises(TaskNotFoundError):
+            await submit(backend, message('more', to='t'))
+
+    async def test_a_message_whose_task_has_gone_is_a_new_one(self, backend: Backend) -> None:
+        await done(backend, 't', context='c')
+        await sweep(backend, AT + 100 * SECOND + 1)
+        accepted = await submit(backend, message(new='u', context='c', message_id='message hello for t'))
+        assert (accepted.header.id, accepted.replayed) == ('u', False)
+
+    async def test_over_their_number_the_oldest_finished_tasks_go(self, backend: Backend) -> None:
+        for n in range(5):
+            await done(backend, f't{n}', at=AT + n)
+        await sweep(backend, AT + 5, Retention(max_tasks=2))
+        assert await tasks(backend) == ['t3', 't4']
+
+    @pytest.mark.parametrize('state', ['submitted', 'working', 'input-required', 'auth-required'])
+    async def test_a_task_that_has_not_ended_stays_with_its_events(self, backend: Backend, state: TaskState) -> None:
+        await done(backend, 'done')
+        await submit(backend, message(new='t', context='c'))
+        if state == 'working':
+            await claim_one(backend, 't')
+        elif state != 'submitted':
+            await run(backend, 't', state, messages=turn('hi', '?'))
+        keep = Retention(waiting=timedelta(days=400), max_tasks=1, max_contexts=1)
+        await sweep(backend, AT + 365 * 86_400 * SECOND, keep)
+        assert await tasks(backend) == ['t']
+        assert await state_of(backend, 't') == state
+        assert await backend.events.has('t', 0)
+
+    async def test_a_conversation_goes_after_its_time_unless_a_task_of_it_lives(self, backend: Backend) -> None:
+        for context in ('idle', 'used', 'waiting'):
+            await done(backend, f'first in {context}', context=context, messages=turn('hi', context))
+        await submit(backend, message(new='again', context='waiting'))
+        await done(backend, 'later', context='used', at=AT + 500 * SECOND, messages=turn('more', 'used'))
+        await sweep(backend, AT + 1000 * SECOND)
+        assert await conversation(backend, 'idle') == ['hi', 'idle']
+        await sweep(backend, AT + 1000 * SECOND + 1)
+        assert await conversation(backend, 'idle') == []
+        assert await conversation(backend, 'used') == ['hi', 'used', 'more', 'used']
+        assert await conversation(backend, 'waiting') == ['hi', 'waiting']
+
+    async def test_over_their_number_the_conversations_unused_for_longest_go(self, backend: Backend) -> None:
+        for n in range(4):
+            await done(backend, f't{n}', at=AT + n, context=f'c{n}', messages=turn('hi', '.'))
+        await done(backend, 'again', at=AT + 9, context='c0', messages=turn('again', '.'))
+        await sweep(backend, AT + 10, Retention(max_contexts=2))
+        records = await backend.conversations(OWNER).list_conversations()
+        assert [record.conversation_id for record in records] == ['c0', 'c3']
+
+    async def test_a_task_that_waits_too_long_fails_and_tells_its_readers(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t', context='c'))
+        await run(
+            backend, 't', 'input-required', messages=turn('hi', 'which?'), status_message=b'{"parts":[{"text":"?"}]}'
+        )
+        reader = backend.events.subscribe('t', lambda: None)
+        reader.start(2)
+        await sweep(backend, AT + 500 * SECOND)
+        assert await state_of(backend, 't') == 'input-required'
+        await sweep(backend, AT + 500 * SECOND + 1)
+        task = await backend.reader.load('t', OWNER)
+        assert task is not None
+        assert (task.header.state, task.header.status_at) == ('failed', AT + 500 * SECOND + 1)
+        assert task.header.status_message is not None
+        assert text_of(task.header.status_message) == 'The task waited too long.'
+        assert await history(backend, 't') == ['hi', '?']
+        assert [(event.n, event.state) for event in await reader.next()] == [(3, 'failed')]
+        assert await conversation(backend, 'c') == []
+        reader.close()
+
+    async def test_a_sweep_takes_many_small_steps(self, backend: Backend) -> None:
+        await submit(backend, message(new='long'))
+        claimed = await claim_one(backend, 'long')
+        await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
+        await backend.queue.finish(claimed, ending(claimed, after=1200))
+        for n in range(120):
+            await done(backend, f't{n}')
+        assert await sweep(backend, AT + 1001 * SECOND) > 1
+        assert await tasks(backend) == []
+
+    async def test_over_their_number_tasks_go_with_their_events_however_many_those_are(self, backend: Backend) -> None:
+        await submit(backend, message(new='long'))
+        claimed = await claim_one(backend, 'long')
+        await backend.queue.emit(claimed, [chunk(n, '.') for n in range(2, 1201)])
+        await backend.queue.finish(claimed, ending(claimed, after=1200))
+        await done(backend, 'newer', at=AT + 1)
+        assert await sweep(backend, AT + 2, Retention(max_tasks=1)) > 1
+        assert await tasks(backend) == ['newer']
+        assert [event.n for event in await events(backend, 'newer')] == [1, 2]
+
+    async def test_an_empty_store_has_nothing_to_sweep(self, backend: Backend) -> None:
+        assert await backend.housekeeping.sweep(Retention(), at=AT) == 0
+
+    @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'input-required'])
+    async def test_a_task_is_erased_with_all_that_belongs_to_it(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='t', context='c', message_id='m'))
+        await run(backend, 't', state, messages=turn('hi', 'hello'))
+        assert await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        assert await backend.reader.load('t', None) is None
+        assert not await backend.events.has('t', 0)
+        assert not await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        assert not (await submit(backend, message(new='t', context='c', message_id='m'))).replayed
+        await run(backend, 't')
+        assert [event.n for event in await events(backend, 't')] == [1, 2]
+
+    @pytest.mark.parametrize('state', ['submitted', 'working'])
+    async def test_a_task_that_is_queued_or_runs_is_not_erased(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='t', context='c'))
+        if state == 'working':
+            await claim_one(backend, 't')
+        with pytest.raises(UnsupportedOperationError, match='cancel it'):
+            await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        with pytest.raises(UnsupportedOperationError, match='cancel it'):
+            await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await state_of(backend, 't') == state
+
+    async def test_a_context_is_erased_with_its_tasks_or_not_at_all(self, backend: Backend) -> None:
+        for task_id in 'ab':
+            await done(backend, task_id, context='c', messages=turn('hi', task_id))
+        await done(backend, 'elsewhere', messages=turn('hi', 'x'))
+        await submit(backend, message(new='queued', context='c'))
+        with pytest.raises(UnsupportedOperationError):
+            await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await tasks(backend) == ['a', 'b', 'elsewhere', 'queued']
+        await backend.queue.cancel('queued', OWNER, at=AT)
+        assert await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await tasks(backend) == ['elsewhere']
+        assert await conversation(backend, 'c') == []
+        assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
+        assert not await backend.housekeeping.erase_context('c', OWNER, at=AT)
+
+    async def test_only_their_owner_erases_tasks_and_contexts(self, backend: Backend) -> None:
+        await done(backend, 't', context='c', messages=turn('hi', 'hello'))
+        assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)
+        assert not await backend.housekeeping.erase_context('c', '/bob', at=AT)
+        assert await tasks(backend) == ['t']
+        assert await conversation(backend, 'c') == ['hi', 'hello']
+        assert await backend.housekeeping.erase_task('t', None, at=AT)
+        assert await backend.housekeeping.erase_context('c', OWNER, at=AT)
+
+    async def test_the_readers_of_a_waiting_task_that_is_erased_are_told_that_it_is_over(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', 'input-required')
+        reader = backend.events.subscribe('t', lambda: None)
+        reader.start(2)
+        await backend.housekeeping.erase_task('t', OWNER, at=AT)
+        assert [(event.n, event.state) for event in await reader.next()] == [(3, 'canceled')]
+        reader.close()

@@ -1,0 +1,316 @@
+"""Any order of everything that can happen to tasks, beside a model of a page: what the queue promises always holds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ..errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
+from ..lifecycle import INTERRUPTED, TERMINAL, may_move
+from ..ports import Backend, Claim
+from ..types import TaskQuery, TaskState
+from .base import MakeBackend, PortSuite
+from .values import (
+    AT,
+    LEASE,
+    OWNER,
+    chunk,
+    conversation,
+    ending,
+    events,
+    message,
+    said,
+    submit,
+    text_of,
+    turn,
+)
+
+__all__ = ('QueueMachineSuite',)
+
+T = TypeVar('T')
+CONTEXTS = ('red', 'blue')
+HOLDERS = ('one', 'two')
+ENDS: Sequence[TaskState] = sorted(TERMINAL | INTERRUPTED)
+
+
+@dataclass
+class Task:
+    """What the model knows of a task."""
+
+    id: str
+    context: str
+    place: int
+    """In the queue."""
+    state: TaskState = 'submitted'
+    holder: str | None = None
+    until: int = 0
+    claim: Claim | None = None
+    """The newest; valid while the task has a holder."""
+    attempt: int = 0
+    run: int = 1
+    unread: list[str] = field(default_factory=list[str])
+    own: list[str] | None = None
+    """What it said before it was interrupted."""
+    cancel: bool = False
+    last_event: int = 0
+
+    def end(self, state: TaskState) -> None:
+        self.state, self.holder, self.cancel = state, None, False
+
+
+class Machine(RuleBasedStateMachine):
+    tasks: Bundle[Task] = Bundle('tasks')
+
+    def __init__(self, make_backend: MakeBackend) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.backend: Backend = make_backend()
+        self.now = AT
+        self.known: dict[str, Task] = {}
+        self.contexts: dict[str, list[str]] = {context: [] for context in CONTEXTS}
+        self.completed: Counter[str] = Counter()
+        self.accepted = 0
+        self.places = 0
+        self.before: dict[str, TaskState] = {}
+        self.stale: list[Claim] = []
+        """Claims whose task has been claimed anew, or whose message has been run."""
+
+    def teardown(self) -> None:
+        self.backend.close()
+        self.loop.close()
+
+    def do(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def place(self) -> int:
+        self.places += 1
+        return self.places
+
+    def new_text(self) -> str:
+        self.accepted += 1
+        return f'message {self.accepted}'
+
+    # --- what clients do --------------------------------------------------------------------------------------------
+
+    @rule(target=tasks, context=st.sampled_from(CONTEXTS))
+    def begin(self, context: str) -> Task:
+        task = Task(f'task {len(self.known)}', context, self.place())
+        task.unread.append(self.new_text())
+        self.known[task.id] = task
+        accepted = self.do(submit(self.backend, message(task.unread[0], new=task.id, context=context, at=self.now)))
+        assert (accepted.header.state, accepted.replayed) == ('submitted', False)
+        return task
+
+    @rule(task=tasks)
+    def go_on(self, task: Task) -> None:
+        text = self.new_text()
+        more = message(text, to=task.id, at=self.now)
+        if task.state in TERMINAL:
+            with pytest.raises(UnsupportedOperationError):
+                self.do(submit(self.backend, more))
+            return
+        if task.state in INTERRUPTED:
+            task.state, task.place, task.run = 'submitted', self.place(), task.run + 1
+            task.last_event += 1
+        task.unread.append(text)
+        first = self.do(submit(self.backend, more))
+        assert (first.after, first.replayed) == (task.last_event, False)
+        again = self.do(submit(self.backend, more))
+        assert (again.after, again.replayed) == (task.last_event, True)
+
+    @precondition(lambda self: len(self.known) > 3)
+    @rule(task=tasks, force=st.booleans())
+    def cancel(self, task: Task, force: bool) -> None:
+        canceling = self.backend.queue.cancel(task.id, OWNER, at=self.now, force=force)
+        if task.state in TERMINAL:
+            with pytest.raises(TaskNotCancelableError):
+                self.do(canceling)
+        elif task.holder is not None and not force:
+            task.cancel = True
+            assert self.do(canceling).state == 'working'
+        else:
+            self.contexts[task.context] += task.own or ()
+            task.end('canceled')
+            task.last_event += 1
+            assert self.do(canceling).state == 'canceled'
+
+    # --- what holders do --------------------------------------------------------------------------------------------
+
+    @rule(holder=st.sampled_from(HOLDERS), limit=st.integers(1, 3))
+    def claim(self, holder: str, limit: int) -> None:
+        lost = [
+            task
+            for task in self.in_order('working')
+            if task.holder is None or (task.holder != holder and task.until < self.now)
+        ]
+        queued = [task for task in self.in_order('submitted') if task is self.first_of(task.context)]
+        expected = [*lost, *queued][:limit]
+        claims = self.do(self.backend.queue.claim(holder, at=self.now, until=self.now + LEASE, limit=limit))
+        assert [each.header.id for each in claims] == [task.id for task in expected]
+        for task, each in zip(expected, claims, strict=True):
+            task.attempt += task.holder is not None or task.attempt == 0
+            task.last_event += task.state == 'submitted'
+            task.state, task.holder, task.until = 'working', holder, self.now + LEASE
+            self.hand_out(task, each)
+
+    def hand_out(self, task: Task, claimed: Claim) -> None:
+        if task.claim is not None:
+            self.stale.append(task.claim)
+        task.claim = claimed
+        assert (claimed.attempt, claimed.run, claimed.header.last_event) == (task.attempt, task.run, task.last_event)
+        assert text_of(claimed.message) == task.unread[0]
+        assert (claimed.own_messages is None) == (task.own is None)
+        assert said(claimed.own_messages or ()) == (task.own or [])
+
+    @precondition(lambda self: self.held())
+    @rule(holder=st.sampled_from(HOLDERS))
+    def renew(self, holder: str) -> None:
+        marks = self.do(self.backend.queue.renew(holder, [*self.known], until=self.now + LEASE))
+        held = [task for task in self.known.values() if task.holder == holder]
+        for task in held:
+            task.until = self.now + LEASE
+        assert [*marks.lost] == [task.id for task in self.known.values() if task not in held]
+        assert [*marks.cancel] == [task.id for task in held if task.cancel]
+
+    @precondition(lambda self: self.held())
+    @rule(which=st.integers(0, 3))
+    def emit(self, which: int) -> None:
+        task, claimed = self.pick(which)
+        task.last_event += 1
+        self.do(self.backend.queue.emit(claimed, [chunk(task.last_event, 'chunk', append=False)]))
+
+    @precondition(lambda self: self.held())
+    @rule(which=st.integers(0, 3), state=st.sampled_from(ENDS))
+    def finish(self, which: int, state: TaskState) -> None:
+        self.end(which, state)
+
+    @precondition(lambda self: self.held())
+    @rule(which=st.integers(0, 3))
+    def complete(self, which: int) -> None:
+        self.end(which, 'completed')
+
+    @precondition(lambda self: self.held())
+    @rule(which=st.integers(0, 3))
+    def interrupt(self, which: int) -> None:
+        self.end(which, 'input-required')
+
+    def end(self, which: int, state: TaskState) -> None:
+        task, claimed = self.pick(which)
+        prompt = task.unread.pop(0)
+        end = ending(claimed, state, after=task.last_event, at=self.now, messages=turn(prompt, 'answer'))
+        following = self.do(self.backend.queue.finish(claimed, end))
+        self.completed[prompt] += state == 'completed'
+        own = [*(task.own or ()), prompt, 'answer']
+        task.own = own if state in INTERRUPTED else None
+        if state in ('completed', 'canceled'):
+            self.contexts[task.context] += own
+        if state == 'completed' and task.unread:
+            assert following is not None
+            task.run += 1
+            self.hand_out(task, following)
+            return
+        assert following is None
+        task.end(state)
+        task.last_event += 1
+
+    @precondition(lambda self: self.held())
+    @rule(which=st.integers(0, 3))
+    def release(self, which: int) -> None:
+        task, claimed = self.pick(which)
+        task.holder = None
+        self.do(self.backend.queue.release(claimed))
+
+    @precondition(lambda self: self.stale)
+    @rule(which=st.integers(0, 10))
+    def write_with_a_claim_that_is_no_longer_valid(self, which: int) -> None:
+        claimed = self.stale[which % len(self.stale)]
+        task = self.known[claimed.header.id]
+        for state in ('completed', 'failed', 'input-required'):
+            end = ending(claimed, state, after=task.last_event, messages=turn('late', 'late'))
+            with pytest.raises(LeaseLost):
+                self.do(self.backend.queue.finish(claimed, end))
+        if task.claim is None or task.claim.fence != claimed.fence:
+            with pytest.raises(LeaseLost):
+                self.do(self.backend.queue.emit(claimed, [chunk(task.last_event + 1, 'late')]))
+            self.do(self.backend.queue.release(claimed))
+
+    @precondition(lambda self: self.held())
+    @rule(seconds=st.integers(1, 2 * LEASE // 1000))
+    def pass_time(self, seconds: int) -> None:
+        self.now += seconds * 1000
+
+    # --- what the model says ----------------------------------------------------------------------------------------
+
+    def in_order(self, state: TaskState) -> list[Task]:
+        return sorted((task for task in self.known.values() if task.state == state), key=lambda task: task.place)
+
+    def first_of(self, context: str) -> Task:
+        """The task of a context that may run, or runs."""
+        live = (task for task in self.known.values() if task.state in ('submitted', 'working'))
+        return min((task for task in live if task.context == context), key=lambda task: task.place)
+
+    def held(self) -> list[Task]:
+        return [task for task in self.known.values() if task.holder is not None]
+
+    def pick(self, which: int) -> tuple[Task, Claim]:
+        """One of the tasks that run, with the claim of its run."""
+        held = self.held()
+        task = held[which % len(held)]
+        assert task.claim is not None
+        return task, task.claim
+
+    @invariant()
+    def all_is_as_the_model_says(self) -> None:
+        self.do(self.check_tasks())
+        self.do(self.check_contexts())
+
+    async def check_tasks(self) -> None:
+        """One runs in a context at most, and the events of each are numbered without gaps."""
+        page = await self.backend.reader.list(TaskQuery(owner=OWNER, page_size=1000, history_length=0))
+        states = {each.header.id: (each.header.state, each.header.last_event) for each in page.tasks}
+        assert states == {task.id: (task.state, task.last_event) for task in self.known.values()}
+        for each in page.tasks:
+            before = self.before.get(each.header.id, 'submitted')
+            assert before == each.header.state or may_move(before, each.header.state)
+            self.before[each.header.id] = each.header.state
+        running = Counter(each.header.context_id for each in page.tasks if each.header.state == 'working')
+        assert not running or max(running.values()) == 1
+        for task in self.known.values():
+            if task.last_event:
+                assert [event.n for event in await events(self.backend, task.id)] == [*range(1, task.last_event + 1)]
+
+    async def check_contexts(self) -> None:
+        """They hold what their tasks left, and no message was run to completion twice."""
+        for context, texts in self.contexts.items():
+            assert await conversation(self.backend, context) == texts
+        assert not self.completed or max(self.completed.values()) <= 1
+
+
+class QueueMachineSuite(PortSuite):
+    """Any order of everything that can happen to tasks."""
+
+    examples = 40
+    """Orders to try, each of at most 40 steps; more find more, and take longer."""
+
+    def test_whatever_happens_the_queue_keeps_its_promises(self, make_backend: MakeBackend) -> None:
+        class Made(Machine):
+            def __init__(self) -> None:
+                super().__init__(make_backend)
+
+        steady = settings(max_examples=self.examples, stateful_step_count=40, deadline=None, database=None)
+        run_state_machine_as_test(Made, settings=steady)

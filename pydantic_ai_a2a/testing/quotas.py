@@ -1,0 +1,155 @@
+"""What a store counts for quotas: no request more than there is, nothing that a run used is lost or counted twice."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ..errors import LeaseLost, QuotaExceededError
+from ..ports import Backend, Submission
+from ..quota_store import Bucket, Charge, Spent
+from ..settings import Retention
+from ..types import TaskState
+from .base import MakeBackend, PortSuite
+from .values import AT, OWNER, claim_one, ending, message, run, state_of, submit
+
+__all__ = ('QuotaSuite',)
+
+MINUTE = 60_000
+BUCKET = Bucket('/ada', 'SendMessage', interval=1_000_000, burst=3)
+"""Three at once, and one a second."""
+CHARGE = Charge('/ada', MINUTE, AT + MINUTE, requests=1, tokens=20, cost=300)
+
+
+async def spent(backend: Backend, subject: str = '/ada', *, at: int = AT) -> list[tuple[int, int, int]]:
+    """What was used: requests, tokens, cost."""
+    return [each[1:] for each in await backend.quotas.spent(subject, MINUTE, at=at)]
+
+
+def limited(sent: Submission, limit: int) -> Submission:
+    """A message of an owner who may have so many tasks."""
+    return replace(sent, task_limit=limit)
+
+
+class QuotaSuite(PortSuite):
+    """What `QuotaStore` promises, and what `TaskQueue` does for quotas."""
+
+    async def test_a_bucket_gives_what_it_holds_and_then_one_after_the_other(self, backend: Backend) -> None:
+        async def take(at: int) -> int:
+            return await backend.quotas.take(BUCKET, at=AT + at)
+
+        assert [await take(0) for _ in range(4)] == [0, 0, 0, 1000]
+        assert [await take(400), await take(999), await take(1000), await take(1000)] == [600, 1, 0, 1000]
+        assert [await take(10**6) for _ in range(4)] == [0, 0, 0, 1000]
+
+    async def test_buckets_are_apart_by_subject_and_name(self, backend: Backend) -> None:
+        for bucket in (BUCKET, BUCKET._replace(subject='/bob'), BUCKET._replace(name='GetTask')):
+            assert [await backend.quotas.take(bucket, at=AT) for _ in range(4)] == [0, 0, 0, 1000]
+
+    async def test_a_bucket_follows_what_is_set_now(self, backend: Backend) -> None:
+        assert [await backend.quotas.take(BUCKET, at=AT) for _ in range(3)] == [0, 0, 0]
+        larger = BUCKET._replace(burst=4)
+        assert [await backend.quotas.take(larger, at=AT) for _ in range(2)] == [0, 1000]
+
+    async def test_whoever_takes_at_once_no_more_is_taken_than_there_is(self, backend: Backend) -> None:
+        waits = await asyncio.gather(*(backend.quotas.take(BUCKET, at=AT) for _ in range(20)))
+        assert waits.count(0) == 3
+
+    @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    async def test_a_bucket_gives_as_one_that_is_filled_drop_by_drop(
+        self, make_backend: MakeBackend, data: st.DataObject
+    ) -> None:
+        bucket = BUCKET._replace(interval=data.draw(st.integers(1, 10**7)), burst=data.draw(st.integers(1, 5)))
+        pauses = data.draw(st.lists(st.integers(0, 20_000), max_size=20))
+        backend, at = make_backend(), AT
+        held, capacity = bucket.burst * bucket.interval, bucket.burst * bucket.interval  # microseconds' worth
+        for pause in pauses:
+            at += pause
+            held = min(capacity, held + pause * 1000)
+            wait = await backend.quotas.take(bucket, at=at)
+            assert wait == max(0, -(-(bucket.interval - held) // 1000))
+            held -= bucket.interval if wait == 0 else 0
+        backend.close()
+
+    async def test_charges_add_up_until_they_are_forgotten(self, backend: Backend) -> None:
+        later = CHARGE._replace(until=AT + MINUTE + 1000)
+        await backend.quotas.charge([later, CHARGE])
+        await backend.quotas.charge([CHARGE, CHARGE._replace(subject='/bob'), CHARGE._replace(window=MINUTE * 60)])
+        assert await backend.quotas.spent('/ada', MINUTE, at=AT) == [
+            Spent(CHARGE.until, 2, 40, 600),
+            Spent(later.until, 1, 20, 300),
+        ]
+        assert await spent(backend, at=CHARGE.until) == [(1, 20, 300)]
+        assert await spent(backend, at=later.until) == []
+
+    async def test_nothing_is_lost_of_what_is_charged_at_once(self, backend: Backend) -> None:
+        await asyncio.gather(*(backend.quotas.charge([CHARGE]) for _ in range(20)))
+        assert await spent(backend) == [(20, 400, 6000)]
+
+    @pytest.mark.parametrize('state', ['completed', 'canceled', 'failed', 'input-required'])
+    async def test_what_a_run_used_is_charged_when_it_ends(self, backend: Backend, state: TaskState) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't', state, charges=[CHARGE])
+        assert await spent(backend) == [(1, 20, 300)]
+
+    async def test_each_run_of_a_task_is_charged(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        following = await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
+        assert following is not None
+        await backend.queue.finish(following, ending(following, charges=[CHARGE]))
+        assert await spent(backend) == [(2, 40, 600)]
+
+    async def test_a_holder_that_lost_its_task_charges_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.cancel('t', OWNER, at=AT, force=True)
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
+        assert await spent(backend) == []
+
+    async def test_an_owner_has_no_more_tasks_than_it_may(self, backend: Backend) -> None:
+        for task_id in 'ab':
+            await submit(backend, limited(message(new=task_id), 2))
+        await claim_one(backend, 'a')
+        with pytest.raises(QuotaExceededError) as refused:
+            await submit(backend, limited(message(new='c'), 2))
+        assert refused.value.metadata == {'quota': 'tasks'}
+        assert await backend.reader.load('c', None) is None
+        await submit(backend, limited(message(new='of bob', owner='/bob'), 2))
+        await submit(backend, limited(message('more', to='a'), 2))  # which is there already
+        assert (await submit(backend, limited(message(new='b'), 2))).replayed
+        await backend.queue.cancel('b', OWNER, at=AT)
+        await submit(backend, limited(message(new='c'), 2))
+
+    async def test_a_task_that_waits_for_its_client_is_none_until_it_goes_on(self, backend: Backend) -> None:
+        await submit(backend, message(new='paused'))
+        await run(backend, 'paused', 'input-required')
+        await submit(backend, limited(message(new='t'), 1))
+        with pytest.raises(QuotaExceededError):
+            await submit(backend, limited(message('answer', to='paused'), 1))
+        assert await state_of(backend, 'paused') == 'input-required'
+        await backend.queue.cancel('t', OWNER, at=AT)
+        await submit(backend, limited(message('answer', to='paused'), 1))
+        assert await state_of(backend, 'paused') == 'submitted'
+
+    async def test_whoever_sends_at_once_no_more_tasks_are_made_than_there_may_be(self, backend: Backend) -> None:
+        sent = [submit(backend, limited(message(new=f't{n}'), 3)) for n in range(10)]
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        assert sum(isinstance(each, QuotaExceededError) for each in outcomes) == 7
+
+    async def test_full_buckets_and_what_is_forgotten_are_swept_and_nothing_else(self, backend: Backend) -> None:
+        await backend.quotas.take(BUCKET, at=AT)
+        await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)
+        await backend.quotas.take(BUCKET._replace(subject='/bob'), at=AT)
+        await backend.quotas.charge([CHARGE, CHARGE._replace(until=CHARGE.until + 1)])
+        assert await backend.housekeeping.sweep(Retention(), at=AT + 999) == 0
+        assert await backend.housekeeping.sweep(Retention(), at=AT + 1000) == 1
+        assert await backend.housekeeping.sweep(Retention(), at=CHARGE.until) == 2
+        assert await spent(backend) == [(1, 20, 300)]

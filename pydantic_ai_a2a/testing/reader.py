@@ -1,0 +1,161 @@
+"""Consistent reads of tasks: one, or pages of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ..ports import Backend, Status
+from ..types import StoredTask, TaskQuery
+from .base import PortSuite
+from .values import (
+    AT,
+    OWNER,
+    chunk,
+    claim_one,
+    ending,
+    message,
+    run,
+    status_event,
+    submit,
+    text_of,
+)
+
+__all__ = ('TaskReaderSuite',)
+
+
+async def load(backend: Backend, task_id: str = 't', owner: str | None = OWNER, **options: Any) -> StoredTask:
+    task = await backend.reader.load(task_id, owner, **options)
+    assert task is not None
+    return task
+
+
+def texts(bodies: Sequence[bytes] | None) -> list[str] | None:
+    return None if bodies is None else [text_of(body) for body in bodies]
+
+
+async def some(backend: Backend) -> None:
+    """Tasks `a` to `e`, each with a newer status than the one before; only `d` is Bob's, only `e` runs."""
+    for n, task_id in enumerate('abcde'):
+        owner = '/bob' if task_id == 'd' else OWNER
+        await submit(backend, message(new=task_id, context='odd' if n % 2 else 'even', owner=owner, at=AT + n))
+    for n, task_id in enumerate('abcd'):
+        await run(backend, task_id, at=AT + n)
+    await claim_one(backend, 'e', at=AT + 4)
+
+
+class TaskReaderSuite(PortSuite):
+    """What `TaskReader` promises: whose tasks are read, with how much of them, in pages without gap or overlap."""
+
+    async def test_a_task_is_read_by_its_owner_or_one_who_may_read_all(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        assert await backend.reader.load('t', '/bob') is None
+        assert await backend.reader.load('nowhere', None) is None
+        assert (await load(backend)) == (await load(backend, owner=None))
+
+    @pytest.mark.parametrize(
+        ('length', 'history'), [(None, ['one', 'two', 'three']), (0, None), (1, ['three']), (2, ['two', 'three'])]
+    )
+    async def test_as_much_history_is_read_as_asked_for_the_newest_of_it(
+        self, backend: Backend, length: int | None, history: list[str] | None
+    ) -> None:
+        await submit(backend, message('one', new='t'))
+        for text in ('two', 'three'):
+            await submit(backend, message(text, to='t'))
+        assert texts((await load(backend, history_length=length)).history) == history
+
+    async def test_artifacts_are_read_as_they_are_so_far_and_only_if_asked_for(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        assert texts((await load(backend)).artifacts) == []
+        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
+        await backend.queue.emit(claimed, [status_event(4, 'working')], Status('working', AT, None))
+        assert texts((await load(backend)).artifacts) == ['Hello']
+        await backend.queue.emit(claimed, [chunk(5, 'anew', append=False)])
+        assert texts((await load(backend)).artifacts) == ['anew']
+        assert (await load(backend, artifacts=False)).artifacts is None
+        final = b'{"artifactId":"a","parts":[{"text":"final"}]}'
+        await backend.queue.finish(claimed, ending(claimed, after=5, artifacts=[('a', final)]))
+        assert (await load(backend)).artifacts == [final]
+
+    async def test_the_next_run_of_a_task_replaces_its_artifacts(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        await submit(backend, message('two', to='t'))
+        first = await claim_one(backend, 't')
+
+        def artifact(text: str) -> list[tuple[str, bytes]]:
+            return [('a', b'{"artifactId":"a","parts":[{"text":"%s"}]}' % text.encode())]
+
+        second = await backend.queue.finish(first, ending(first, artifacts=artifact('first')))
+        assert second is not None
+        assert texts((await load(backend)).artifacts) == ['first']
+        await backend.queue.emit(second, [chunk(2, 'second', append=False)])
+        assert texts((await load(backend)).artifacts) == ['second']
+        await backend.queue.finish(second, ending(second, after=2, artifacts=artifact('the second')))
+        assert texts((await load(backend)).artifacts) == ['the second']
+
+    @pytest.mark.parametrize(
+        ('query', 'expected'),
+        [
+            (TaskQuery(owner=OWNER), 'ecba'),
+            (TaskQuery(owner=None), 'edcba'),
+            (TaskQuery(owner='/carol'), ''),
+            (TaskQuery(owner=OWNER, context_id='even'), 'eca'),
+            (TaskQuery(owner=OWNER, context_id='nowhere'), ''),
+            (TaskQuery(owner=OWNER, state='completed'), 'cba'),
+            (TaskQuery(owner=OWNER, state='working', context_id='even'), 'e'),
+            (TaskQuery(owner=OWNER, state='failed'), ''),
+            (TaskQuery(owner=OWNER, since=AT + 2), 'ec'),
+            (TaskQuery(owner=OWNER, since=AT + 5), ''),
+        ],
+    )
+    async def test_tasks_are_listed_newest_first_as_far_as_they_match(
+        self, backend: Backend, query: TaskQuery, expected: str
+    ) -> None:
+        await some(backend)
+        page = await backend.reader.list(query)
+        assert ''.join(task.header.id for task in page.tasks) == expected
+        assert (page.next, page.total) == (None, len(expected))
+
+    async def test_the_tasks_of_a_context_are_those_of_its_owner(self, backend: Backend) -> None:
+        await some(backend)
+        for owner, expected in ((OWNER, 'b'), ('/bob', 'd'), ('/carol', '')):
+            page = await backend.reader.list(TaskQuery(owner=owner, context_id='odd'))
+            assert (''.join(task.header.id for task in page.tasks), page.total) == (expected, len(expected))
+
+    @pytest.mark.parametrize('size', [1, 2, 3, 4, 5])
+    async def test_pages_follow_each_other_without_gap_or_overlap(self, backend: Backend, size: int) -> None:
+        await some(backend)
+        pages: list[str] = []
+        query = TaskQuery(owner=None, page_size=size)
+        while True:
+            page = await backend.reader.list(query)
+            assert page.total == 5
+            pages.append(''.join(task.header.id for task in page.tasks))
+            if page.next is None:
+                break
+            query = TaskQuery(owner=None, page_size=size, before=page.next)
+        assert ''.join(pages) == 'edcba'
+        assert all(len(each) == size for each in pages[:-1])
+
+    async def test_tasks_of_the_same_moment_are_all_listed(self, backend: Backend) -> None:
+        for n in range(7):
+            await submit(backend, message(new=f't{n}'))
+        first = await backend.reader.list(TaskQuery(owner=None, page_size=4))
+        rest = await backend.reader.list(TaskQuery(owner=None, page_size=4, before=first.next))
+        assert {task.header.id for task in (*first.tasks, *rest.tasks)} == {f't{n}' for n in range(7)}
+
+    async def test_a_list_holds_as_much_of_its_tasks_as_asked_for(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        answer = ('', b'{"parts":[{"text":"two"}]}')
+        await run(backend, 't', history=[answer], artifacts=[('a', b'{"artifactId":"a","parts":[{"text":"it"}]}')])
+
+        async def listed(**options: Any) -> tuple[list[str] | None, list[str] | None]:
+            [task] = (await backend.reader.list(TaskQuery(owner=OWNER, **options))).tasks
+            return texts(task.history), texts(task.artifacts)
+
+        assert await listed() == (['one', 'two'], None)
+        assert await listed(history_length=0) == (None, None)
+        assert await listed(history_length=1, include_artifacts=True) == (['two'], ['it'])

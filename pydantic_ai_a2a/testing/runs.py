@@ -1,0 +1,348 @@
+"""What a run writes: its events, and its end in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic_ai.usage import RunUsage
+
+from ..errors import LeaseLost
+from ..ports import Backend, Status
+from ..types import StoredTask, TaskHeader
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    OWNER,
+    chunk,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    history,
+    message,
+    run,
+    said,
+    state_of,
+    status_event,
+    submit,
+    text_of,
+    turn,
+)
+
+__all__ = ('RunSuite',)
+
+
+class BrokenOff(Exception):
+    """Comes in the middle of a write."""
+
+
+class BreaksOff(Sequence[Any]):
+    """Values that cannot be read to their end."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values) + 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if index == len(self._values):
+            raise BrokenOff
+        return self._values[index]
+
+
+class RunSuite(PortSuite):
+    """What a run writes."""
+
+    async def test_a_finished_run_is_stored_whole(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't')
+        finish = ending(
+            claimed,
+            after=2,
+            at=AT + 5,
+            events=[chunk(2, 'all of it', append=False)],
+            history=[('m', b'{"answer":1}')],
+            artifacts=[('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')],
+            messages=turn('hi', 'all of it'),
+            usage=RunUsage(requests=1, input_tokens=10),
+            metadata=b'{"cost":1}',
+        )
+        assert await backend.queue.finish(claimed, finish) is None
+        task = await backend.reader.load('t', OWNER, history_length=1)
+        assert task == StoredTask(
+            header=TaskHeader(
+                id='t',
+                context_id='context of t',
+                owner=OWNER,
+                state='completed',
+                status_at=AT + 5,
+                status_message=None,
+                metadata=b'{"cost":1}',
+                last_event=3,
+            ),
+            history=[b'{"answer":1}'],
+            artifacts=[b'{"artifactId":"a"}', b'{"artifactId":"b"}'],
+        )
+        assert await events(backend, 't', 1) == [*finish.events, finish.final]
+        record = await backend.conversations(OWNER).read_record('context of t')
+        assert record is not None
+        assert record.usage == RunUsage(requests=1, input_tokens=10)
+        assert await conversation(backend, 'context of t') == ['hi', 'all of it']
+
+    async def test_the_next_run_of_a_context_continues_it(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='a', context='c'))
+        await submit(backend, message('two', new='b', context='c'))
+        await run(backend, 'a', messages=turn('one', '1'), usage=RunUsage(requests=1))
+        claimed = await claim_one(backend, 'b')
+        entries = await backend.conversations(OWNER).read_history(claimed.head)
+        assert said([entry.message for entry in entries]) == ['one', '1']
+        await backend.queue.finish(claimed, ending(claimed, messages=turn('two', '2'), usage=RunUsage(requests=2)))
+        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+        record = await backend.conversations(OWNER).read_record('c')
+        assert record is not None
+        assert record.usage == RunUsage(requests=3)
+
+    async def test_emitted_events_are_stored_before_anybody_reads_them(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        subscription = backend.events.subscribe('t', lambda: None)
+        subscription.start(1)
+        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
+        task = await backend.reader.load('t', OWNER)
+        assert task is not None
+        assert task.header.last_event == 3
+        assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
+        assert [event.n for event in await subscription.next()] == [2, 3]
+        subscription.close()
+
+    async def test_an_emitted_status_replaces_the_one_before_whose_message_moves_into_the_history(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't')
+        for n, note in enumerate((b'{"parts":[{"text":"first"}]}', b'{"parts":[{"text":"second"}]}'), 2):
+            await backend.queue.emit(claimed, [status_event(n, 'working')], Status('working', AT + n, note))
+        task = await backend.reader.load('t', OWNER)
+        assert task is not None
+        assert task.header.status_message == b'{"parts":[{"text":"second"}]}'
+        assert (task.header.state, task.header.status_at) == ('working', AT + 3)
+        assert await history(backend, 't') == ['hi', 'first']
+        await backend.queue.finish(claimed, ending(claimed, after=3, history=[('', b'{"parts":[{"text":"done"}]}')]))
+        assert await history(backend, 't') == ['hi', 'first', 'second', 'done']
+
+    async def test_a_claim_that_was_taken_away_writes_nothing(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        stale = await claim_one(backend, 't', 'lost')
+        [valid] = await claim(backend, 'other', at=AT + LEASE + 1)
+        before = await backend.reader.load('t', OWNER)
+        with pytest.raises(LeaseLost):
+            await backend.queue.emit(stale, [chunk(2, 'late')], Status('working', AT, b'{}'))
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(stale, ending(stale, artifacts=[('a', b'{}')], messages=turn('hi', 'late')))
+        assert await backend.reader.load('t', OWNER) == before
+        assert await conversation(backend, 'context of t') == []
+        await backend.queue.finish(valid, ending(valid))
+
+    async def test_a_run_cannot_end_twice(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await run(backend, 't', messages=turn('hi', 'once'))
+        for state in ('completed', 'failed'):
+            with pytest.raises(LeaseLost):
+                await backend.queue.finish(claimed, ending(claimed, state, after=2, messages=turn('hi', 'twice')))
+        with pytest.raises(LeaseLost):
+            await backend.queue.emit(claimed, [chunk(3, 'late')])
+        assert [event.n for event in await events(backend, 't')] == [1, 2]
+        assert await conversation(backend, 'context of t') == ['hi', 'once']
+
+    async def test_a_run_that_completes_goes_on_with_a_message_that_came_meanwhile(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        first = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        finish = ending(
+            first,
+            after=2,
+            events=[chunk(2, '1', append=False)],
+            history=[('', b'{"parts":[{"text":"1"}]}')],
+            messages=turn('one', '1'),
+        )
+        second = await backend.queue.finish(first, finish)
+        assert second is not None
+        assert (second.holder, second.fence, second.attempt, second.run) == (first.holder, first.fence, 1, 2)
+        assert text_of(second.message) == 'two'
+        assert (second.header.state, second.header.last_event) == ('working', 2)  # its end was not told
+        assert said([each.message for each in await backend.conversations(OWNER).read_history(second.head)]) == [
+            'one',
+            '1',
+        ]
+        assert await backend.queue.finish(second, ending(second, messages=turn('two', '2'))) is None
+        assert [(event.n, event.state) for event in await events(backend, 't')] == [
+            (1, 'working'),
+            (2, None),
+            (3, 'completed'),
+        ]
+        assert await history(backend, 't') == ['one', 'two', '1']
+        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+
+    async def test_a_run_is_told_of_the_request_that_sent_the_newest_message(self, backend: Backend) -> None:
+        await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
+        first = await claim_one(backend, 't')
+        newest = replace(message('two', to='t'), request=b'{"n":2}')
+        await submit(backend, newest)
+        second = await backend.queue.finish(first, ending(first))
+        assert second is not None
+        assert (first.request, second.request) == (b'{"n":1}', b'{"n":2}')
+        await submit(backend, message('three', to='t'))
+        await submit(backend, newest)  # sent again: it is not the newest by that
+        third = await backend.queue.finish(second, ending(second))
+        assert third is not None
+        assert third.request is None
+
+    async def test_messages_that_came_before_the_first_run_are_run_one_by_one(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        await submit(backend, message('two', to='t'))
+        await submit(backend, message('three', to='t'))
+        running = await claim_one(backend, 't')
+        prompts = [text_of(running.message)]
+        while following := await backend.queue.finish(running, ending(running)):
+            running = following
+            prompts.append(text_of(running.message))
+        assert prompts == ['one', 'two', 'three']
+        assert await state_of(backend, 't') == 'completed'
+
+    @pytest.mark.parametrize('state', ['failed', 'rejected'])
+    async def test_a_run_that_fails_leaves_its_context_as_it_was(self, backend: Backend, state: Any) -> None:
+        await submit(backend, message('one', new='a', context='c'))
+        await submit(backend, message('two', new='b', context='c'))
+        await run(backend, 'a', messages=turn('one', '1'))
+        before = await backend.conversations(OWNER).read_record('c')
+        await run(
+            backend, 'b', state, messages=turn('two', 'never'), status_message=b'{"parts":[]}', failure='internal'
+        )
+        assert await backend.conversations(OWNER).read_record('c') == before
+        task = await backend.reader.load('b', OWNER)
+        assert task is not None
+        assert (task.header.state, task.header.status_message) == (state, b'{"parts":[]}')
+
+    async def test_a_run_that_fails_ends_its_task_even_if_another_message_waits(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        await submit(backend, message('two', to='t'))
+        await run(backend, 't', 'failed')
+        assert await state_of(backend, 't') == 'failed'
+        assert await claim(backend) == []
+
+    async def test_a_canceled_run_leaves_what_it_did_in_its_context(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        await run(backend, 't', 'canceled', messages=turn('one', 'half of'))
+        assert await conversation(backend, 'c') == ['one', 'half of']
+
+    async def test_the_messages_of_a_waiting_task_stay_with_it_until_it_ends(self, backend: Backend) -> None:
+        await submit(backend, message('zero', new='before', context='c'))
+        await run(backend, 'before', messages=turn('zero', '0'))
+        await submit(backend, message('one', new='a', context='c'))
+        await run(backend, 'a', 'input-required', messages=turn('one', 'which?'))
+        await submit(backend, message('two', new='b', context='c'))
+        between = await run(backend, 'b', messages=turn('two', '2'))
+        store = backend.conversations(OWNER)
+        assert said([each.message for each in await store.read_history(between.head)]) == ['zero', '0']
+        await submit(backend, message('this', to='a'))
+        resumed = await claim_one(backend, 'a')
+        assert resumed.run == 2
+        assert said([each.message for each in await store.read_history(resumed.head)]) == ['zero', '0']
+        assert said(resumed.own_messages or ()) == ['one', 'which?']
+        await backend.queue.finish(resumed, ending(resumed, 'auth-required', messages=turn('this', 'sign in')))
+        await submit(backend, message('signed in', to='a'))
+        again = await claim_one(backend, 'a')
+        assert said(again.own_messages or ()) == ['one', 'which?', 'this', 'sign in']
+        assert again.head == resumed.head
+        await backend.queue.finish(again, ending(again, messages=turn('signed in', 'thanks')))
+        assert await conversation(backend, 'c') == [
+            *('zero', '0', 'two', '2', 'one', 'which?', 'this', 'sign in', 'signed in', 'thanks')
+        ]
+
+    async def test_a_message_that_came_before_the_task_began_to_wait_is_run_when_it_goes_on(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('one', new='t'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await submit(backend, message('three', to='t'))
+        resumed = await claim_one(backend, 't')
+        assert text_of(resumed.message) == 'two'
+        following = await backend.queue.finish(resumed, ending(resumed))
+        assert following is not None
+        assert text_of(following.message) == 'three'
+        assert following.own_messages is None
+        await backend.queue.finish(following, ending(following))
+        assert await state_of(backend, 't') == 'completed'
+
+    async def test_a_lost_run_of_a_resumed_task_goes_on_from_where_the_context_was(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        await run(backend, 't', 'input-required', messages=turn('one', 'which?'))
+        await submit(backend, message('this', to='t'))
+        await claim_one(backend, 't', 'lost')
+        [again] = await claim(backend, 'other', at=AT + LEASE + 1)
+        assert (text_of(again.message), again.run, again.attempt) == ('this', 2, 2)
+        assert said(again.own_messages or ()) == ['one', 'which?']
+
+    @pytest.mark.parametrize('state', ['failed', 'canceled', 'input-required'])
+    async def test_a_run_without_a_result_leaves_what_its_readers_have_seen(self, backend: Backend, state: Any) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.emit(claimed, [chunk(2, 'Hel', append=False), chunk(3, 'lo')])
+        await backend.queue.finish(claimed, ending(claimed, state, after=3))
+        task = await backend.reader.load('t', OWNER)
+        assert task is not None
+        assert [text_of(body) for body in task.artifacts or ()] == ['Hello']
+
+    async def test_metadata_stays_until_it_is_replaced(self, backend: Backend) -> None:
+        seen: list[bytes | None] = []
+        await submit(backend, message(new='t'))
+        for metadata in (None, b'{"cost":1}', None, b'{"cost":2}'):
+            await run(backend, 't', 'input-required', metadata=metadata)
+            task = await backend.reader.load('t', OWNER)
+            assert task is not None
+            seen.append(task.header.metadata)
+            await submit(backend, message(f'answer {len(seen)}', to='t'))
+        assert seen == [None, b'{"cost":1}', b'{"cost":1}', b'{"cost":2}']
+
+    async def test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        claimed = await claim_one(backend, 't')
+        events = [chunk(2, 'it', append=False)]
+        messages, usage = turn('hi', 'hello'), RunUsage(requests=1)
+        end = ending(claimed, after=2, events=events, messages=messages, usage=usage, history=[('', b'{"parts":[]}')])
+        before = deepcopy(end)
+        await backend.queue.finish(claimed, end)
+        assert end == before
+        messages[0].parts = []
+        messages.clear()
+        usage.requests = 9
+        events.clear()
+        assert await conversation(backend, 'c') == ['hi', 'hello']
+        record = await backend.conversations(OWNER).read_record('c')
+        assert record is not None
+        assert record.usage == RunUsage(requests=1)
+
+    async def test_a_write_that_breaks_off_leaves_nothing_behind(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        claimed = await claim_one(backend, 't')
+        before = await backend.reader.load('t', OWNER)
+        broken = BreaksOff(chunk(2, 'half', append=False))
+        with pytest.raises(BrokenOff):
+            await backend.queue.emit(claimed, broken, Status('working', AT, b'{"parts":[]}'))
+        half = ending(claimed, messages=turn('hi', 'half'))
+        for end in (replace(half, events=broken), replace(half, history=BreaksOff(('', b'{"parts":[]}')))):
+            with pytest.raises(BrokenOff):
+                await backend.queue.finish(claimed, end)
+        assert await backend.reader.load('t', OWNER) == before
+        assert await conversation(backend, 'c') == []
+        await backend.queue.emit(claimed, [chunk(2, 'whole', append=False)])
+        assert await backend.queue.finish(claimed, ending(claimed, after=2)) is None

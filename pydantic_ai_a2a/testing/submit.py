@@ -1,0 +1,213 @@
+"""Storing messages: what is accepted, what is the same message again, and what is refused without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ..errors import (
+    InvalidParamsError,
+    OverloadedError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from ..ports import Backend
+from ..types import TaskHeader
+from .base import PortSuite
+from .values import (
+    AT,
+    OWNER,
+    WINDOW,
+    claim,
+    claim_one,
+    ending,
+    events,
+    history,
+    message,
+    run,
+    state_of,
+    status_event,
+    submit,
+)
+
+__all__ = ('SubmitSuite',)
+
+
+LONG_ID = 'an-id-that-nobody-else-has'
+
+
+class SubmitSuite(PortSuite):
+    """Storing messages."""
+
+    async def test_a_message_creates_a_task_that_waits_in_the_queue(self, backend: Backend) -> None:
+        accepted = await submit(backend, message('hi', new='t'))
+        assert accepted.header == TaskHeader(
+            id='t',
+            context_id='context of t',
+            owner=OWNER,
+            state='submitted',
+            status_at=AT,
+            status_message=None,
+            metadata=None,
+            last_event=0,
+        )
+        assert (accepted.after, accepted.replayed) == (0, False)
+        task = await backend.reader.load('t', OWNER)
+        assert task is not None
+        assert task.header == accepted.header
+        assert task.artifacts == []
+        assert [json.loads(body) for body in task.history or ()] == [
+            {
+                'messageId': 'message hi for t',
+                'role': 'ROLE_USER',
+                'parts': [{'text': 'hi'}],
+                'taskId': 't',
+                'contextId': 'context of t',
+            }
+        ]
+
+    async def test_the_same_message_gives_the_first_task_again(self, backend: Backend) -> None:
+        first = await submit(backend, message('hi', new='t', context='c'))
+        await run(backend, 't')
+        again = await submit(backend, message('hi', new='another', context='c', message_id='message hi for t'))
+        assert (again.header.id, again.header.state, again.after, again.replayed) == (
+            't',
+            'completed',
+            first.after,
+            True,
+        )
+        assert await history(backend, 't') == ['hi']
+        assert await backend.reader.load('another', OWNER) is None
+        assert await claim(backend) == []
+
+    async def test_a_message_to_a_task_is_replayed_from_where_the_task_was_then(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        claimed = await claim_one(backend, 't')
+        first = await submit(backend, message('more', to='t'))
+        await backend.queue.emit(claimed, [status_event(2, 'working')])
+        again = await submit(backend, message('more', to='t'))
+        assert (first.after, first.replayed) == (1, False)
+        assert (again.after, again.replayed, again.header.last_event) == (1, True, 2)
+        assert await history(backend, 't') == ['hi', 'more']
+
+    async def test_a_known_message_id_with_other_content_is_refused_for_a_caller_with_a_name(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t', message_id='m'))
+        with pytest.raises(InvalidParamsError, match='messageId'):
+            await submit(backend, message('other', new='u', message_id='m'))
+        assert await backend.reader.load('u', OWNER) is None
+
+    async def test_a_known_message_id_with_other_content_is_a_new_message_of_an_anonymous_caller(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message('hi', new='t', owner='/', message_id=LONG_ID))
+        accepted = await submit(backend, message('other', new='u', owner='/', message_id=LONG_ID))
+        assert (accepted.header.id, accepted.replayed) == ('u', False)
+
+    @pytest.mark.parametrize(('message_id', 'task_id'), [('x' * 15, 'u'), ('x' * 16, 't')])
+    async def test_an_anonymous_caller_is_recognised_by_long_ids_only(
+        self, backend: Backend, message_id: str, task_id: str
+    ) -> None:
+        await submit(backend, message('hi', new='t', context='c', owner='/', message_id=message_id))
+        accepted = await submit(backend, message('hi', new='u', context='c', owner='/', message_id=message_id))
+        assert accepted.header.id == task_id
+
+    async def test_an_anonymous_message_is_new_again_after_the_window(self, backend: Backend) -> None:
+        def hi(task_id: str, at: int) -> Any:
+            return message('hi', new=task_id, context='c', owner='/', message_id=LONG_ID, at=at)
+
+        await submit(backend, hi('t', AT))
+        at_the_edge = await submit(backend, hi('u', AT + WINDOW))
+        after = await submit(backend, hi('v', AT + WINDOW + 1))
+        again = await submit(backend, hi('w', AT + WINDOW + 2))
+        assert [each.header.id for each in (at_the_edge, after, again)] == ['t', 'v', 'v']
+
+    async def test_a_callers_message_is_recognised_however_late(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t', context='c', message_id='m'))
+        again = await submit(backend, message('hi', new='u', context='c', message_id='m', at=AT + 1000 * WINDOW))
+        assert again.header.id == 't'
+
+    async def test_message_ids_of_two_owners_have_nothing_to_do_with_each_other(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t', message_id='m'))
+        accepted = await submit(backend, message('hi', new='u', message_id='m', owner='/bob'))
+        assert (accepted.header.id, accepted.header.owner, accepted.replayed) == ('u', '/bob', False)
+
+    async def test_a_full_queue_refuses_a_task_before_anything_is_stored(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        await submit(backend, message('hi', new='u'))
+        with pytest.raises(OverloadedError) as refused:
+            await submit(backend, message('hi', new='v', message_id='m'), queue_limit=2)
+        assert refused.value.headers == {'Retry-After': '1'}
+        assert await backend.reader.load('v', OWNER) is None
+        await claim_one(backend, 't')
+        accepted = await submit(backend, message('hi', new='v', message_id='m'), queue_limit=2)
+        assert not accepted.replayed
+
+    async def test_a_full_queue_still_takes_messages_for_its_tasks_but_not_without_end(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        await submit(backend, message('more', to='t'), queue_limit=1)
+        with pytest.raises(OverloadedError):
+            await submit(backend, message('too much', to='t'), queue_limit=1)
+        assert await history(backend, 't') == ['hi', 'more']
+        claimed = await claim_one(backend, 't')
+        await backend.queue.finish(claimed, ending(claimed))
+        assert not (await submit(backend, message('too much', to='t'), queue_limit=1)).replayed
+
+    async def test_a_message_to_no_task_of_the_owner_is_refused_whosever_it_is(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t', owner='/bob'))
+        for task_id in ('t', 'nowhere'):
+            with pytest.raises(TaskNotFoundError):
+                await submit(backend, message('more', to=task_id))
+        assert await history(backend, 't') == ['hi']
+
+    @pytest.mark.parametrize('state', ['completed', 'failed', 'canceled', 'rejected'])
+    async def test_a_message_to_a_task_that_has_ended_is_refused_without_a_trace(
+        self, backend: Backend, state: Any
+    ) -> None:
+        await submit(backend, message('hi', new='t'))
+        await run(backend, 't', state)
+        with pytest.raises(UnsupportedOperationError, match=state):
+            await submit(backend, message('more', to='t', message_id='m'))
+        assert await history(backend, 't') == ['hi']
+        assert not (await submit(backend, message('more', new='u', message_id='m'))).replayed
+
+    async def test_a_message_that_names_another_context_than_its_tasks_is_refused(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        with pytest.raises(InvalidParamsError, match='contextId'):
+            await submit(backend, message('more', to='t', context='elsewhere'))
+        await submit(backend, message('more', to='t', context='context of t'))
+        assert await history(backend, 't') == ['hi', 'more']
+
+    async def test_a_message_to_a_waiting_task_queues_it_again(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        await run(backend, 't', 'input-required', status_message=b'{"parts":[{"text":"Which one?"}]}')
+        accepted = await submit(backend, message('this one', to='t', at=AT + 5))
+        assert (accepted.header.state, accepted.header.status_at) == ('submitted', AT + 5)
+        assert accepted.header.last_event == accepted.after == 3
+        assert [(event.n, event.state) for event in await events(backend, 't', 2)] == [(3, 'submitted')]
+        assert await history(backend, 't') == ['hi', 'Which one?', 'this one']
+
+    async def test_a_task_keeps_the_dialect_and_the_trace_in_which_it_began(self, backend: Backend) -> None:
+        begun = await submit(backend, replace(message('hi', new='t'), dialect='0.3', traceparent='00-1-2-01'))
+        await submit(backend, replace(message('more', to='t'), dialect='1.0'))
+        claimed = await claim_one(backend, 't')
+        assert (begun.header.dialect, claimed.header.dialect, claimed.traceparent) == ('0.3', '0.3', '00-1-2-01')
+
+    async def test_a_message_that_is_sent_many_times_at_once_is_one_task(self, backend: Backend) -> None:
+        sent = [submit(backend, message('hi', new=f't{n}', context='c', message_id='m')) for n in range(8)]
+        accepted = await asyncio.gather(*sent)
+        assert len({each.header.id for each in accepted}) == 1
+        assert sorted(each.replayed for each in accepted) == [False, *[True] * 7]
+        assert [each.header.id for each in await claim(backend)] == [accepted[0].header.id]
+
+    async def test_who_was_answered_reads_what_was_stored(self, backend: Backend) -> None:
+        async def send(task_id: str) -> str:
+            await submit(backend, message(new=task_id))
+            return await state_of(backend, task_id)
+
+        assert await asyncio.gather(*(send(f't{n}') for n in range(20))) == ['submitted'] * 20

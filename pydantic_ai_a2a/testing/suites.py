@@ -1,0 +1,50 @@
+"""The suites as they are inherited from: one for each port that has several, and one that has them all."""
+
+from __future__ import annotations
+
+from .backend import ListenSuite
+from .cancel import CancelSuite
+from .checkpoints import CheckpointSuite
+from .claim import ClaimSuite
+from .conversations import ContextSuite, ConversationStoreSuite
+from .dead_letters import DeadLetterSuite
+from .durable import DurableSuite
+from .events import EventLogSuite
+from .export import ExportSuite
+from .housekeeping import RetentionSuite
+from .machine import QueueMachineSuite
+from .quotas import QuotaSuite
+from .reader import TaskReaderSuite
+from .runs import RunSuite
+from .submit import SubmitSuite
+
+__all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'TaskQueueSuite')
+
+
+class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, CancelSuite, QueueMachineSuite):
+    """What `TaskQueue` promises: order, one run per context, leases and fences, all or nothing."""
+
+
+class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
+    """What `Housekeeping` promises: what is too old or too much goes, and what an operator asks for is done."""
+
+
+class BackendSuite(
+    TaskQueueSuite,
+    TaskReaderSuite,
+    EventLogSuite,
+    HousekeepingSuite,
+    QuotaSuite,
+    ConversationStoreSuite,
+    ContextSuite,
+    ListenSuite,
+):
+    """All that every backend promises, for the ports one by one and together.
+
+    It is given the backend by a fixture `make_backend`, in the class or in a `conftest.py`: a function without
+    arguments that makes a backend over an empty store of its own, whose readers may be `READER_LAG` bytes behind.
+    """
+
+
+class DurableBackendSuite(BackendSuite, CheckpointSuite, DurableSuite):
+    """All that a backend promises whose tasks outlive the process. Needs both fixtures."""

@@ -1,0 +1,176 @@
+"""Plain values to put through the ports, and the steps that most of their tests begin with. Knows no test."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+
+from ..ports import Accepted, Backend, Claim, Finish, Status, Submission
+from ..types import TaskEvent, TaskState
+
+__all__ = (
+    'AT',
+    'LEASE',
+    'LIMIT',
+    'OWNER',
+    'QUEUE_LIMIT',
+    'READER_LAG',
+    'WINDOW',
+    'chunk',
+    'claim',
+    'claim_one',
+    'conversation',
+    'ending',
+    'events',
+    'history',
+    'message',
+    'run',
+    'said',
+    'state_of',
+    'status_event',
+    'submit',
+    'text_of',
+    'turn',
+)
+
+AT = 1_700_000_000_000
+"""The time at which the tests begin (ms)."""
+WINDOW = 600_000
+"""How long an anonymous message is recognised (ms)."""
+QUEUE_LIMIT = 100
+LEASE = 30_000
+"""How long a claim is valid (ms)."""
+READER_LAG = 10_000
+"""Bytes that readers of the backend under test may be behind."""
+OWNER = '/ada'
+LIMIT = 20.0
+"""Seconds that any wait of a test may take."""
+
+
+def message(
+    text: str = 'hello',
+    *,
+    new: str | None = None,
+    to: str | None = None,
+    context: str | None = None,
+    owner: str = OWNER,
+    message_id: str | None = None,
+    at: int = AT,
+) -> Submission:
+    """A message that creates the task `new`, in a context named after it unless given, or goes to the task `to`."""
+    task_id = new or to
+    assert task_id is not None
+    message_id = message_id or f'message {text} for {task_id}'
+    return Submission(
+        owner=owner,
+        anonymous=owner == '/',
+        message_id=message_id,
+        digest=sha256(f'{text} {context} {to}'.encode()).digest(),
+        body=json.dumps({'messageId': message_id, 'role': 'ROLE_USER', 'parts': [{'text': text}]}).encode(),
+        task_id=task_id,
+        new=new is not None,
+        context_id=context or (f'context of {new}' if new else None),
+        at=at,
+    )
+
+
+async def submit(backend: Backend, submission: Submission, *, queue_limit: int = QUEUE_LIMIT) -> Accepted:
+    """Store a message."""
+    return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW)
+
+
+async def claim(backend: Backend, holder: str = 'holder', *, at: int = AT, limit: int = 100) -> list[Claim]:
+    """Everything that the holder may run."""
+    return await backend.queue.claim(holder, at=at, until=at + LEASE, limit=limit)
+
+
+async def claim_one(backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT) -> Claim:
+    """One task that may run."""
+    [claimed] = await backend.queue.claim(holder, at=at, until=at + LEASE, limit=1, task_id=task_id)
+    return claimed
+
+
+def status_event(n: int, state: TaskState) -> TaskEvent:
+    """An event that tells of a status."""
+    return TaskEvent(n, state, json.dumps({'statusUpdate': {'n': n, 'state': state}}).encode())
+
+
+def chunk(n: int, text: str, *, append: bool = True) -> TaskEvent:
+    """An event that tells of a piece of the artifact `a`."""
+    update = {'artifact': {'artifactId': 'a', 'parts': [{'text': text}]}, 'append': append}
+    return TaskEvent(n, None, json.dumps({'artifactUpdate': update}).encode())
+
+
+def ending(
+    claimed: Claim,
+    state: TaskState = 'completed',
+    *,
+    after: int | None = None,
+    at: int = AT,
+    status_message: bytes | None = None,
+    **rest: Any,
+) -> Finish:
+    """The end of a run whose newest event has the number `after`."""
+    n = 1 + (claimed.header.last_event if after is None else after)
+    return Finish(status=Status(state, at, status_message), final=status_event(n, state), **rest)
+
+
+async def run(backend: Backend, task_id: str, state: TaskState = 'completed', *, at: int = AT, **rest: Any) -> Claim:
+    """Claim a task and end its run at once."""
+    claimed = await claim_one(backend, task_id, at=at)
+    assert await backend.queue.finish(claimed, ending(claimed, state, at=at, **rest)) is None
+    return claimed
+
+
+def turn(prompt: str, answer: str) -> list[ModelMessage]:
+    """The model messages of one run."""
+    return [ModelRequest(parts=[UserPromptPart(prompt)]), ModelResponse(parts=[TextPart(answer)])]
+
+
+def said(messages: Sequence[ModelMessage]) -> list[str]:
+    """The texts of model messages."""
+    return [
+        str(part.content) for each in messages for part in each.parts if isinstance(part, (UserPromptPart, TextPart))
+    ]
+
+
+def text_of(body: bytes) -> str:
+    """The text of a stored message or artifact."""
+    return ' '.join(part['text'] for part in json.loads(body)['parts'])
+
+
+async def state_of(backend: Backend, task_id: str) -> TaskState:
+    """The state of a task that is there."""
+    task = await backend.reader.load(task_id, None)
+    assert task is not None
+    return task.header.state
+
+
+async def history(backend: Backend, task_id: str) -> list[str]:
+    """The texts of a task's messages."""
+    task = await backend.reader.load(task_id, None)
+    assert task is not None
+    assert task.history is not None
+    return [text_of(body) for body in task.history]
+
+
+async def conversation(backend: Backend, context_id: str, owner: str = OWNER) -> list[str]:
+    """The texts of a context's model messages."""
+    loaded = await backend.conversations(owner).load(context_id)
+    return [] if loaded is None else said(loaded.messages)
+
+
+async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEvent]:
+    """What the log holds after a number; at least one event."""
+    subscription = backend.events.subscribe(task_id, lambda: None)
+    try:
+        subscription.start(after)
+        async with asyncio.timeout(LIMIT):
+            return list(await subscription.next())
+    finally:
+        subscription.close()

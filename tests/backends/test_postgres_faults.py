@@ -1,0 +1,441 @@
+"""What is left when a connection, a commit or a caller is lost, and when others hold what one wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends import postgres_connect, postgres_listener, postgres_thread
+from pydantic_ai_a2a.backends.database import Operation
+from pydantic_ai_a2a.backends.postgres import PostgresBackend
+from pydantic_ai_a2a.backends.postgres_sql import lock, notify
+from pydantic_ai_a2a.backends.transaction import Lock, Transaction
+from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
+from pydantic_ai_a2a.ports import Claim
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import (
+    AT,
+    LIMIT,
+    OWNER,
+    claim,
+    claim_one,
+    conversation,
+    message,
+    run,
+    state_of,
+    submit,
+    turn,
+)
+
+from ..postgres import Postgres as Server
+from ..postgres_proxy import proxied
+
+Open = Callable[..., PostgresBackend]
+TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
+LATE = Retention(), AT + 365 * 24 * 3600 * 1000
+
+
+def nothing(_: object = None) -> None:
+    """What one does who only listens to be one who listens."""
+
+
+@pytest.fixture
+def another(postgres_url: str) -> Iterator[Open]:
+    """Opens the database once more, as another process would."""
+    opened: list[PostgresBackend] = []
+
+    def make(url: str = postgres_url, **options: Any) -> PostgresBackend:
+        opened.append(PostgresBackend(Postgres(url, **options), 'agent', reader_lag=READER_LAG))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+class Gate:
+    """A transaction of somebody else, in the way of others until it ends."""
+
+    def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
+        self._connection = connection
+
+    async def reached(self) -> int:
+        """The process of who waits for it."""
+        async with asyncio.timeout(LIMIT):
+            while not (pid := await self._connection.fetchval(_WAITING)):
+                pass
+        return pid
+
+    async def open(self) -> None:
+        """Let the others through."""
+        await self._connection.execute('ROLLBACK')
+
+
+_WAITING = (
+    'SELECT pid FROM pg_stat_activity'
+    ' WHERE datname = current_database() AND pg_backend_pid() = ANY(pg_blocking_pids(pid))'
+)
+
+
+@asynccontextmanager
+async def gate(url: str, sql: str) -> AsyncGenerator[Gate]:
+    """Somebody who holds what this locks."""
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(f'BEGIN; {sql}')
+        yield Gate(connection)
+    finally:
+        await connection.close()
+
+
+def database(url: str) -> str:
+    """The name of a database."""
+    return urlsplit(url).path[1:]
+
+
+def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:
+    """Let the next commits of changed tasks fail."""
+    server.run(
+        f"""
+        CREATE SEQUENCE a2a.commits;
+        CREATE FUNCTION a2a.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF nextval('a2a.commits') <= {times} THEN RAISE EXCEPTION 'not now' USING ERRCODE = '{code}'; END IF;
+            RETURN NULL;
+        END $$;
+        CREATE CONSTRAINT TRIGGER fail AFTER UPDATE ON a2a.task DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION a2a.fail()
+        """,
+        database(url),
+    )
+
+
+# --- commits that nobody hears of, or that fail -----------------------------------------------------------------------
+
+
+async def test_a_message_whose_commit_nobody_hears_of_is_accepted_once_when_it_is_sent_again(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message('first', new='t'))
+        proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await submit(backend, message('second', new='u', message_id='m'))
+        again = await submit(backend, message('second', new='v', message_id='m'))
+        assert (again.header.id, again.replayed) == ('u', True)
+        await asyncio.to_thread(backend.close)
+
+
+async def test_what_may_have_been_claimed_by_a_commit_that_nobody_hears_of_is_handed_back(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        again = await claim_in_time(another())
+        assert (again.attempt, again.fence) == (1, 2)
+        await asyncio.to_thread(backend.close)
+
+
+async def claim_in_time(backend: PostgresBackend) -> Claim:
+    """The task that is handed back soon."""
+    async with asyncio.timeout(LIMIT):
+        while not (claims := await claim(backend, 'other')):
+            pass
+    return claims[0]
+
+
+async def test_that_nothing_could_be_handed_back_is_logged(
+    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        for _ in range(2):
+            proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        async with asyncio.timeout(LIMIT):
+            while not caplog.records:
+                await backend.reader.load('t', None)
+        assert [record.getMessage() for record in caplog.records] == ['A write for which nobody waits has failed.']
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_commit_that_fails_because_of_others_is_tried_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='40001', times=3)
+    claimed = await claim_one(backend, 't')
+    assert (claimed.attempt, claimed.fence) == (1, 1)
+
+
+async def test_a_commit_that_others_are_always_in_the_way_of_fails_in_the_end(
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_thread, '_CONFLICTS', 2)
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='40001', times=3)
+    with pytest.raises(StoreUnavailable):
+        await claim_one(backend, 't')
+    assert (await claim_one(backend, 't')).fence == 1
+
+
+async def test_a_commit_that_the_database_refuses_is_not_tried_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='P0001', times=1)
+    with pytest.raises(asyncpg.RaiseError, match='not now'):
+        await claim_one(backend, 't')
+    assert (await claim_one(backend, 't')).fence == 1
+
+
+async def test_of_two_that_wait_for_each_other_one_is_run_again(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    postgres.run(f"ALTER DATABASE {database(postgres_url)} SET deadlock_timeout = '10ms'")
+    processes, both, runs = [another(), another()], threading.Barrier(2), list[str]()
+
+    def lock_two(names: str) -> Transaction[str]:
+        runs.append(names)
+        yield Lock((names[0],))
+        if len(runs) <= 2:
+            both.wait(LIMIT)
+        yield Lock((names[1],))
+        return names
+
+    writing = (each.write(Operation(lock_two), names) for each, names in zip(processes, ('ab', 'ba'), strict=True))
+    assert await asyncio.gather(*writing) == ['ab', 'ba']
+    assert len(runs) == 3
+
+
+async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_database_has_for_a_default(
+    another: Open, postgres: Server, postgres_url: str
+) -> None:
+    def level() -> Transaction[str]:
+        return (yield 'SHOW transaction_isolation', ())[0][0]
+
+    postgres.run(f"ALTER DATABASE {database(postgres_url)} SET default_transaction_isolation = 'serializable'")
+    assert await another().write(Operation(level)) == 'read committed'
+
+
+# --- callers who go, and others who are in the way --------------------------------------------------------------------
+
+
+async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    async with gate(postgres_url, TASK) as held:
+        claiming = asyncio.ensure_future(claim_one(backend, 't'))
+        await held.reached()
+        claiming.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claiming
+        await held.open()
+        again = await claim_in_time(another())
+    assert (again.attempt, again.fence) == (1, 2)
+
+
+async def test_who_closes_does_not_wait_long_for_others(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_thread, '_STOP_TIME', 0.5)
+    backend = another()
+    await submit(backend, message(new='t'))
+    async with gate(postgres_url, TASK) as held:
+        claiming = asyncio.ensure_future(claim_one(backend, 't'))
+        await held.reached()
+        await asyncio.to_thread(backend.close)
+        with pytest.raises(StoreUnavailable):
+            await claiming
+    assert (await claim_one(another(), 't')).fence == 1
+
+
+async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_thread, '_STOP_TIME', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url)
+        await submit(backend, message(new='t'))
+        proxy.when(b'X\x00\x00\x00\x04', 'say nothing more')
+        async with asyncio.timeout(LIMIT):
+            await asyncio.to_thread(backend.close)
+
+
+async def test_who_finds_another_one_sweeping_leaves_it_to_them(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    await run(backend, 't')
+    async with gate(postgres_url, lock(Lock(('agent', 'sweep')))):
+        assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) == 0
+    assert await backend.housekeeping.sweep(LATE[0], at=LATE[1]) > 0
+
+
+async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t', context='c'))
+    await run(backend, 't', messages=turn('hi', 'hello'))
+    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c')))):
+        await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+        assert await conversation(backend, 'c') == ['hi', 'hello']
+    await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+    assert await conversation(backend, 'c') == []
+
+
+async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Open, postgres_url: str) -> None:
+    here, there = another(), another()
+    for n in range(2):
+        await submit(here, message(f'{n}', new=f't{n}', context=f'c{n}', at=AT + n))
+        await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
+    async with gate(postgres_url, "SELECT 1 FROM a2a.conversation WHERE id = 'c0' FOR UPDATE") as held:
+        sweeping = asyncio.ensure_future(here.housekeeping.sweep(LATE[0], at=LATE[1]))
+        await held.reached()
+        await submit(there, message('more', new='more', context='c1', at=LATE[1]))
+        await run(there, 'more', messages=turn('more', 'said'), at=LATE[1])
+        await held.open()
+        await sweeping
+    assert await conversation(here, 'c0') == []
+    assert await conversation(here, 'c1') == ['hi', 'hello', 'more', 'said']
+
+
+# --- servers that are silent, away, strange or old --------------------------------------------------------------------
+
+
+async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_connect, '_LATE', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url, statement_timeout=0.5)
+        await submit(backend, message(new='t'))
+        proxy.when(b'BEGIN', 'say nothing more')
+        assert await state_of(backend, 't') == 'submitted'
+        await asyncio.to_thread(backend.close)
+
+
+async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_listener, '_POLL', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            await proxy.connected.get()
+            proxy.when(b'SELECT 1', 'say nothing more')
+            await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Open, postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        proxy.when(b'LISTEN', 'lose the answer')
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(2):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_that_a_database_is_away_is_logged_once_by_who_listens(
+    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        proxy.refuses = True
+        backend = another(proxy.url, acquire_timeout=0.01)
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(10):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL cannot be listened to, an']
+
+
+async def test_what_the_database_refuses_to_who_listens_is_logged(
+    another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    here, there = another(), another()
+    await submit(there, message(new='t'))
+    raise_at_commit(postgres, postgres_url, code='P0001', times=1)
+    postgres.run('ALTER TABLE a2a.task DISABLE TRIGGER fail', database(postgres_url))
+    postgres.run(
+        'CREATE TRIGGER at_once BEFORE UPDATE OF watched_until ON a2a.task FOR EACH ROW EXECUTE FUNCTION a2a.fail()',
+        database(postgres_url),
+    )
+    reader = here.events.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        while not caplog.records:
+            await here.reader.load('t', None)
+        claimed = await claim_one(there, 't')
+        assert [event.n for event in await reader.next()] == [claimed.header.last_event]
+    reader.close()
+    [record] = caplog.records
+    assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'What other processes have written ca')
+
+
+async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
+    [version] = postgres.run('SHOW server_version')
+    async with proxied(postgres_url) as proxy:
+        proxy.version = version.encode(), version.replace('18', '13').encode()
+        backend = another(proxy.url)
+        with pytest.raises(BackendUnusable, match='its server is PostgreSQL 13, and 14 or later is needed'):
+            await submit(backend, message(new='t'))
+        await asyncio.to_thread(backend.close)
+
+
+async def test_several_calls_that_come_first_make_the_tables_once(another: Open) -> None:
+    backend = another()
+    await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
+    assert await state_of(backend, 't4') == 'submitted'
+
+
+FORK = """
+import asyncio, os, sys
+from pydantic_ai import Agent
+from pydantic_ai_a2a import to_a2a
+
+app = to_a2a(Agent('test'), backend=sys.argv[1])
+print(asyncio.run(app.list_tasks()), flush=True)
+child = os.fork()
+if child:
+    print(os.waitpid(child, 0)[1], flush=True)
+print(asyncio.run(app.list_tasks()), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == 'win32', reason='there is no fork')
+def test_a_process_that_is_forked_has_connections_of_its_own(postgres_url: str) -> None:
+    done = subprocess.run([sys.executable, '-c', FORK, postgres_url], capture_output=True, timeout=60, check=True)
+    assert done.stdout.split() == [b'[]', b'[]', b'0', b'[]']
+
+
+def test_many_tasks_are_told_in_several_notifications() -> None:
+    told = notify('channel', 'me', 'w', [('ä' * 1000, n) for n in range(3)])
+    assert [len(each) < 8000 for each in told.split('; ')] == [True] * 3
+    assert told.count('%C3%A4') == 3000

@@ -1,0 +1,98 @@
+"""A store that cannot be reached for a while: clients are told to try again, and runs go on later."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.types import TaskEvent
+
+from ..client import message, rpc, state_of, texts
+from ..dialects import unversioned
+from .queues import Wrapped
+from .rows import covers
+from .stage import heard, serving
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+ROW = 'storage error in one task'
+
+
+class Away(Wrapped):
+    """Cannot be reached when these methods are called for the first time."""
+
+    def __init__(self, inner: TaskQueue, *methods: str) -> None:
+        super().__init__(inner)
+        self.fails = [*methods]
+
+    def _reach(self, method: str) -> None:
+        if method in self.fails:
+            self.fails.remove(method)
+            raise StoreUnavailable
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._reach('emit')
+        await super().emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self._reach('finish')
+        return await super().finish(claim, finish)
+
+    async def release(self, claim: Claim) -> None:
+        self._reach('release')
+        await super().release(claim)
+
+
+def backend_in(folder: Path) -> SqliteFileBackend:
+    file = SqliteFile(path=folder / 'agent.db', synchronous='normal', busy_timeout=0.01)
+    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
+
+
+@covers(ROW)
+@pytest.mark.parametrize('methods', [('emit',), ('finish',), ('finish', 'release')])
+async def test_a_run_that_has_lost_its_store_goes_on_when_it_is_there_and_that_is_no_further_attempt(
+    methods: Sequence[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend = backend_in(tmp_path)
+    queue = backend.queue = Away(backend.queue, *methods)
+    agent = Agent(TestModel(custom_output_text='one two three four'))
+    async with serving(agent, backend=backend, workers=Workers(lease=0.3, attempts=1)) as client:
+        async with client.send_streaming('hi') as stream:
+            events = await stream.rest()
+        task = await client.get_task(events[0].result['task']['id'])
+    assert queue.fails == []
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['one two three four'])
+    assert [event.id for event in events] == [*range(len(events))]
+    assert f'Task {task["id"]} is handed back once its store can be reached again.' in caplog.messages
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_client_is_told_to_try_again_while_others_lock_the_file(tmp_path: Path) -> None:
+    backend, sent = backend_in(tmp_path), message('hi')
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        with closing(sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            refused = await client.post(rpc('SendMessage', {'message': sent}))
+        task = await client.send(sent)
+    assert (refused.status, refused.headers['retry-after']) == (503, '1')
+    assert refused.json['error']['code'] == -32000
+    assert refused.json['error']['message'] == 'The store cannot be reached now; try again later.'
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
+    backend.close()

@@ -1,0 +1,146 @@
+"""Leases and blocked event loops: a tool that blocks for a while keeps its task, one that is stuck loses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import Queue
+from typing import Any, TypeVar
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.worker import now_ms
+
+from ..client import LIMIT, texts
+from ..dialects import unversioned
+from ..ports import values
+from .queues import Wrapped
+from .stage import ended, heard, serving, told_in_log
+
+pytestmark = unversioned('leases are below what versions differ in')
+
+T = TypeVar('T')
+THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[], Backend]]:
+    """Makes backends of one file, each as another process would."""
+    file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
+    made: list[Backend] = []
+
+    def make() -> Backend:
+        made.append(SqliteFileBackend(file, 'agent', reader_lag=10**6))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def backend(make: Callable[[], Backend]) -> Backend:
+    return make()
+
+
+@pytest.fixture
+def there(make: Callable[[], Backend]) -> Backend:
+    """The other process's."""
+    return make()
+
+
+class Renewing(Wrapped):
+    """Tells until when leases were renewed, to whatever thread."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.untils: Queue[int] = Queue()
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        marks = await super().renew(holder, tasks, until=until)
+        self.untils.put(until)
+        return marks
+
+
+def elsewhere(work: Coroutine[Any, Any, T]) -> T:
+    """Do something in another event loop, while the one of this thread is blocked."""
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(asyncio.run, asyncio.wait_for(work, LIMIT)).result(LIMIT)
+
+
+def blocking(block: Callable[[], object]) -> Agent[object, str]:
+    """An agent that blocks its event loop before it answers."""
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        block()
+        return heard(messages, info)
+
+    return Agent(FunctionModel(answer))
+
+
+async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_task(
+    backend: Backend, there: Backend
+) -> None:
+    queue = backend.queue = Renewing(backend.queue)
+    taken: list[list[Claim]] = []
+
+    def block() -> None:
+        long_after = now_ms() + 2000
+        while queue.untils.get(timeout=LIMIT) < long_after:
+            pass
+        taken.append(elsewhere(there.queue.claim('thief', at=long_after - 1, until=long_after, limit=1)))
+
+    async with serving(blocking(block), backend=backend, workers=Workers(lease=1)) as client:
+        assert texts(await client.send('hi')) == ['hi']
+    assert taken == [[]]
+
+
+async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_its_late_result_is_dropped(
+    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def take_over() -> None:
+        claims: list[Claim] = []
+        while not claims:
+            claims = await there.queue.claim('thief', at=now_ms(), until=now_ms() + 60_000, limit=1)
+        await there.queue.finish(claims[0], values.ending(claims[0], at=now_ms(), artifacts=[('a', THEIRS)]))
+
+    def block() -> None:
+        with told_in_log('The event loop has not answered') as told:
+            assert told.wait(LIMIT)
+        elsewhere(take_over())
+
+    async with serving(blocking(block), backend=backend, workers=Workers(lease=0.1)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        assert texts(await ended(client, task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the_next_heartbeat(
+    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            stopped.set()
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        later = now_ms() + 10**6
+        [claimed] = await there.queue.claim('thief', at=later, until=later, limit=1)
+        await stopped.wait()
+        await there.queue.finish(claimed, values.ending(claimed, at=now_ms(), artifacts=[('a', THEIRS)]))
+        assert texts(await ended(client, task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages

@@ -1,0 +1,81 @@
+"""A task that was started too often, and the one that is made of it: what clients and tools see of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
+from pydantic_ai_a2a.app import open_store
+from pydantic_ai_a2a.worker import now_ms
+
+from ..client import LIMIT, Client, lifespan, message, state_of, texts
+from ..dialects import unversioned
+from .stage import ended
+from .steps import Steps
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@asynccontextmanager
+async def served(steps: Steps, url: str) -> AsyncGenerator[tuple[Client, A2AApp]]:
+    """An app that starts a task once and no second time, and hands its runs back as soon as the block ends."""
+    app = to_a2a(steps.agent, name='agent', backend=url, workers=Workers(attempts=1, drain_grace=0.01))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield Client(app), app
+
+
+async def lose_a_process(url: str) -> None:
+    """Take the task that was handed back, as a process does that is killed then."""
+    backend = open_store(url, 'agent', Limits())
+    assert await backend.queue.claim('a process that is killed', at=now_ms(), until=0, limit=1)
+    backend.close()
+
+
+async def test_a_retry_goes_on_after_the_last_step_of_the_dead_letter(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('model 3')
+    async with served(steps, url) as (client, _):
+        task_id = (await client.send(message('one', contextId='c'), returnImmediately=True))['id']
+        await held.wait()
+    await lose_a_process(url)
+    async with served(steps, url) as (client, app):
+        dead = await ended(client, task_id)
+        [letter] = await app.backend.housekeeping.dead_letters()
+        assert letter.correlation_id == dead['status']['message']['metadata']['correlationId']
+        assert (state_of(dead), letter.failure, letter.attempts) == ('FAILED', 'attempts', 1)
+        await app.backend.housekeeping.retry(task_id, new_id='again', at=now_ms())
+        again = await ended(client, 'again')
+        usage = await app.conversations().read_record('c')
+    assert texts(again) == ['Read 5 messages.']
+    assert again['history'][0]['referenceTaskIds'] == [task_id]
+    assert {step: count for step, count in Counter(steps.done).items() if count > 1} == {'model 3': 2}
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1'}
+    assert usage is not None
+    assert (usage.usage.requests, usage.usage.tool_calls) == (3, 4)
+
+
+async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('tool 2')
+    async with served(steps, url) as (client, _):
+        task_id = (await client.send(message('one', contextId='c'), returnImmediately=True))['id']
+        await held.wait()
+    await lose_a_process(url)
+    async with served(steps, url) as (client, app):
+        await ended(client, task_id)
+        for new_id, again in (('second', False), ('third', True)):
+            await app.backend.housekeeping.retry(task_id, new_id=new_id, at=now_ms(), again=again)
+            assert state_of(await ended(client, new_id)) == 'COMPLETED'
+    assert Counter(steps.done)['model 1'] == 2
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}

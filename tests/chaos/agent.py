@@ -1,0 +1,112 @@
+"""The app whose tasks are run in chaos; runs in the servers' and workers' processes. The environment has its settings.
+
+The user's words are a turn's name and how many steps it has: `c1/2 3`. The agent calls its tool for each step, which
+writes the ledger, and then says which turns it sees in the conversation and which results it has got.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+from functools import cache
+from itertools import count
+from uuid import uuid4
+
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
+from pydantic_ai_a2a.runner import RunInfo
+
+from .facts import Row, Word
+from .ledger import Pen
+
+_responses = count(1)
+
+
+@cache
+def pen() -> Pen:
+    """Of this process; a process without runs needs none."""
+    return Pen(os.environ['CHAOS_LEDGER'])
+
+
+def respond(messages: Sequence[ModelMessage]) -> ModelResponsePart:
+    """The next step, or what is said after the last."""
+    parts = [part for message in messages for part in message.parts]
+    asked = [n for n, part in enumerate(parts) if isinstance(part, UserPromptPart)]
+    prompts = [str(part.content).split() for part in parts if isinstance(part, UserPromptPart)]
+    results = [str(part.content) for part in parts[asked[-1] :] if isinstance(part, ToolReturnPart)]
+    if len(results) < int(prompts[-1][1]):
+        return ToolCallPart('work', {'turn': prompts[-1][0], 'step': len(results) + 1})
+    speaker = f'{os.getpid()}.{next(_responses)}'
+    words = [Word(speaker, 'turn', name) for name, _ in prompts] + [Word(speaker, 'step', each) for each in results]
+    return TextPart(''.join(word.text for word in words))
+
+
+async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[respond(messages)])
+
+
+async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+    part = respond(messages)
+    if isinstance(part, ToolCallPart):
+        yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+        return
+    assert isinstance(part, TextPart)
+    for word in Word.all(part.content):
+        yield word.text
+        await asyncio.sleep(_PACE / 20)
+
+
+agent = Agent(FunctionModel(answer, stream_function=stream), name='chaos')
+_PACE = float(os.environ['CHAOS_PACE'])
+
+
+@agent.tool
+async def work(context: RunContext[object], turn: str, step: int) -> str:
+    assert context.metadata is not None
+    run: RunInfo = context.metadata['a2a']
+    name, _, number = turn.partition('/')
+    lasts = _PACE * 5 if step == 2 else _PACE
+    call = f'{run["idempotency_key"]} {context.tool_call_id}'
+    row = Row(
+        uuid4().hex[:12],
+        run['task_id'],
+        name,
+        int(number),
+        step,
+        call,
+        run['attempt'],
+        os.getpid(),
+        now := time.monotonic(),
+        now + lasts,
+    )
+    pen().write(row)
+    await asyncio.sleep(lasts)  # a time in which the process may be killed
+    return row.id
+
+
+app = to_a2a(
+    agent,
+    backend=os.environ['CHAOS_BACKEND'],
+    limits=Limits(cancel_grace=2.0),
+    retention=Retention(events=timedelta(hours=1)),
+    workers=Workers(
+        lease=float(os.environ['CHAOS_LEASE']),
+        attempts=int(os.environ['CHAOS_ATTEMPTS']),
+        running=int(os.environ['CHAOS_RUNNING']),
+        drain_grace=1.0,
+    ),
+)

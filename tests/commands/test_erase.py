@@ -1,0 +1,110 @@
+"""`erase`: everything of an owner or a context goes, if it is meant."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.ports import Backend
+
+from ..ports.values import claim_one, message, run, submit, turn
+from .command import command, finish, in_store
+
+Capture = pytest.CaptureFixture[str]
+
+
+async def two(backend: Backend) -> None:
+    """Tasks of two owners, whose contexts have the same name."""
+    await finish(backend, 'a')
+    await finish(backend, 'b', context='d')
+    await finish(backend, 'x', owner='/')
+
+
+def left(capsys: Capture, *whose: str) -> int:
+    """How many lines an export has."""
+    return len(command(capsys, 'export', 'joker:app', *whose).out.splitlines())
+
+
+def test_without_a_yes_nothing_is_erased(capsys: Capture) -> None:
+    in_store(two)
+    whose = (('--caller', 'ann'), ('--caller', 'ann', '--context', 'c'), ('--caller', 'eve'), ('--context', 'nothing'))
+    outcomes = [command(capsys, 'erase', 'joker:app', *each) for each in whose]
+    assert {outcome.code for outcome in outcomes} == {1}
+    assert [outcome.err.removeprefix('pydantic-ai-a2a: ') for outcome in outcomes] == snapshot(
+        [
+            '2 tasks and 2 conversations of the owner /ann would be erased: add --yes to do it\n',
+            '1 task and 1 conversation of the owner /ann in the context c would be erased: add --yes to do it\n',
+            'nothing is stored of the owner /eve\n',
+            'nothing is stored of the owner / in the context nothing\n',
+        ]
+    )
+    assert left(capsys, '--caller', 'ann') == 4
+
+
+def test_an_owner_is_erased(capsys: Capture) -> None:
+    in_store(two)
+    outcome = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes')
+    assert (outcome.code, outcome.err) == (0, '')
+    assert outcome.out.partition(': ')[2] == snapshot(
+        '2 tasks (4 messages and artifacts, 4 events), 2 conversations (4 model messages)\n'
+    )
+    assert (left(capsys, '--caller', 'ann'), left(capsys, '--owner', '/')) == (0, 2)
+
+
+def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capture) -> None:
+    in_store(two)
+    [counts] = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--context', 'c', '--yes', '--json').lines
+    assert counts == snapshot(
+        {'owner': '/ann', 'contextId': 'c', 'tasks': 1, 'items': 2, 'events': 2, 'conversations': 1, 'entries': 2}
+    )
+    assert (left(capsys, '--caller', 'ann'), left(capsys, '--owner', '/')) == (2, 2)
+
+
+def test_where_nothing_is_stored_nothing_is_erased(capsys: Capture) -> None:
+    in_store(two)
+    outcome = command(capsys, 'erase', 'joker:app', '--caller', 'eve', '--yes')
+    assert outcome == (1, '', 'pydantic-ai-a2a: nothing is stored of the owner /eve\n')
+
+
+def test_what_is_queued_or_running_is_not_erased_unless_it_is_cancelled(capsys: Capture) -> None:
+    async def live(backend: Backend) -> None:
+        await submit(backend, message(new='waiting', context='w', owner='/ann'))
+        await run(backend, 'waiting', 'input-required')
+        await submit(backend, message(new='running', context='c', owner='/ann'))
+        await claim_one(backend, 'running', 'a process that was killed')
+        await submit(backend, message(new='queued', context='c', owner='/ann'))
+
+    in_store(live)
+    code, why = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').why
+    assert (code, why.partition(' is queued')[2]) == snapshot(
+        (1, ' or running; cancel it before what it belongs to is erased. With --cancel, that is done.')
+    )
+    cancelling = ('--yes', '--cancel', '--grace', '0.01')
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', *cancelling).out == snapshot(
+        'erased of the owner /ann: 3 tasks (3 messages and artifacts, 5 events), 0 conversations (0 model messages)\n'
+    )
+
+
+def test_nothing_of_what_was_erased_is_left_in_a_file_that_was_compacted(capsys: Capture, directory: Path) -> None:
+    def found(*words: bytes) -> list[int]:
+        content = b''.join(path.read_bytes() for path in directory.glob('agent.db*'))
+        return [content.count(word) for word in words]
+
+    async def fill(backend: Backend) -> None:
+        for n in range(60):
+            for owner, word in (('/ann', 'SECRET'), ('/bob', 'HARMLESS')):
+                text = f'{word} ' * 3 ** (n % 8)
+                await submit(backend, message(text, new=f'{word}-{n}', context=f'{word}-{n % 7}', owner=owner))
+                await run(backend, f'{word}-{n}', messages=turn(text, text))
+        # In use by another process, as it seems to the command: nothing but the command empties the WAL.
+        outcome = await asyncio.to_thread(
+            command, capsys, 'erase', 'joker:app', '--owner', '/ann', '--yes', '--compact'
+        )
+        assert outcome.code == 0
+        assert found(b'SECRET', b'/ann') == [0, 0]
+        assert found(b'HARMLESS') > [0]
+
+    in_store(fill)

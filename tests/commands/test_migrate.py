@@ -1,0 +1,91 @@
+"""`migrate`: takes the steps that a store lacks, or prints them."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.backends.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
+
+from .command import command
+
+Capture = pytest.CaptureFixture[str]
+URL = 'sqlite:///agent.db'
+NEWEST = len(MIGRATIONS)
+
+
+def schema(path: Path) -> list[tuple[str, str]]:
+    """Everything that a database has."""
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute('SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL').fetchall()
+    return sorted((name, ' '.join(sql.split())) for name, sql in rows)
+
+
+def test_a_store_is_brought_up_to_date(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:1]).close()
+    outcomes = [
+        command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
+    ]
+    assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
+    assert [outcome.err.replace(str(NEWEST), 'N') for outcome in outcomes] == snapshot(
+        [
+            'pydantic-ai-a2a: the store has the schema 1, and N is the newest\n',
+            'pydantic-ai-a2a: the store has the schema N, and had 1 before\n',
+            'pydantic-ai-a2a: the store has the schema N already\n',
+            'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
+        ]
+    )
+
+
+def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, directory: Path) -> None:
+    printed = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    with closing(sqlite3.connect(directory / 'printed.db')) as connection:
+        connection.executescript(printed)
+    connect(SqliteFile(path=directory / 'started.db')).close()
+    assert schema(directory / 'printed.db') == schema(directory / 'started.db')
+    assert command(capsys, 'migrate', '--backend', 'sqlite:///printed.db', '--check').code == 0
+    assert not (directory / 'agent.db').exists()
+
+
+def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys: Capture, directory: Path) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:2]).close()
+    printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
+    assert printed.startswith('BEGIN;\n')
+    assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
+        f'-- Step {n}' for n in range(3, NEWEST + 1)
+    ]
+    assert command(capsys, 'migrate', '--backend', URL, '--check').code == 1
+    with closing(sqlite3.connect(directory / 'agent.db')) as connection:
+        connection.executescript(printed)
+    assert command(capsys, 'migrate', '--backend', URL, '--sql') == (0, '', '')
+
+
+def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: Path) -> None:
+    everything = command(capsys, 'migrate', '--backend', URL, '--all-sql').out
+    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+    sqlite3.connect(directory / 'agent.db').close()
+    assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
+
+
+def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> None:
+    (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
+    connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, []]).close()
+    urls = ('memory', 'sqlite://', 'sqlite:///text.db', 'sqlite:///newer.db')
+    outcomes = [command(capsys, 'migrate', '--backend', url, '--check').why for url in urls]
+    assert [code for code, _ in outcomes] == [2, 2, 1, 1]
+    assert [
+        why.replace(str(directory), '').partition(' of pydantic-ai-a2a')[0].partition(': write')[0]
+        for _, why in outcomes
+    ] == snapshot(
+        [
+            "'memory' is no store that has a schema, such as sqlite:///agent.db.",
+            "'sqlite://' names no file",
+            'The SQLite file /text.db cannot be used: file is not a database.',
+            'The SQLite file /newer.db cannot be used: it was written by a newer version',
+        ]
+    )

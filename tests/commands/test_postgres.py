@@ -1,0 +1,147 @@
+"""The commands over a PostgreSQL database."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a import backends
+from pydantic_ai_a2a.backends.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.postgres_settings import Postgres
+from pydantic_ai_a2a.backends.postgres_sql import script_of
+from pydantic_ai_a2a.cli import main
+
+from ..client import message
+from ..e2e.server import LIMIT, process, rpc
+from ..postgres import Postgres as Server
+from ..postgres import postgres_server
+from .command import command, die, finish, in_store
+
+Capture = pytest.CaptureFixture[str]
+NEWEST = len(MIGRATIONS)
+
+
+def database(url: str) -> str:
+    """The name of a database."""
+    return urlsplit(url).path[1:]
+
+
+def schema(server: Server, url: str) -> list[str]:
+    """Every column and every index that there is."""
+    columns = "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = 'a2a'"
+    indexes = "SELECT indexdef FROM pg_indexes WHERE schemaname = 'a2a'"
+    return sorted(server.run(columns, database(url)) + server.run(indexes, database(url)))
+
+
+def test_a_database_is_brought_up_to_date(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+    postgres.run(script_of(Postgres(postgres_url), MIGRATIONS[:1], 0), database(postgres_url))
+    outcomes = [
+        command(capsys, 'migrate', '--backend', postgres_url, *options)
+        for options in (['--check'], [], [], ['--check'])
+    ]
+    assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
+    assert [outcome.err.replace(str(NEWEST), 'N') for outcome in outcomes] == snapshot(
+        [
+            'pydantic-ai-a2a: the store has the schema 1, and N is the newest\n',
+            'pydantic-ai-a2a: the store has the schema N, and had 1 before\n',
+            'pydantic-ai-a2a: the store has the schema N already\n',
+            'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
+        ]
+    )
+
+
+def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+    printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
+    assert command(capsys, 'migrate', '--backend', postgres_url, '--all-sql').out == printed
+    assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 1
+    postgres.run(printed, database(postgres_url))
+    assert command(capsys, 'migrate', '--backend', postgres_url, '--sql') == (0, '', '')
+    with postgres.database() as started:
+        assert command(capsys, 'migrate', '--backend', started).code == 0
+        assert schema(postgres, postgres_url) == schema(postgres, started)
+
+
+def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+    postgres.run(script_of(Postgres(postgres_url), MIGRATIONS[:2], 0), database(postgres_url))
+    printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out
+    assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
+        f'-- Step {n}' for n in range(3, NEWEST + 1)
+    ]
+    postgres.run(printed, database(postgres_url))
+    assert command(capsys, 'migrate', '--backend', postgres_url, '--check').code == 0
+
+
+def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, postgres_url: str) -> None:
+    postgres.run(script_of(Postgres(postgres_url), [*MIGRATIONS, []], 0), database(postgres_url))
+    urls = ('postgresql://ann:hunter2@/db?pool=1', postgres.url('missing'), postgres_url, 'postgresql:///db?host=/away')
+    outcomes = [command(capsys, 'migrate', '--backend', url, '--check') for url in urls]
+    assert [outcome.code for outcome in outcomes] == [2, 1, 1, 1]
+    assert [
+        outcome.why[1].partition('(schema a2a) ')[2].partition(' of pyd')[0] for outcome in outcomes[1:]
+    ] == snapshot(
+        [
+            'cannot be used: database "missing" does not exist.',
+            'cannot be used: it was written by a newer version',
+            'cannot be used: [Errno 2] No such file or directory.',
+        ]
+    )
+    assert 'hunter2' not in outcomes[0].err
+
+
+@pytest.mark.parametrize(
+    ('module', 'error'),
+    [('asyncpg', SystemExit), ('pydantic_ai_a2a.backends.migrations', ModuleNotFoundError)],
+    ids=['driver', 'broken'],
+)
+def test_that_the_driver_is_missing_is_said(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
+) -> None:
+    monkeypatch.delattr(backends, 'postgres_connect', raising=False)
+    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.backends.postgres_connect', raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(error) as raised:
+        main(['migrate', '--backend', 'postgresql://host/db', '--check'])
+    assert isinstance(raised.value, ModuleNotFoundError) or 'pip install' in capsys.readouterr().err
+
+
+def test_what_operators_do_is_done_over_a_database(capsys: Capture, postgres_url: str) -> None:
+    store = ('--backend', postgres_url, '--namespace', 'joker')
+    in_store(lambda backend: die(backend, 'dead'), postgres_url)
+    in_store(lambda backend: finish(backend, 'done', context='d'), postgres_url)
+    assert [line['taskId'] for line in command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['dead']
+    assert command(capsys, 'dead-letters', 'retry', '--task', 'dead', *store).code == 0
+    exported = command(capsys, 'export', *store, '--caller', 'ann').lines
+    assert {line['task']['id'] for line in exported if 'task' in line} >= {'dead', 'done'}
+    assert command(capsys, 'erase', *store, '--caller', 'ann', '--context', 'd', '--yes').code == 0
+    left = command(capsys, 'export', *store, '--caller', 'ann').lines
+    assert 'done' not in {line['task']['id'] for line in left if 'task' in line}
+
+
+async def test_an_agent_is_served_over_a_database_and_says_when_that_is_away(directory: Path) -> None:
+    with postgres_server() as database:
+        arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'joker:agent', '--backend', database.url(), '--port', '0')
+        with process(*arguments, cwd=directory) as server:
+            async with httpx.AsyncClient(timeout=LIMIT) as http:
+                call = rpc('SendMessage', message=message('hello'))
+                answer = await http.post(server.url, json=call, headers={'A2A-Version': '1.0'})
+                assert answer.json()['result']['task']['status']['state'] == 'TASK_STATE_COMPLETED'
+                database.stop()
+                async with asyncio.timeout(LIMIT):
+                    while (health := await http.get(f'{server.url}health/ready')).status_code == 200:
+                        pass
+                assert health.json()['components'] == {
+                    'server': 'ok',
+                    'agent': 'ok',
+                    'worker': 'ok',
+                    'backend': 'failed',
+                }
+                database.start()
+                async with asyncio.timeout(LIMIT):
+                    while (await http.get(f'{server.url}health/ready')).status_code != 200:
+                        pass

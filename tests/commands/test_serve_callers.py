@@ -1,0 +1,100 @@
+"""`serve`: who may call what it serves, and where everybody may."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from inline_snapshot import snapshot
+
+from ..e2e.server import LIMIT, process
+from .command import command
+
+Capture = pytest.CaptureFixture[str]
+GUARDED = """
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from pydantic_ai_a2a import BearerAuth, mount, to_a2a
+
+tokens = BearerAuth({'the-token-of-ann-1234': 'ann'})
+several = [tokens, BearerAuth({'the-token-of-bob-1234': 'bob'})]
+mixed = [tokens, 7]
+agent = Agent('test', name='guarded')
+app = to_a2a(agent, auth=tokens)
+parent = Starlette()
+mount(parent, '/guarded', app)
+mount(parent, '/open', to_a2a(agent))
+"""
+
+
+@pytest.fixture(autouse=True)
+def guarded(directory: Path) -> Iterator[None]:
+    (directory / 'guarded.py').write_text(GUARDED)
+    yield
+    sys.modules.pop('guarded', None)
+
+
+def why(capsys: Capture, *arguments: str) -> str:
+    """Why a server does not serve: if nothing else is in the way, its port is taken."""
+    with socket.create_server(('', 0)) as taken:
+        outcome = command(capsys, 'serve', *arguments, '--port', str(taken.getsockname()[1]))
+    return outcome.err.splitlines()[-1].partition('error: ')[2].partition(' port ')[0].partition(': ')[0]
+
+
+def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Capture) -> None:
+    public = ('--host', '0.0.0.0')
+    answers = [
+        why(capsys, 'guarded:agent', *public),
+        why(capsys, 'guarded:parent', '--host', 'agent.example.com'),
+        why(capsys, 'guarded:agent', *public, '--anonymous'),
+        why(capsys, 'guarded:app', *public),
+        why(capsys, 'guarded:agent', *public, '--auth', 'guarded:tokens'),
+        why(capsys, 'guarded:agent', *public, '--auth', 'guarded:several'),
+        why(capsys, 'guarded:agent', '--host', 'localhost'),
+        why(capsys, 'guarded:agent'),
+    ]
+    assert answers == snapshot(
+        [
+            'guarded:agent lets everybody call it, and 0.0.0.0 is reached from elsewhere',
+            'guarded:parent lets everybody call it, and agent.example.com is reached from elsewhere',
+            'Cannot listen on 0.0.0.0',
+            'Cannot listen on 0.0.0.0',
+            'Cannot listen on 0.0.0.0',
+            'Cannot listen on 0.0.0.0',
+            'Cannot listen on localhost',
+            'Cannot listen on 127.0.0.1',
+        ]
+    )
+
+
+def test_callers_are_named_by_what_authenticates_them(capsys: Capture) -> None:
+    answers = [
+        why(capsys, 'guarded:agent', '--auth', 'guarded:mixed'),
+        why(capsys, 'guarded:agent', '--auth', 'guarded:agent'),
+        why(capsys, 'guarded:agent', '--auth', 'guarded:nothing'),
+        why(capsys, 'guarded:app', '--auth', 'guarded:tokens'),
+    ]
+    assert answers == snapshot(
+        [
+            'guarded:mixed is no BearerAuth, JWTAuth or another Authenticator, and no list of them.',
+            'guarded:agent is no BearerAuth, JWTAuth or another Authenticator, and no list of them.',
+            "The module 'guarded' has no 'nothing'. It has 'agent', 'app'.",
+            '--auth is for an agent; the app guarded:app has its auth= already, or none.',
+        ]
+    )
+
+
+async def test_an_agent_is_served_to_its_callers(directory: Path) -> None:
+    arguments = ('-m', 'pydantic_ai_a2a', 'serve', 'guarded:agent', '--auth', 'guarded:tokens', '--port', '0')
+    with process(*arguments, cwd=directory) as server:
+        url = server.url
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            answers = [
+                await http.post(url, headers=headers, json={'jsonrpc': '2.0', 'id': 1, 'method': 'ListTasks'})
+                for headers in ({}, {'Authorization': 'Bearer the-token-of-ann-1234'})
+            ]
+    assert [each.status_code for each in answers] == [401, 200]

@@ -1,0 +1,97 @@
+"""Which store a command works on, and whose of what is in it."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from pydantic_ai_a2a.commands.stores import owner_of, whose
+from pydantic_ai_a2a.commands.target import Refused
+
+from .command import STORE, command, die, in_store
+
+Capture = pytest.CaptureFixture[str]
+
+
+def named(**names: str) -> Namespace:
+    """A command line that names an owner or a context."""
+    return Namespace(**{'owner': None, 'caller': None, 'tenant': None, 'context': None, **names})
+
+
+@pytest.mark.parametrize('store', [('joker:app',), STORE, ('joker:agent', '--backend', 'sqlite:///agent.db')])
+def test_a_store_is_that_of_an_app_or_of_an_agent_or_is_named_by_itself(
+    store: tuple[str, ...], capsys: Capture
+) -> None:
+    in_store(lambda backend: die(backend, 't'))
+    assert [line['taskId'] for line in command(capsys, 'dead-letters', 'list', *store, '--json').lines] == ['t']
+
+
+def test_a_backend_that_wants_to_be_entered_is(capsys: Capture) -> None:
+    in_store(lambda backend: die(backend, 't'))
+    assert len(command(capsys, 'dead-letters', 'list', 'joker:own', '--json').lines) == 1
+    assert sys.modules['joker'].entered == ['in', 'out']
+
+
+def test_what_is_no_store_is_refused(capsys: Capture, directory: Path) -> None:
+    stores = (
+        (),
+        ('--backend', 'sqlite:///agent.db'),
+        ('--namespace', 'joker'),
+        ('joker:app', '--namespace', 'joker'),
+        ('joker:memory',),
+        ('joker:parent',),
+        ('--backend', 'sqlite:///mistyped.db', '--namespace', 'joker'),
+        ('--backend', 'sqlite://', '--namespace', 'joker'),
+        ('--backend', 'memory', '--namespace', 'joker'),
+    )
+    outcomes = [command(capsys, 'dead-letters', 'list', *store).why for store in stores]
+    assert {code for code, _ in outcomes} == {2}
+    assert [why.replace(str(directory), '')[:70] for _, why in outcomes] == snapshot(
+        [
+            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
+            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
+            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
+            '--namespace is for --backend without an app; an app has its namespace ',
+            'joker:memory keeps its tasks in the memory of one process, which has t',
+            'joker:parent holds 2 apps: name one of them, or its --backend and --na',
+            'There is no file /mistyped.db.',
+            "'sqlite://' names no file: write 'sqlite:///relative/path.db' or 'sqli",
+            "backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/dat",
+        ]
+    )
+
+
+def test_an_owner_is_named_by_its_key_or_by_its_caller_and_tenant() -> None:
+    names = (
+        named(),
+        named(owner='/'),
+        named(owner='acme/ann'),
+        named(caller='ann'),
+        named(caller='a/b', tenant='ac me'),
+        named(tenant='acme'),
+    )
+    assert [owner_of(each) for each in names] == [None, '/', 'acme/ann', '/ann', 'ac%20me/a%2Fb', 'acme/']
+
+
+def test_a_context_without_an_owner_is_of_who_is_anonymous() -> None:
+    assert whose(named(context='c')) == ('/', 'c')
+    assert whose(named(caller='ann', context='c')) == ('/ann', 'c')
+    assert whose(named(owner='/')) == ('/', None)
+
+
+@pytest.mark.parametrize(
+    ('names', 'said'),
+    [
+        (named(), 'Whose?'),
+        (named(owner='ann'), "'ann' is no owner: write TENANT/CALLER, such as /ann, or --caller ann"),
+        (named(owner='/ann', caller='ann'), 'or with --caller and --tenant'),
+        (named(owner='/ann', tenant='acme'), 'or with --caller and --tenant'),
+    ],
+)
+def test_an_owner_that_could_be_a_mistake_is_refused(names: Namespace, said: str) -> None:
+    with pytest.raises(Refused, match=said.replace('?', r'\?')):
+        whose(names)

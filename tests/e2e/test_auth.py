@@ -1,0 +1,102 @@
+"""The official client with its own authentication, against a real server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+
+import httpx
+import jwt
+import pytest
+from a2a.client import Client, ClientCallContext, ClientConfig, create_client
+from a2a.client.auth import AuthInterceptor, CredentialService
+from a2a.client.errors import A2AClientError
+from a2a.client.interceptors import ClientCallInterceptor
+from a2a.types import GetTaskRequest, ListTasksRequest
+
+from .auth_apps import AUDIENCE, ISSUER, KEY, SECRET, TOKEN
+from .official import collect, outline, say, state_of, task_of
+from .server import LIMIT, Process, uvicorn
+
+
+@pytest.fixture(scope='module')
+def server() -> Generator[Process]:
+    with uvicorn('tests.e2e.auth_apps:app') as running:
+        yield running
+
+
+class Wallet(CredentialService):
+    """One credential, for the scheme of one name."""
+
+    def __init__(self, scheme: str, credential: str) -> None:
+        self._scheme, self._credential = scheme, credential
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return self._credential if security_scheme_name == self._scheme else None
+
+
+@asynccontextmanager
+async def having(url: str, scheme: str, credential: str, *, streaming: bool = False) -> AsyncGenerator[Client]:
+    """The official client, which sends a credential as the card says."""
+    interceptors: list[ClientCallInterceptor] = [AuthInterceptor(Wallet(scheme, credential))]
+    async with httpx.AsyncClient(timeout=LIMIT) as http:
+        yield await create_client(url, ClientConfig(httpx_client=http, streaming=streaming), interceptors=interceptors)
+
+
+def token(scope: str) -> str:
+    claims = {'iss': ISSUER, 'aud': AUDIENCE, 'sub': 'carol', 'scope': scope, 'exp': int(time.time()) + 600}
+    return jwt.encode(claims, SECRET, 'HS256')
+
+
+@pytest.mark.parametrize(('scheme', 'credential'), [('bearer', TOKEN), ('jwt', token('send'))], ids=['bearer', 'jwt'])
+async def test_the_client_sends_what_the_card_asks_for(server: Process, scheme: str, credential: str) -> None:
+    async with having(server.url, scheme, credential) as client:
+        task = await task_of(client.send_message(say('hello')))
+        assert state_of(task) == 'TASK_STATE_COMPLETED'
+        assert await client.get_task(GetTaskRequest(id=task.id)) == task
+
+
+async def test_streams_are_authenticated_too(server: Process) -> None:
+    async with having(server.url, 'bearer', TOKEN, streaming=True) as client:
+        events = await collect(client.send_message(say('hello')))
+    assert outline(events)[-1] == 'COMPLETED'
+
+
+async def test_a_key_is_sent_in_its_header_and_its_owner_sees_no_others(server: Process) -> None:
+    async with having(server.url, 'bearer', TOKEN) as ann, having(server.url, 'apiKey', KEY) as bob:
+        await task_of(ann.send_message(say('hello')))
+        assert (await bob.list_tasks(ListTasksRequest())).total_size == 0
+
+
+@pytest.mark.parametrize(
+    ('scheme', 'credential', 'status'),
+    [
+        ('none', '', 401),
+        ('bearer', 'a-token-of-nobody', 401),
+        ('jwt', token('send')[:-4], 401),
+        ('jwt', token('read'), 403),
+        ('apiKey', KEY, 403),
+    ],
+    ids=['none', 'unknown', 'cut', 'scope', 'key'],
+)
+@pytest.mark.parametrize('streaming', [False, True], ids=['plain', 'stream'])
+async def test_the_client_is_told_that_it_may_not(
+    server: Process, scheme: str, credential: str, status: int, streaming: bool
+) -> None:
+    async with having(server.url, scheme, credential, streaming=streaming) as client:
+        with pytest.raises(A2AClientError, match=f'HTTP Error {status}'):
+            await collect(client.send_message(say('hello')))
+
+
+async def test_no_credential_is_in_what_the_server_writes() -> None:
+    body = {'jsonrpc': '2.0', 'id': 1, 'method': 'ListTasks'}
+    with uvicorn('tests.e2e.auth_apps:in_query') as server:
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            for key, status in ((KEY, 200), ('a-key-of-nobody-1', 401)):
+                answer = await http.post(f'{server.url}?key={key}&A2A-Version=1.0', json=body)
+                assert answer.status_code == status
+                server.wait_for(rf'"POST /\?key=redacted&A2A-Version=1.0 HTTP/1.1" {status}')
+        assert KEY not in server.output
+        assert 'nobody' not in server.output
+        assert '"reasons":{"apiKey":"unknown"}' in server.output

@@ -1,0 +1,218 @@
+"""What must hold of tasks and contexts, in plain Python, beside a store that is put through a schedule. Knows no store.
+
+A right to write is a fence and nothing else, and nobody's clock but the one that is asked counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from pydantic_ai_a2a.lifecycle import INTERRUPTED, LIVE, TERMINAL, may_move
+from pydantic_ai_a2a.ports import Claim, Submission
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.types import TaskEvent, TaskState
+
+from .values import AT, WINDOW, text_of
+
+__all__ = ('A_DAY', 'CONTEXTS', 'OWNERS', 'SHORT', 'Context', 'Hand', 'Holder', 'Model', 'Task')
+
+Context = tuple[str, str]
+"""Owner and context id."""
+OWNERS = ('/ada', '/')
+CONTEXTS: Sequence[Context] = [(owner, name) for owner in OWNERS for name in ('red', 'blue')]
+SHORT = Retention(
+    events=timedelta(seconds=60), waiting=timedelta(seconds=300), tasks=timedelta(seconds=900), contexts=timedelta(1)
+)
+A_DAY = 24 * 60 * 60 * 1000
+
+
+@dataclass(eq=False)
+class Task:
+    """What the model knows of a task."""
+
+    id: str
+    context: Context
+    place: int
+    """In the queue."""
+    at: int
+    """Of its status."""
+    state: TaskState = 'submitted'
+    holder: str | None = None
+    until: int = 0
+    fence: int = 0
+    """Of its newest claim."""
+    attempt: int = 0
+    run: int = 1
+    messages: list[str] = field(default_factory=list[str])
+    """All that it accepted."""
+    read: int = 0
+    """How many of them were run."""
+    base: list[str] = field(default_factory=list[str])
+    """What its context said when its run began."""
+    own: list[str] | None = None
+    """What it said itself before it was interrupted."""
+    cancel: bool = False
+    log: list[TaskState | TaskEvent] = field(default_factory=list['TaskState | TaskEvent'])
+    """Its events: those of its holders, and the states that the store tells of by itself."""
+    swept: bool = False
+    """Whether its log is gone."""
+
+
+@dataclass(eq=False)
+class Hand:
+    """A claim that somebody has, valid or not."""
+
+    holder: str
+    process: int
+    claim: Claim
+
+
+@dataclass(eq=False)
+class Holder:
+    name: str
+    process: int
+    now: int = AT
+    hands: list[Hand] = field(default_factory=list[Hand])
+
+
+class Model:
+    """All that is known.
+
+    Args:
+        holders: Who runs tasks.
+    """
+
+    def __init__(self, holders: Sequence[Holder]) -> None:
+        self.holders = [*holders]
+        self.frozen: list[Hand] = []
+        """Claims of processes that were taken for dead."""
+        self.tasks: dict[str, Task] = {}
+        self.contexts: dict[Context, list[str]] = {context: [] for context in CONTEXTS}
+        self.used: dict[Context, int] = {}
+        """When contexts were written last."""
+        self.accepted: dict[tuple[str, ...], tuple[Submission, str, int]] = {}
+        """What was accepted under a message id: the first message, its task, the newest event then."""
+        self.completed: Counter[tuple[str, int]] = Counter()
+        """Messages whose run came to an end that keeps it: task and number."""
+        self.dirty: set[Task] = set()
+        """Tasks that have changed since they were compared."""
+        self.created: int = 0
+        self.places: int = 0
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    def key(self, sent: Submission) -> tuple[str, ...]:
+        """Under which a message is known again; none for an anonymous one whose id another client may have."""
+        if not sent.anonymous:
+            return (sent.owner, sent.message_id)
+        return (sent.owner, sent.message_id, sent.digest.hex()) if len(sent.message_id) >= 16 else ()
+
+    def known(self, sent: Submission) -> tuple[Submission, str, int] | None:
+        """What was accepted before under the id of a message."""
+        known = self.accepted.get(self.key(sent))
+        return None if known is None or (sent.anonymous and known[0].at < sent.at - WINDOW) else known
+
+    def accept(self, sent: Submission, task: Task | None) -> None:
+        """A message of which nobody knows, for a new task or one that has not ended."""
+        if task is None:
+            assert sent.context_id is not None
+            task = Task(sent.task_id, (sent.owner, sent.context_id), self.place(), sent.at)
+            self.tasks[task.id] = task
+        elif task.state in INTERRUPTED:
+            task.place = self.place()
+            task.run += 1
+            self.move(task, 'submitted', sent.at)
+        task.messages.append(text_of(sent.body))
+        self.dirty.add(task)
+
+    # --- who may do what --------------------------------------------------------------------------------------------
+
+    def place(self) -> int:
+        self.places += 1
+        return self.places
+
+    def pick(self, which: int) -> Task:
+        """One of the tasks, the newest first."""
+        return [*self.tasks.values()][-1 - which % len(self.tasks)]
+
+    def in_order(self, state: TaskState) -> list[Task]:
+        return sorted((task for task in self.tasks.values() if task.state == state), key=lambda task: task.place)
+
+    def first_of(self, context: Context) -> Task:
+        """The task of a context that may run, or runs."""
+        live = (task for task in self.tasks.values() if task.state in LIVE)
+        return min((task for task in live if task.context == context), key=lambda task: task.place)
+
+    def lost(self, task: Task, holder: Holder) -> bool:
+        return task.holder is None or (task.holder != holder.name and task.until < holder.now)
+
+    def live(self) -> list[Task]:
+        return [task for task in self.tasks.values() if task.state in LIVE]
+
+    def holding(self) -> list[Holder]:
+        return [holder for holder in self.holders if holder.hands]
+
+    def hands(self) -> list[Hand]:
+        return [*self.frozen, *(hand for holder in self.holders for hand in holder.hands)]
+
+    def valid_hands(self) -> list[Hand]:
+        found = [(hand, self.tasks.get(hand.claim.header.id)) for hand in self.hands()]
+        return [hand for hand, task in found if task is not None and self.valid(hand, task)]
+
+    def hand(self, which: int) -> tuple[Hand, Task | None]:
+        """One of the claims, most often one that is valid, and its task if that is still there."""
+        hands = (which % 3 and self.valid_hands()) or self.hands()
+        hand = hands[which % len(hands)]
+        return hand, self.tasks.get(hand.claim.header.id)
+
+    def holder_of(self, hand: Hand) -> Holder | None:
+        return next((holder for holder in self.holders if holder.name == hand.holder), None)
+
+    def valid(self, hand: Hand, task: Task) -> bool:
+        """Whether a claim may write."""
+        return task.state == 'working' and (task.fence, task.holder) == (hand.claim.fence, hand.holder)
+
+    def move(self, task: Task, state: TaskState, at: int, event: TaskEvent | None = None) -> None:
+        assert may_move(task.state, state)
+        task.state, task.at = state, at
+        task.log.append(event or state)
+        self.dirty.add(task)
+
+    def end(self, task: Task, state: TaskState, at: int, event: TaskEvent | None = None) -> None:
+        """Let it wait or be over."""
+        self.move(task, state, at, event)
+        task.holder, task.cancel = None, False
+        if state in TERMINAL:
+            task.own = None
+
+    def say(self, task: Task, texts: Sequence[str], at: int) -> None:
+        self.contexts[task.context] += texts
+        self.used[task.context] = at
+
+    def expire(self, at: int) -> list[Task]:
+        """What the retention `SHORT` does; the tasks that go."""
+        gone: list[Task] = []
+        for task in self.tasks.values():
+            if task.state in INTERRUPTED and task.at < at - 300_000:
+                self.end(task, 'failed', at)
+            elif task.state in TERMINAL:
+                task.swept |= task.at < at - 60_000
+                gone += [task] if task.at < at - 900_000 else []
+        lives = {task.context for task in self.tasks.values() if task.state not in TERMINAL}
+        for context in [context for context, used in self.used.items() if used < at - A_DAY and context not in lives]:
+            self.drop(context)
+        return gone
+
+    def drop(self, context: Context) -> None:
+        """Nothing has been said there."""
+        self.contexts[context] = []
+        self.used.pop(context, None)
+
+    def forget(self, task: Task) -> None:
+        """It is no longer there, and neither are the ids of its messages."""
+        del self.tasks[task.id]
+        self.dirty.discard(task)
+        self.accepted = {key: known for key, known in self.accepted.items() if known[1] != task.id}

@@ -1,0 +1,67 @@
+"""The suites can fail: for each backend of `broken`, the test that is named here does, and over a sound one passes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+BROKEN = {
+    'LosesAnEvent': 'test_a_reader_gets_what_is_stored_and_then_what_comes',
+    'ForgetsCheckpoints': 'test_the_next_holder_is_given_the_checkpoint',
+    'WritesByHalves': 'test_a_write_that_breaks_off_leaves_nothing_behind',
+    'TellsTooEarly': 'test_readers_are_told_of_events_only_once_they_are_stored',
+    'ForgetsTheFence': 'test_a_claim_that_was_taken_away_writes_nothing',
+    'ForgetsAttempts': 'test_a_task_is_taken_over_once_its_lease_has_run_out',
+    'CountsHandedBack': 'test_whatever_happens_the_queue_keeps_its_promises',
+    'NeverHandsBack': 'test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt',
+    'ForgetsContexts': 'test_tasks_of_one_context_are_claimed_one_after_the_other',
+    'ReplaysFromNow': 'test_a_message_to_a_task_is_replayed_from_where_the_task_was_then',
+    'CancelsForAnyone': 'test_only_its_owner_or_one_who_acts_for_all_cancels_a_task',
+    'CancelsWhatHasEnded': 'test_a_run_that_completes_although_it_was_asked_to_stop_has_won',
+    'DropsMetadata': 'test_metadata_stays_until_it_is_replaced',
+    'TakesItsInputsApart': 'test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later',
+    'ReadsForAnyone': 'test_a_task_is_read_by_its_owner_or_one_who_may_read_all',
+    'ListsForAnyone': 'test_the_tasks_of_a_context_are_those_of_its_owner',
+    'ReadsWhatWas': 'test_artifacts_are_read_as_they_are_so_far_and_only_if_asked_for',
+    'StartsTooLate': 'test_a_reader_gets_what_is_stored_and_then_what_comes',
+    'HasEverything': 'test_a_log_can_be_resumed_from_each_of_its_events_and_no_other',
+    'SeesNobody': 'test_a_task_is_watched_while_it_has_a_reader',
+    'ErasesForAnyone': 'test_only_their_owner_erases_tasks_and_contexts',
+    'RetriesAgain': 'test_a_dead_letter_is_not_retried_twice_by_accident',
+    'KeepsEverything': 'test_a_finished_task_goes_after_its_time_and_its_conversation_stays',
+    'OneConversationForAll': 'test_owners_do_not_see_each_others_conversations',
+    'TellsElsewhere': 'test_listeners_hear_in_the_thread_and_context_of_who_acts',
+}
+BROKEN_FILES = {
+    'one_agent': 'test_agents_that_share_a_store_have_nothing_to_do_with_each_other',
+    'lets_everybody_go': 'test_who_waits_for_tasks_that_go_on_in_another_process_is_let_go',
+    'shares_its_tasks': 'test_two_workers_of_one_process_do_not_share_the_tasks_of_an_agent',
+    'a_file_each': 'test_what_one_process_leaves_the_next_one_finds',
+}
+
+
+def run(folder: Path, *tests: str) -> dict[str, str]:
+    """Run tests of `broken` in a pytest of their own: how each ended."""
+    report = folder / 'report.xml'
+    here = [f'{Path(__file__).with_name("broken.py")}::{test}' for test in tests]
+    options = ['-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--junitxml={report}']
+    done = subprocess.run(
+        [sys.executable, '-m', 'pytest', *options, *here], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert report.exists(), done.stdout + done.stderr
+    cases = ElementTree.parse(report).iter('testcase')
+    return {case.attrib['name']: case[0].tag if len(case) else 'passed' for case in cases}
+
+
+def test_every_fault_is_caught_by_its_test(tmp_path: Path) -> None:
+    tests = [f'TestBroken::{test}[{fault}]' for fault, test in BROKEN.items()]
+    tests += [f'TestBrokenFile::{test}[{fault}]' for fault, test in BROKEN_FILES.items()]
+    assert run(tmp_path, *tests) == {test.partition('::')[2]: 'failure' for test in tests}
+
+
+def test_no_fault_is_found_where_there_is_none(tmp_path: Path) -> None:
+    tests = [f'TestBroken::{test}[SqliteBackend]' for test in dict.fromkeys(BROKEN.values())]
+    tests += [f'TestBrokenFile::{test}[sound]' for test in BROKEN_FILES.values()]
+    assert run(tmp_path, *tests) == {test.partition('::')[2]: 'passed' for test in tests}

@@ -1,0 +1,486 @@
+"""Hostile schedules: holders that crash, freeze and come back, clocks that jump, clients that repeat themselves.
+
+Beside each store runs a model in plain Python of what must hold, in which a right to write is its fence and nothing
+else. The processes of a store that several may share are two backends. `HOSTILE_EXAMPLES` sets how many schedules are
+tried, other ones each time; without it they are few and always the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from os import environ
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from pydantic_ai_a2a.errors import (
+    InvalidParamsError,
+    LeaseLost,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from pydantic_ai_a2a.lifecycle import INTERRUPTED, LIVE, TERMINAL
+from pydantic_ai_a2a.ports import Backend, Submission, Subscription
+from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
+
+from .conftest import BACKENDS, DURABLE
+from .schedule import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task
+from .values import (
+    LEASE,
+    LIMIT,
+    chunk,
+    conversation,
+    ending,
+    events,
+    message,
+    said,
+    submit,
+    text_of,
+    turn,
+)
+
+T = TypeVar('T')
+ENDS: Sequence[TaskState] = ('completed', 'input-required', 'completed', 'auth-required', 'canceled', 'failed')
+MESSAGE_IDS = ('short', 'long-enough-to-be-unique')
+message_ids = st.none() | st.sampled_from(MESSAGE_IDS)
+anyone = st.integers(0, 7)
+
+
+@dataclass(eq=False)
+class Reader:
+    task: Task
+    place: Subscription
+    after: int
+
+
+class Schedule(RuleBasedStateMachine, Model):
+    def __init__(self, processes: Sequence[Backend]) -> None:
+        RuleBasedStateMachine.__init__(self)
+        Model.__init__(self, [Holder(f'holder {n}', n % len(processes)) for n in range(3)])
+        self.loop = asyncio.new_event_loop()
+        self.processes = processes
+        self.readers: list[Reader] = []
+        self.stored: dict[str, TaskState] = {}
+        """The states at the last look."""
+        self.steps = 0
+
+    def teardown(self) -> None:
+        for reader in self.readers:
+            reader.place.close()
+        for each in {*self.processes}:
+            each.close()
+        self.loop.close()
+
+    def do(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(work, LIMIT))
+
+    @property
+    def process(self) -> Backend:
+        """Some process: each step has another one."""
+        return self.processes[self.steps % len(self.processes)]
+
+    @property
+    def now(self) -> int:
+        """What time it is for a client."""
+        return self.holders[self.steps % len(self.holders)].now
+
+    # --- clients ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.live()) < 5)
+    @rule(context=st.sampled_from(CONTEXTS), message_id=message_ids, text=st.sampled_from(['x', 'y']))
+    def begin(self, context: Context, message_id: str | None, text: str) -> None:
+        owner, name = context
+        self.created += 1
+        message_id = message_id or f'message number {self.created}'
+        self.send(
+            message(
+                f'{message_id}: {text}',
+                new=f'task {self.created}',
+                context=name,
+                owner=owner,
+                message_id=message_id,
+                at=self.now,
+            )
+        )
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=anyone, owner=st.sampled_from([None, None, None, *OWNERS]), message_id=message_ids)
+    def go_on(self, which: int, owner: str | None, message_id: str | None) -> None:
+        waiting = [task for task in self.tasks.values() if task.state in INTERRUPTED]
+        task = waiting[0] if which % 3 and waiting else self.pick(which)
+        self.created += 1
+        message_id = message_id or f'message number {self.created}'
+        self.send(
+            message(
+                f'{message_id}: more',
+                to=task.id,
+                owner=owner or task.context[0],
+                message_id=message_id,
+                at=self.now,
+            )
+        )
+
+    def send(self, sent: Submission) -> None:
+        """Send a message, be it new or not, to a task that may be there or not."""
+        sending = submit(self.process, sent)
+        known = self.known(sent)
+        task = self.tasks.get(sent.task_id)
+        if known is not None:
+            first, task_id, after = known
+            if first.digest != sent.digest:
+                with pytest.raises(InvalidParamsError):
+                    self.do(sending)
+                return
+            again = self.do(sending)
+            assert (again.header.id, again.after, again.replayed) == (task_id, after, True)
+            return
+        if not sent.new and (task is None or task.context[0] != sent.owner):
+            with pytest.raises(TaskNotFoundError):
+                self.do(sending)
+            return
+        if task is not None and task.state in TERMINAL:
+            with pytest.raises(UnsupportedOperationError):
+                self.do(sending)
+            return
+        self.accept(sent, task)
+        accepted = self.do(sending)
+        assert (accepted.header.id, accepted.replayed) == (sent.task_id, False)
+        if key := self.key(sent):
+            self.accepted[key] = (sent, sent.task_id, accepted.after)
+
+    @precondition(lambda self: len(self.tasks) > 2)
+    @rule(which=anyone, force=st.booleans())
+    def cancel(self, which: int, force: bool) -> None:
+        task = self.pick(which)
+        canceling = self.process.queue.cancel(task.id, task.context[0], at=self.now, force=force)
+        if task.state in TERMINAL:
+            with pytest.raises(TaskNotCancelableError):
+                self.do(canceling)
+        elif task.holder is not None and not force:
+            task.cancel = True
+            assert self.do(canceling).state == 'working'
+        else:
+            if task.own:
+                self.say(task, task.own, self.now)
+            self.end(task, 'canceled', self.now)
+            assert self.do(canceling).state == 'canceled'
+
+    @precondition(lambda self: len(self.tasks) > 3)
+    @rule(which=anyone)
+    def erase_task(self, which: int) -> None:
+        task = self.pick(which)
+        erasing = self.process.housekeeping.erase_task(task.id, task.context[0], at=self.now)
+        if task.state in LIVE:
+            with pytest.raises(UnsupportedOperationError):
+                self.do(erasing)
+            return
+        self.leave_all(task)
+        self.forget(task)
+        assert self.do(erasing)
+
+    @precondition(lambda self: len(self.tasks) > 5)
+    @rule(context=st.sampled_from(CONTEXTS))
+    def erase_context(self, context: Context) -> None:
+        tasks = [task for task in self.tasks.values() if task.context == context]
+        erasing = self.process.housekeeping.erase_context(context[1], context[0], at=self.now)
+        if any(task.state in LIVE for task in tasks):
+            with pytest.raises(UnsupportedOperationError):
+                self.do(erasing)
+            return
+        for task in tasks:
+            self.leave_all(task)
+            self.forget(task)
+        assert self.do(erasing) == bool(tasks or context in self.used)
+        self.drop(context)
+
+    # --- readers ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=anyone, back=st.integers(0, 5))
+    def subscribe(self, which: int, back: int) -> None:
+        """Read a task from somewhere in its log on."""
+        task = self.pick(which)
+        after = max(0, len(task.log) - back)
+        there = not task.swept or after == len(task.log)
+        assert self.do(self.process.events.has(task.id, after)) == there
+        assert not self.do(self.process.events.has(task.id, len(task.log) + 1))
+        if there and not task.swept:
+            place = self.in_loop(lambda: self.process.events.subscribe(task.id, lambda: None))
+            place.start(after)
+            self.readers.append(Reader(task, place, after))
+
+    @precondition(lambda self: self.readers)
+    @rule(which=anyone, stay=st.booleans())
+    def read(self, which: int, stay: bool) -> None:
+        """Catch up with a task; then go on later, or leave."""
+        reader = self.readers[which % len(self.readers)]
+        self.catch_up(reader)
+        if not stay:
+            self.leave(reader)
+
+    def catch_up(self, reader: Reader) -> None:
+        while reader.after < len(reader.task.log):
+            batch = self.do(reader.place.next())
+            assert batch, 'dropped, though the log is there'
+            self.compare(reader.task, batch, reader.after)
+            reader.after = batch[-1].n
+
+    def leave(self, reader: Reader) -> None:
+        reader.place.close()
+        self.readers.remove(reader)
+
+    def leave_all(self, task: Task) -> None:
+        """Readers of a task get what was there before it goes."""
+        for reader in [reader for reader in self.readers if reader.task is task]:
+            self.catch_up(reader)
+            self.leave(reader)
+
+    def in_loop(self, call: Callable[[], T]) -> T:
+        async def calling() -> T:
+            return call()
+
+        return self.do(calling())
+
+    def compare(self, task: Task, batch: Sequence[TaskEvent], after: int) -> None:
+        """Each event has its number, and is the same for all who read it."""
+        for n, event in enumerate(batch, after + 1):
+            known = task.log[n - 1]
+            if isinstance(known, str):
+                assert (event.n, event.state) == (n, known)
+                task.log[n - 1] = event  # whatever the store says now, it says to all
+            else:
+                assert event == known
+
+    # --- holders ----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.live()) > len(self.valid_hands()))
+    @rule(which=anyone, limit=st.integers(1, 3))
+    def claim(self, which: int, limit: int) -> None:
+        self.claim_for(self.holders[which % len(self.holders)], limit)
+
+    @precondition(lambda self: self.live())
+    @rule(which=anyone, state=st.sampled_from(ENDS))
+    def run(self, which: int, state: TaskState) -> None:
+        """Claim a task, and do it at once."""
+        holder = self.holders[which % len(self.holders)]
+        before = len(holder.hands)
+        self.claim_for(holder, 1)
+        for hand in holder.hands[before:]:
+            self.finish_with(hand, self.tasks[hand.claim.header.id], state)
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=anyone, task=anyone)
+    def claim_one(self, which: int, task: int) -> None:
+        self.claim_for(self.holders[which % len(self.holders)], 1, self.pick(task))
+
+    def claim_for(self, holder: Holder, limit: int, only: Task | None = None) -> None:
+        free = [task for task in self.in_order('working') if self.lost(task, holder)]
+        free += [task for task in self.in_order('submitted') if task is self.first_of(task.context)]
+        expected = [task for task in free if only in (None, task)][:limit]
+        claims = self.do(
+            self.processes[holder.process].queue.claim(
+                holder.name,
+                at=holder.now,
+                until=holder.now + LEASE,
+                limit=limit,
+                task_id=None if only is None else only.id,
+            )
+        )
+        assert [each.header.id for each in claims] == [task.id for task in expected]
+        for task, each in zip(expected, claims, strict=True):
+            assert each.fence > task.fence
+            task.attempt += task.holder is not None or task.attempt == 0
+            task.fence, task.holder, task.until = each.fence, holder.name, holder.now + LEASE
+            if task.state == 'submitted':
+                self.move(task, 'working', holder.now)
+            task.at = holder.now
+            if task.own is None:
+                task.base = [*self.contexts[task.context]]
+            self.hand_out(task, Hand(holder.name, holder.process, each), holder)
+
+    def hand_out(self, task: Task, hand: Hand, holder: Holder | None) -> None:
+        claimed = hand.claim
+        assert (claimed.attempt, claimed.run, claimed.header.last_event) == (task.attempt, task.run, len(task.log))
+        assert text_of(claimed.message) == task.messages[task.read]
+        assert said(self.do(self.processes[hand.process].history(claimed))) == [*task.base, *(task.own or ())]
+        (self.frozen if holder is None else holder.hands).append(hand)
+
+    @precondition(lambda self: self.holding())
+    @rule(which=anyone)
+    def renew(self, which: int) -> None:
+        holder = self.holding()[which % len(self.holding())]
+        ids = list(dict.fromkeys(hand.claim.header.id for hand in holder.hands))
+        marks = self.do(
+            self.processes[holder.process].queue.renew(holder.name, ids, until=holder.now + LEASE),
+        )
+        held = [self.tasks[each] for each in ids if each in self.tasks and self.tasks[each].holder == holder.name]
+        for task in held:
+            task.until = holder.now + LEASE
+        assert [*marks.lost] == [each for each in ids if each not in {task.id for task in held}]
+        assert [*marks.cancel] == [task.id for task in held if task.cancel]
+        holder.hands = [hand for hand in holder.hands if hand.claim.header.id not in marks.lost]
+
+    @precondition(lambda self: self.hands())
+    @rule(which=anyone, count=st.integers(1, 3))
+    def emit(self, which: int, count: int) -> None:
+        hand, task = self.hand(which)
+        log = [] if task is None else task.log
+        written = [chunk(len(log) + n, f'{n} of {hand.holder}') for n in range(1, count + 1)]
+        emitting = self.processes[hand.process].queue.emit(hand.claim, written)
+        if task is None or not self.valid(hand, task):
+            with pytest.raises(LeaseLost):
+                self.do(emitting)
+            return
+        task.log += written
+        self.dirty.add(task)
+        self.do(emitting)
+
+    @precondition(lambda self: self.hands())
+    @rule(which=anyone, state=st.sampled_from(ENDS))
+    def finish(self, which: int, state: TaskState) -> None:
+        self.finish_with(*self.hand(which), state)
+
+    def finish_with(self, hand: Hand, task: Task | None, state: TaskState) -> None:
+        now, claimed = self.now, hand.claim
+        answer = f'answer {len(self.completed)} of {hand.holder}'
+        prompt = text_of(claimed.message)
+        end = ending(claimed, state, after=len(task.log) if task else 0, at=now, messages=turn(prompt, answer))
+        finishing = self.processes[hand.process].queue.finish(claimed, end)
+        if task is None or not self.valid(hand, task) or claimed.run != task.run:
+            with pytest.raises(LeaseLost):
+                self.do(finishing)
+            return
+        following = self.do(finishing)
+        self.completed[task.id, task.read] += state in ('completed', *INTERRUPTED)
+        task.read += 1
+        own = [*(task.own or ()), prompt, answer]
+        task.own = own if state in INTERRUPTED else None
+        if state in ('completed', 'canceled'):
+            self.say(task, own, now)
+        if state == 'completed' and task.read < len(task.messages):
+            assert following is not None
+            assert following.fence == claimed.fence
+            task.run += 1
+            task.base = [*self.contexts[task.context]]
+            self.hand_out(task, Hand(hand.holder, hand.process, following), self.holder_of(hand))
+        else:
+            assert following is None
+            self.end(task, state, now, end.final)
+
+    @precondition(lambda self: self.hands())
+    @rule(which=anyone)
+    def release(self, which: int) -> None:
+        hand, task = self.hand(which)
+        self.do(self.processes[hand.process].queue.release(hand.claim))
+        if task is not None and self.valid(hand, task):
+            task.holder = None
+
+    # --- accidents --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.holding())
+    @rule(which=anyone)
+    def crash(self, which: int) -> None:
+        """A process dies and is started anew, or was only frozen and uses its claims later."""
+        holder = self.holding()[which % len(self.holding())]
+        self.frozen += holder.hands
+        holder.hands = []
+        self.places += 1
+        holder.name = f'{holder.name.split("/")[0]}/{self.places}'
+
+    @precondition(lambda self: self.tasks)
+    @rule(which=anyone, seconds=st.integers(-40, 100) | st.sampled_from([301, 901]))
+    def jump(self, which: int, seconds: int) -> None:
+        self.holders[which % len(self.holders)].now += seconds * 1000
+
+    @precondition(lambda self: len(self.tasks) > 2)
+    @rule(days=st.sampled_from([0, 0, 0, 1]))
+    def sweep(self, days: int) -> None:
+        at = self.now + days * A_DAY
+        for task in self.tasks.values():
+            self.leave_all(task)
+        while self.do(self.process.housekeeping.sweep(SHORT, at=at)):
+            pass
+        for task in self.expire(at):
+            self.forget(task)
+
+    @precondition(lambda self: len(self.tasks) > 6)
+    @rule()
+    def settle(self) -> None:
+        """Left to themselves, all tasks come to an end: nothing waits for ever for what has gone."""
+        now = max(*(task.until for task in self.tasks.values()), *(holder.now for holder in self.holders)) + 1
+        last = Holder(f'settler {self.steps}', self.steps % len(self.processes), now)
+        self.holders.append(last)
+        for _ in range(2 * self.created):
+            self.claim_for(last, 100)
+            while last.hands:
+                hand = last.hands.pop()
+                self.finish_with(hand, self.tasks.get(hand.claim.header.id), 'completed')
+        self.holders.pop()
+        assert not any(task.state in LIVE for task in self.tasks.values())
+
+    # --- what must hold ---------------------------------------------------------------------------------------------
+
+    @invariant()
+    def all_is_as_the_model_says(self) -> None:
+        self.steps += 1
+        found: dict[str, tuple[TaskState, int]] = {}
+        working: Counter[Context] = Counter()
+        for owner in OWNERS:
+            page = self.do(self.process.reader.list(TaskQuery(owner=owner, page_size=1000, history_length=0)))
+            for header in (task.header for task in page.tasks):
+                found[header.id] = (header.state, header.last_event)
+                working[owner, header.context_id] += header.state == 'working'
+        assert found == {task.id: (task.state, len(task.log)) for task in self.tasks.values()}
+        assert not working or max(working.values()) <= 1
+        for task_id, (state, _) in found.items():
+            before = self.stored.get(task_id, 'submitted')
+            assert before == state or before not in TERMINAL
+        self.stored = {task_id: state for task_id, (state, _) in found.items()}
+        assert not self.completed or max(self.completed.values()) <= 1
+        for task in self.dirty:
+            self.check_task(task)
+        if self.dirty or self.steps % 10 == 0:
+            self.dirty.clear()
+            for context, texts in self.contexts.items():
+                assert self.do(conversation(self.process, context[1], context[0])) == texts
+
+    def check_task(self, task: Task) -> None:
+        """Its log has no gap and nothing after its end; its messages are there once; all were run, if it completed."""
+        if task.log and not task.swept:
+            got = self.do(events(self.process, task.id))
+            self.compare(task, got, 0)
+            assert len(got) == len(task.log)
+            assert not any(event.state in TERMINAL for event in got[:-1])
+        loaded = self.do(self.process.reader.load(task.id, task.context[0]))
+        assert loaded is not None
+        assert loaded.history is not None
+        assert [text_of(body) for body in loaded.history] == task.messages
+        if task.state == 'completed':
+            assert [self.completed[task.id, n] for n in range(len(task.messages))] == [1] * len(task.messages)
+
+
+@pytest.mark.parametrize('name', BACKENDS)
+def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    opened = BACKENDS[name](request)
+    stores = iter(range(10**9))
+
+    class Made(Schedule):
+        def __init__(self) -> None:
+            faulthandler.dump_traceback_later(60, exit=True)  # a schedule, and not all that are tried, is bounded
+            store = f'hostile {next(stores)}'
+            super().__init__([opened(store, 'agent') for _ in range(2 if name in DURABLE else 1)])
+
+    chosen = settings(max_examples=60 if name == 'memory' else 15, stateful_step_count=60)
+    if many := environ.get('HOSTILE_EXAMPLES'):
+        chosen = settings(max_examples=int(many), stateful_step_count=100, derandomize=False, print_blob=True)
+    run_state_machine_as_test(Made, settings=chosen)

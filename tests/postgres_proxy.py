@@ -1,0 +1,131 @@
+"""What stands between a backend and PostgreSQL in tests, and loses what it is told to lose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Literal
+from urllib.parse import parse_qs, urlsplit
+
+Fault = Literal['lose the answer', 'say nothing more']
+_DONE = b'Z\x00\x00\x00\x05I'
+"""The server's last message of an answer after which no transaction is open."""
+_CANCEL = b'\x04\xd2\x16\x2e'
+"""What a connection begins with, after its length, that only wants a statement of another one to be canceled."""
+
+
+class Proxy:
+    """Passes on what client and server say, but for the faults.
+
+    Args:
+        server_url: Where the database is.
+    """
+
+    def __init__(self, server_url: str) -> None:
+        parts = urlsplit(server_url)
+        self._database = parts.path
+        self._socket = f'{parse_qs(parts.query)["host"][0]}/.s.PGSQL.5432'
+        self._faults: list[tuple[bytes, Fault]] = []
+        self.port = 0
+        self.refuses = False
+        """Whether nobody gets through."""
+        self.version: tuple[bytes, bytes] | None = None
+        """What the server says of its version, and what clients hear."""
+        self.connected: asyncio.Queue[None] = asyncio.Queue()
+        """An entry for each connection that was tried."""
+        self._connections: list[tuple[asyncio.Task[None], asyncio.StreamWriter]] = []
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f'postgresql://postgres@127.0.0.1:{self.port}{self._database}?sslmode=disable'
+
+    def when(self, said: bytes, fault: Fault) -> None:
+        """When a client says this next: lose the answer with the connection, or say nothing more over it."""
+        self._faults.append((said, fault))
+
+    def _fault(self, data: bytes) -> Fault | None:
+        for each in self._faults:
+            if each[0] in data:
+                self._faults.remove(each)
+                return each[1]
+        return None
+
+    def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Begin a connection."""
+        self._connections.append((asyncio.create_task(self._connect(reader, writer)), writer))
+
+    async def end(self) -> None:
+        """End all connections."""
+        for task, writer in self._connections:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await _close(writer)
+
+    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = b'' if self.refuses else await reader.read(1 << 16)
+        if not first.endswith(_CANCEL, 4, 8):
+            self.connected.put_nowait(None)
+        if first:
+            answers, server = await asyncio.open_unix_connection(self._socket)
+            server.write(first)
+            await self._pass_on(reader, server, answers, writer)
+            await _close(server)
+        await _close(writer)
+
+    async def _pass_on(
+        self,
+        reader: asyncio.StreamReader,
+        server: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        losing = asyncio.Event()
+        asking = asyncio.create_task(self._ask(reader, server, losing))
+        answering = asyncio.create_task(self._answer(answers, writer, losing))
+        try:
+            await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+            answering.cancel()
+            await asyncio.gather(asking, answering, return_exceptions=True)
+            server.close()
+
+    async def _ask(self, reader: asyncio.StreamReader, server: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        while data := await reader.read(1 << 16):
+            fault = self._fault(data)
+            if fault == 'say nothing more':
+                await asyncio.Event().wait()
+            if fault == 'lose the answer':
+                losing.set()
+            server.write(data)
+
+    async def _answer(self, answers: asyncio.StreamReader, writer: asyncio.StreamWriter, losing: asyncio.Event) -> None:
+        said = b''
+        while data := await answers.read(1 << 16):
+            if losing.is_set():
+                said += data
+                if said.endswith(_DONE):
+                    return
+            else:
+                writer.write(data.replace(*self.version) if self.version else data)
+
+
+@asynccontextmanager
+async def proxied(server_url: str) -> AsyncGenerator[Proxy]:
+    """A proxy for a database, for the block."""
+    proxy = Proxy(server_url)
+    server = await asyncio.start_server(proxy.begin, '127.0.0.1', 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        await proxy.end()
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):  # the other one was faster
+        await writer.wait_closed()
