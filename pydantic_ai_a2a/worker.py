@@ -70,7 +70,7 @@ class Job(Protocol):
         """Record what came of it. See `TaskQueue.finish`."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Running:
     claim: Claim
     token: Token
@@ -255,9 +255,8 @@ class Worker:
         finally:
             self._slots += free
         for claim in claims:
-            self._running[claim.header.id] = _Running(claim, self._job.token())
             context = self._waiting.pop(claim.header.id, None) or Context()
-            self._spawn(self._run(claim.header.id, context, claim), context)
+            self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
 
     async def _beat(self) -> None:
@@ -307,19 +306,24 @@ class Worker:
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
-    async def _run(self, task_id: str, context: Context, claim: Claim | None = None) -> None:
+    def _hold(self, claim: Claim) -> _Running:
+        running = self._running[claim.header.id] = _Running(claim, self._job.token())
+        return running
+
+    async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:
         """Run a task until it stops, if it can be claimed or has been."""
         try:
-            claim = claim or await self._claim(task_id, context)
-            if claim is None:
+            running = running or await self._claim(task_id, context)
+            if running is None:
                 return
-            running = self._running[task_id]
             try:
+                claim: Claim | None = running.claim
                 while claim is not None:
                     running.claim = claim
                     claim = await self._run_once(claim, running.token)
             finally:
-                del self._running[task_id]
+                if self._running.get(task_id) is running:  # else it was lost, and has come back while this run stopped
+                    del self._running[task_id]
             self._finished += 1
             if self._finished % _SWEEP_EVERY == 0:
                 await self._sweep()
@@ -328,13 +332,12 @@ class Worker:
         finally:
             self._done()
 
-    async def _claim(self, task_id: str, context: Context) -> Claim | None:
+    async def _claim(self, task_id: str, context: Context) -> _Running | None:
         now = now_ms()
         until = now + int(self._settings.lease * 1000)
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
-            self._running[task_id] = _Running(claims[0], self._job.token())
-            return claims[0]
+            return self._hold(claims[0])
         if await self._is_queued(task_id):  # an earlier task of its context is not done yet
             self._waiting[task_id] = context
         return None

@@ -9,8 +9,8 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 Fault = Literal['lose the answer', 'say nothing more']
-_DONE = b'Z\x00\x00\x00\x05I'
-"""The server's last message of an answer after which no transaction is open."""
+_DONE = b'Z\x00\x00\x00\x05I', b'n\x00\x00\x00\x04'
+"""The server's last message of an answer: no transaction is open, or what was prepared gives no rows."""
 _CANCEL = b'\x04\xd2\x16\x2e'
 """What a connection begins with, after its length, that only wants a statement of another one to be canceled."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 from typing import Any, TypeVar
@@ -144,3 +145,38 @@ async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the
         await there.queue.finish(claimed, values.ending(claimed, at=now_ms(), artifacts=[('a', THEIRS)]))
         assert texts(await ended(client, task['id'])) == ['theirs']
     assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
+    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = backend.queue = Renewing(backend.queue)
+    began, stopping, again, done = (asyncio.Event() for _ in range(4))
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if began.is_set():
+            again.set()
+            await done.wait()
+            return heard(messages, info)
+        began.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Future()
+        stopping.set()
+        await again.wait()
+        return heard(messages, info)
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
+        with told_in_log('was taken over') as told:
+            task = await client.send('hi', returnImmediately=True)
+            await began.wait()
+            later = now_ms() + 60_000
+            [claim] = await there.queue.claim('thief', at=later, until=later, limit=1)
+            await stopping.wait()
+            await there.queue.release(claim)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+        after = now_ms() + 200
+        while await asyncio.to_thread(queue.untils.get, timeout=LIMIT) < after:
+            pass
+        done.set()
+        assert texts(await ended(client, task['id'])) == ['hi']
+    assert 'A task could not be stored; it is tried again at the next heartbeat.' not in caplog.messages
