@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import Context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -181,7 +182,8 @@ class ConnectionThread:
         with self._lock:
             if self._life is None:
                 self._life = _Life(self._settings, self._beside)
-            self._life.loop.call_soon_threadsafe(callback, self._life)
+            # Connections outlive what they are used for, and must not keep what a request carries.
+            self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
 
     def stop(self) -> None:
         """Finish what has begun, and close the connections."""
