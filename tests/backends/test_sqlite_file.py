@@ -88,39 +88,45 @@ class Heard(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         self.loop.call_soon_threadsafe(self.records.put_nowait, record.getMessage())
 
+    def __enter__(self) -> Heard:
+        logging.getLogger('pydantic_ai_a2a').addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger('pydantic_ai_a2a').removeHandler(self)
+
 
 async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_path: Path) -> None:
-    here, heard = another(), Heard()
+    here = another()
     ready: asyncio.Queue[str | None] = asyncio.Queue()
     await submit(here, message(new='t'))
     other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
     other.execute('ALTER TABLE event RENAME TO elsewhere')
-    logging.getLogger('pydantic_ai_a2a').addHandler(heard)
-    stop = here.listen(ready.put_nowait, nothing)
-    reader = here.events.subscribe('t', nothing)
-    async with asyncio.timeout(LIMIT):
-        said = await heard.records.get()
-        assert said == 'What other processes have written cannot be read; it is tried again in a moment.'
-        assert ready.empty()
-        other.execute('ALTER TABLE elsewhere RENAME TO event')
-        other.close()
-        assert await ready.get() is None
-    logging.getLogger('pydantic_ai_a2a').removeHandler(heard)
+    with Heard() as heard:
+        stop = here.listen(ready.put_nowait, nothing)
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        async with asyncio.timeout(LIMIT):
+            said = await heard.records.get()
+            assert said == 'What other processes have written cannot be read; it is tried again in a moment.'
+            assert ready.empty()
+            other.execute('ALTER TABLE elsewhere RENAME TO event')
+            other.close()
+            assert await ready.get() is None
     reader.close()
     stop()
 
 
 async def test_a_write_for_which_nobody_waits_is_logged_if_it_fails(another: Open, tmp_path: Path) -> None:
-    here, heard = another(), Heard()
+    here = another()
     await submit(here, message(new='t'))
     other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
     other.execute("CREATE TRIGGER refuse BEFORE UPDATE OF watched_until ON task BEGIN SELECT RAISE(ABORT, 'full'); END")
     other.close()
-    logging.getLogger('pydantic_ai_a2a').addHandler(heard)
-    reader = here.events.subscribe('t', nothing)
-    async with asyncio.timeout(LIMIT):
-        assert await heard.records.get() == 'A write for which nobody waits has failed.'
-    logging.getLogger('pydantic_ai_a2a').removeHandler(heard)
+    with Heard() as heard:
+        reader = here.events.subscribe('t', nothing)
+        async with asyncio.timeout(LIMIT):
+            assert await heard.records.get() == 'A write for which nobody waits has failed.'
     reader.close()
 
 

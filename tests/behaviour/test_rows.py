@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ..dialects import DIALECTS, unversioned
+from ..dialects import BINDINGS, DIALECTS, unversioned
 from .rows import ROWS, Row, covered_by, covers
 
 pytestmark = unversioned('it is about the tests')
@@ -45,9 +45,10 @@ def test_a_behaviour_that_is_promised_has_a_test(
 def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
     shown = [item for item in request.session.items if row in covered_by(item)]
     versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}
-    if versions not in (set(), {*DIALECTS}) and (selected := selection(request.config)):
+    whole: tuple[set[str], ...] = (set(), {*DIALECTS}, {*BINDINGS})
+    if versions not in whole and (selected := selection(request.config)):
         pytest.skip(f'only a part of the tests was collected: {selected}')
-    assert versions in (set(), {*DIALECTS})
+    assert versions in whole
 
 
 @pytest.mark.parametrize('row', [row for row in ROWS.values() if row.waits_for], ids=lambda row: row.id)
