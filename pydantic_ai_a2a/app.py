@@ -447,8 +447,6 @@ def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
     try:
         from .backends.postgres import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
-        if error.name != 'asyncpg':
-            raise
         raise ImportError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
     return PostgresBackend(settings, namespace, reader_lag=limits.reader_lag)
 

@@ -13,6 +13,7 @@ from pydantic_ai_a2a.backends.conversations import dump_messages
 from pydantic_ai_a2a.backends.histories import Histories
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.transaction import Transaction
+from pydantic_ai_a2a.ports import Backend
 
 OWNER = '/'
 
@@ -138,3 +139,12 @@ async def test_a_backend_forgets_a_context_with_its_conversation() -> None:
     await stored.store.delete('c')
     with pytest.raises(LookupError):
         await stored.backend.context(OWNER, 'c', head)
+
+
+async def test_a_backend_that_keeps_nothing_reads_a_context_each_time() -> None:
+    stored = Stored()
+    head = await stored.save('one', 'two')
+    assert said(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']
+    stored.lose()
+    with pytest.raises(LookupError):
+        await Backend.context(stored.backend, OWNER, 'c', head)

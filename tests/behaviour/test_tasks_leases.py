@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from queue import Queue
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a import Budget, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
 from pydantic_ai_a2a.worker import now_ms
@@ -165,7 +166,9 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
             stopping.set()
         return heard(messages, info)
 
-    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
+    quotas = Quotas(budgets=[Budget(requests=100, window=timedelta(days=1))])
+    options: dict[str, Any] = {'backend': backend, 'workers': Workers(lease=0.1), 'quotas': quotas}
+    async with serving(Agent(FunctionModel(answer)), **options) as client:
         with told_in_log('was taken over') as told:
             task = await client.send('hi', returnImmediately=True)
             await began.wait()
