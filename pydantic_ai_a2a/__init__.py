@@ -18,7 +18,7 @@ from .errors import A2AError
 from .mounting import mount
 from .runner import RunOptions
 from .serve import Server, run, serve
-from .settings import Budget, Limits, Progress, Quotas, Rate, Retention, Workers
+from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Retention, Workers
 from .types import Caller
 
 __all__ = (
@@ -37,6 +37,7 @@ __all__ = (
     'Limits',
     'Postgres',
     'Progress',
+    'Push',
     'Quotas',
     'Rate',
     'Retention',

@@ -42,10 +42,11 @@ from .hosting import Hosting, server_processes
 from .own_parts import Conversion, Held, OwnParts, own_parts
 from .ports import Backend
 from .protocol import stored
+from .push.sending import webhooks
 from .quotas import Metering
 from .runner import RunOptions
 from .service import Service
-from .settings import Limits, Progress, Quotas, Retention, Workers
+from .settings import Limits, Progress, Push, Quotas, Retention, Workers
 from .types import ANONYMOUS, Caller, TaskQuery, TaskState
 from .worker import Worker, now_ms
 
@@ -188,6 +189,7 @@ def to_a2a(
     retention: Retention = Retention(),
     workers: Workers = Workers(),
     progress: Progress = Progress(),
+    push: Push | None = None,
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
@@ -260,6 +262,8 @@ def to_a2a(
         retention: How long what is stored is kept.
         workers: How many tasks run at once, and how they stop.
         progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
+        push: Lets clients register webhooks, which are told of their tasks; None refuses them. The server then calls
+            URLs that clients choose: see "Push notifications".
         debug: See Starlette, like all that follow.
         routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
@@ -274,7 +278,7 @@ def to_a2a(
             authenticates.
         ValueError: The agent card would not be valid; `auth` is empty, or `scopes` has none; the worker has another
             agent, storage or broker; the backend is none that there is, or in use by another app of this process; or it
-            is memory, and a server of several processes imports the app.
+            is memory, and a server of several processes imports the app, or has no push notifications.
     """
     if namespace is not None and isinstance(backend, Backend):
         raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
@@ -297,6 +301,7 @@ def to_a2a(
         metering=metering,
         retention=retention,
         workers=workers,
+        push=push,
         conversion=Conversion(
             agent,
             run,
@@ -321,6 +326,7 @@ def to_a2a(
         security_schemes=guards.schemes,
         security_requirements=guards.requirements,
         http_json=taken is None,
+        push_notifications=push is not None,
     )
     card = CardTemplate(parts.facts(default_input_modes, default_output_modes), settings)
     serving = Serving(
@@ -382,6 +388,7 @@ class _Parts:
         retention: Retention,
         workers: Workers,
         conversion: Conversion,
+        push: Push | None = None,
     ) -> None:
         self._agent = agent
         self._conversion = conversion
@@ -391,10 +398,12 @@ class _Parts:
             job = conversion.job(backend, metering)
             return Worker(backend, job, settings=workers, retention=retention, metering=metering)
 
-        store = backend if isinstance(backend, AbstractAsyncContextManager) else None
+        registration, sending = (None, None) if push is None else webhooks(backend, push, now_ms)
+        kept = [each for each in (backend, sending) if isinstance(each, AbstractAsyncContextManager)]
+        store = Held(*kept) if kept else None
         self.hosting = Hosting(
             make_worker,
-            agent if store is None else Held(agent, store),
+            agent if store is None else Held(agent, *kept),
             backend=backend,
             store=store or nullcontext(),
             streams=self.streams,
@@ -413,6 +422,7 @@ class _Parts:
             accepting=self.hosting.accepting,
             now=now_ms,
             metering=metering,
+            push=registration,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:

@@ -68,6 +68,8 @@ class CardSettings:
     skills: Sequence[Skill] = ()
     """What the agent can do; without any, the card has one skill: the agent as a whole."""
     extensions: Sequence[AgentExtension] = ()
+    push_notifications: bool = False
+    """Whether clients may register webhooks."""
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
     security_requirements: Sequence[SecurityRequirement] = ()
     """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
@@ -104,7 +106,9 @@ def etag(card: bytes) -> str:
 def _card(facts: CardFacts, settings: CardSettings) -> AgentCard:
     name = settings.name or facts.name or 'agent'
     description = settings.description or facts.description or f'An AI agent called {name}.'
-    capabilities = AgentCapabilities(streaming=True, push_notifications=False, extended_agent_card=False)
+    capabilities = AgentCapabilities(
+        streaming=True, push_notifications=settings.push_notifications, extended_agent_card=False
+    )
     if settings.extensions:
         capabilities['extensions'] = list(settings.extensions)
     card = AgentCard(

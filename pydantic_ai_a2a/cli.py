@@ -9,6 +9,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
+from .commands.dead_deliveries import add_dead_deliveries
 from .commands.dead_letters import add_dead_letters
 from .commands.erase import add_erase, erase
 from .commands.export import add_export, export
@@ -54,4 +55,5 @@ def _parser() -> ArgumentParser:
         add(each)
         each.set_defaults(command=command)
     add_dead_letters(commands.add_parser('dead-letters', help='tasks that were started too often'))
+    add_dead_deliveries(commands.add_parser('dead-deliveries', help='notifications that no webhook took'))
     return parser

@@ -18,6 +18,7 @@ from pydantic_ai.conversation_store import ConversationRecord, ConversationStore
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
+from .push_ports import Outbox, PushConfig, PushConfigs
 from .quota_store import Charge, QuotaStore
 from .settings import Retention
 from .types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState
@@ -71,6 +72,10 @@ class Submission:
     """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
     task_limit: int | None = None
     """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
+    push: PushConfig | None = None
+    """To be told of the task, as by `PushConfigs.create`, from the first event that the message leads to."""
+    push_limit: int = 0
+    """How many configurations a task may have."""
 
 
 class Accepted(NamedTuple):
@@ -131,6 +136,8 @@ class Claim:
     traceparent: str | None
     checkpoint: Checkpoint | None = None
     """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
+    push: bool = False
+    """Whether the task has, or had, push notification configurations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -435,6 +442,9 @@ class Backend(ABC):
     events: EventLog
     housekeeping: Housekeeping
     quotas: QuotaStore
+    push_configs: PushConfigs | None = None
+    """None, and no outbox, for a backend that has no push notifications."""
+    outbox: Outbox | None = None
     durable: bool
     """Whether tasks outlive the process."""
     flush_delay: float = 0.0

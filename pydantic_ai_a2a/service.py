@@ -21,9 +21,10 @@ from .errors import (
 )
 from .lifecycle import TERMINAL, check_subscribe
 from .ports import Accepted, Backend, Submission, Subscription
-from .protocol import stored
+from .protocol import push, stored
 from .protocol.fields import MAX_ID
 from .protocol.limits import check_message, check_metadata
+from .push.registration import Registration
 from .quotas import Metering
 from .settings import Limits, Retention
 from .types import (
@@ -33,6 +34,8 @@ from .types import (
     ListParams,
     Message,
     Page,
+    PushParams,
+    Registered,
     SendParams,
     StoredTask,
     SubscribeParams,
@@ -45,7 +48,7 @@ __all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 CAPABILITIES = frozenset({'streaming'})
-"""Capabilities that the agent card declares (§4.4.3)."""
+"""Capabilities that every agent has."""
 
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
 
@@ -85,6 +88,7 @@ class Service:
         accepting: Callable[[], bool],
         now: Callable[[], int],
         metering: Metering | None = None,
+        push: Registration | None = None,
     ) -> None:
         self._backend = backend
         self._limits = limits
@@ -94,6 +98,9 @@ class Service:
         self._accepting = accepting
         self._now = now
         self._metering = metering
+        self._push = push
+        self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
+        """Capabilities that the agent card declares (§4.4.3)."""
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -126,8 +133,10 @@ class Service:
 
     def _submission(self, call: CallContext, params: SendParams) -> Submission:
         """Check what can be checked without storage, and give the message its stored form."""
+        push_config = None
         if params.push_config is not None:
-            raise PushNotificationNotSupportedError
+            registration = self._registration()
+            push_config = registration.config(push.read_inline(params.push_config, params.dialect), params.dialect)
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
@@ -158,6 +167,8 @@ class Service:
             traceparent=call.traceparent,
             dialect=params.dialect,
             at=self._now(),
+            push=push_config,
+            push_limit=0 if self._push is None else self._push.limit,
         )
 
     async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
@@ -278,6 +289,41 @@ class Service:
         """See that the caller may read the task, before a run or another process is told that somebody does."""
         if await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False) is None:
             raise TaskNotFoundError
+
+    # --- push notifications -----------------------------------------------------------------------------------------
+
+    async def create_push_config(self, call: CallContext, params: PushParams) -> Registered:
+        """Have a task's events from now on delivered to a webhook (§3.1.7)."""
+        registration = self._registration()
+        task_id, target = push.read_create(params)
+        config = registration.config(target, params.dialect)
+        await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
+        return Registered(task_id, registration.target(config))
+
+    async def get_push_config(self, call: CallContext, params: PushParams) -> Registered:
+        """One of a task's webhooks (§3.1.8)."""
+        registration = self._registration()
+        task_id, config_id = push.read_get(params)
+        config = await registration.configs.get(task_id, call.caller.owner, config_id)
+        return Registered(task_id, registration.target(config))
+
+    async def list_push_configs(self, call: CallContext, params: PushParams) -> list[Registered]:
+        """All webhooks of a task (§3.1.9)."""
+        registration = self._registration()
+        task_id = push.read_list(params)
+        configs = await registration.configs.list(task_id, call.caller.owner)
+        return [Registered(task_id, registration.target(config)) for config in configs]
+
+    async def delete_push_config(self, call: CallContext, params: PushParams) -> None:
+        """Deliver nothing more to a webhook (§3.1.10)."""
+        registration = self._registration()
+        task_id, config_id = push.read_delete(params)
+        await registration.configs.delete(task_id, call.caller.owner, config_id)
+
+    def _registration(self) -> Registration:
+        if self._push is None:
+            raise PushNotificationNotSupportedError
+        return self._push
 
     async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
         task = await self._backend.reader.load(task_id, owner, history_length=history_length)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Literal
 
-__all__ = ('Budget', 'Limits', 'Progress', 'Quotas', 'Rate', 'Retention', 'Workers')
+__all__ = ('Budget', 'Limits', 'Progress', 'Push', 'Quotas', 'Rate', 'Retention', 'Workers')
 
 
 def _positive(owner: object, **values: float | Decimal | None) -> None:
@@ -206,3 +206,40 @@ class Progress:
     """The model's thoughts, each as a whole, without signatures."""
     tools: bool = False
     """Calls of tools with their arguments, and that they returned, without what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Push:
+    """How clients are told of their tasks at URLs of theirs (§4.3.3)."""
+
+    timeout: float = 15.0
+    """Seconds that one try may take, from looking up the host's name to the answer."""
+    tries: int = 8
+    """How often an event is tried; then it is dead, and the command `dead-deliveries` lists it and tries it again."""
+    backoff: float = 1.0
+    """Seconds before the second try; each pause after is four times as long, at most an hour, and up to a half longer
+    or shorter by chance."""
+    at_once: int = 32
+    """Deliveries that this process tries at once."""
+    configs: int = 10
+    """Push notification configurations that a task may have."""
+    chunks: bool = False
+    """Whether webhooks of A2A 1.0 get every chunk of an artifact; else each artifact once it is whole."""
+    private_hosts: Sequence[str] = ()
+    """Names and addresses of webhooks that may be private, and reached by `http`: `hooks.internal`, `10.0.0.7`. All
+    others have to be public, by every address that their name has when it is called, and reached by `https`."""
+    keys: Sequence[str] = field(default=(), repr=False)
+    """Keys that URLs, tokens and credentials are stored encrypted with, as `cryptography.fernet.Fernet.generate_key`
+    makes them: the first encrypts, all decrypt. Without any, they are stored as they are."""
+    resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
+    """Looks up the addresses of a host, given its name and port; None asks the system."""
+
+    def __post_init__(self) -> None:
+        _positive(
+            self,
+            timeout=self.timeout,
+            tries=self.tries,
+            backoff=self.backoff,
+            at_once=self.at_once,
+            configs=self.configs,
+        )

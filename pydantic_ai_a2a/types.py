@@ -30,6 +30,9 @@ __all__ = (
     'Note',
     'Page',
     'Part',
+    'PushParams',
+    'PushTarget',
+    'Registered',
     'SendParams',
     'Step',
     'StoredTask',
@@ -189,6 +192,36 @@ class SendParams:
     """Name of the codec that read them."""
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushTarget:
+    """Where notifications of a task are sent to, and with what (§4.3.1)."""
+
+    id: str
+    """Names it among those of its task; empty where the server is to choose."""
+    url: str = field(repr=False)
+    token: str | None = field(default=None, repr=False)
+    """For the receiver, to know the sender by."""
+    scheme: str | None = None
+    """How the sender authenticates, such as `Bearer`."""
+    credentials: str | None = field(default=None, repr=False)
+
+
+class PushParams(NamedTuple):
+    """Params of the operations on push notification configurations: read once it is known that they are served."""
+
+    dialect: str
+    """Name of the codec."""
+    wire: Any
+    """The params as they were sent."""
+
+
+class Registered(NamedTuple):
+    """A push notification configuration as it is answered."""
+
+    task_id: str
+    target: PushTarget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from ..lifecycle import INTERRUPTED, check_cancel, check_message
 from ..ports import Accepted, Status, Submission
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
+from . import deliveries, push_configs
 from .sql import (
     ADD_ITEM,
     BY_ID_AND_OWNER,
@@ -46,6 +47,8 @@ def submit(
     if message.new:
         yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, queue_limit)
+        if message.push is not None:
+            yield from push_configs.put(agent, header.id, message.push, message.push_limit)
         events: list[TaskEvent] = []
     else:
         # Its run may be about to end, and then has to see the message or be over.
@@ -54,6 +57,8 @@ def submit(
         yield from _check_waiting(agent, header.id, queue_limit)
         if header.state in INTERRUPTED:
             yield from _check_tasks(agent, message)
+        if message.push is not None:  # gets the event that follows
+            yield from push_configs.put(agent, header.id, message.push, message.push_limit)
         header, events = yield from _continue(agent, header, message.at)
         yield (
             'UPDATE task SET request = ?, watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END'
@@ -161,12 +166,14 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     status = Status('submitted', at, None)
     event = status_event(header, status, header.last_event + 1)
     yield from set_status(agent, header, status)
-    yield (
+    rows = yield (
         'UPDATE task SET queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1'
-        f' WHERE {TASK}',
+        f' WHERE {TASK} RETURNING push',
         (agent, agent, header.id),
     )
     yield [add_events(agent, header.id, [event])]
+    if rows[0][0]:
+        yield from deliveries.enqueue(agent, header, rows[0][0], [event])
     moved = (yield BY_ID_AND_OWNER, (agent, header.id, None, None))[0]
     return header_of(moved), [event]
 

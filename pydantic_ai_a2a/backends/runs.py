@@ -9,7 +9,7 @@ from ..errors import LeaseLost
 from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import DEAD_LETTER, Checkpoint, Claim, Finish, Marks, Status
 from ..types import TaskEvent, TaskHeader
-from . import checkpoints, conversations, quotas
+from . import checkpoints, conversations, deliveries, quotas
 from .sql import (
     HEADER,
     HEADER_SIZE,
@@ -68,7 +68,7 @@ _TAKE = (
     "UPDATE task SET state = 'working', status_at = ?, holder = ?, lease_until = ?, fence = fence + 1,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
-    f' RETURNING {HEADER}, {_TOLD}, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+    f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
 )
 
 
@@ -92,12 +92,15 @@ def claim(
             if not rows:
                 missed += 1
                 continue
-            told, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
+            told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
             header = header_of(rows[0], more_events=0 if told == 'working' else 1)
             events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
             yield [add_events(agent, each, events)]
+            if push:
+                yield from deliveries.enqueue(agent, header, push, events)
             checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
-            claims.append((_claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint), events))
+            claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
+            claims.append((claimed, events))
         if not missed or task_id is not None:  # else another process took some meanwhile, and there may be more
             return claims
 
@@ -118,6 +121,7 @@ def _claim_of(
     attempt: int,
     *,
     checkpoint: Checkpoint | None = None,
+    push: bool = False,
 ) -> Claim:
     """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
     run, request, traceparent, own_messages, head_then, head_now, inbox, message = run_row
@@ -134,6 +138,7 @@ def _claim_of(
         request=request,
         traceparent=traceparent,
         checkpoint=checkpoint,
+        push=push,
     )
 
 
@@ -160,7 +165,7 @@ def emit(
     checkpoint: Checkpoint | None = None,
 ) -> Transaction[None]:
     """See `TaskQueue.emit`."""
-    header = claimed.header
+    header, push = claimed.header, 0
     if checkpoint is not None:
         yield LockTasks(agent, [header.id])
     for n, event in enumerate(events):
@@ -170,19 +175,23 @@ def emit(
         rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
         if not rows:
             raise LeaseLost
+        push = rows[0][1]
     if status is not None:
         yield from set_status(agent, header, status)
     if checkpoint is not None:
         yield from checkpoints.save(agent, claimed, checkpoint)
+    if push:
+        yield from deliveries.enqueue(agent, header, push, events)
 
 
 _FIRST_EVENT = (
-    'INSERT INTO event (agent, task_id, n, state, payload) SELECT agent, id, ?, ?, ? FROM task'
-    f' WHERE {HELD} /* FOR NO KEY UPDATE */ RETURNING n'
+    # The task's `push` is copied: so it is that of the row as others have left it, for whom this has waited.
+    'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
+    f' WHERE {HELD} /* FOR NO KEY UPDATE */ RETURNING n, push'
 )
 _STANDING = (
     f'SELECT status_message, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?), {conversations.RECORD_OF_TASK},'
-    f' {checkpoints.KEPT} FROM task WHERE {HELD} AND inbox_read < ? /* FOR NO KEY UPDATE */'
+    f' {checkpoints.KEPT}, push FROM task WHERE {HELD} AND inbox_read < ? /* FOR NO KEY UPDATE */'
 )
 
 
@@ -202,7 +211,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.inbox)
     if not rows:
         raise LeaseLost
-    said, unread, record, checkpointed = rows[0]
+    said, unread, record, checkpointed, push = rows[0]
     writes: list[Write] = []
     if end.charges:
         writes.append(quotas.charged(agent, end.charges))
@@ -223,9 +232,11 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         )
     if goes_on:
         yield writes
-        return (yield from _next_run(agent, claimed)), events
-    yield [*writes, _end(agent, claimed, end)]
-    return None, events
+    else:
+        yield [*writes, _end(agent, claimed, end)]
+    if push:
+        yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
+    return (yield from _next_run(agent, claimed)) if goes_on else None, events
 
 
 def _items(said: bytes | None, end: Finish) -> list[tuple[str, str, bytes]]:

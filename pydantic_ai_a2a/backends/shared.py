@@ -25,6 +25,7 @@ from .histories import Histories
 from .notice import WATCH
 from .others import Listener, Others
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
+from .sql_push import Due, SqlOutbox, SqlPushConfigs
 from .tail import Tails
 from .transaction import Transaction
 
@@ -95,11 +96,13 @@ class SharedBackend(Backend, Generic[ProcessT]):
         self._processes: dict[int, ProcessT] = {}
         """By process id. That of a parent process is kept, because its connections must not be closed here."""
         self._histories = Histories()
-        self.queue = _Queue(self)
+        due = Due()
+        self.queue = _Queue(self, due)
         self.reader = SqlReader(self)
         self.events = _Events(self)
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
+        self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
         self._check_alone()
 
     @abstractmethod
@@ -178,8 +181,8 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
 
 class _Queue(SqlQueue):
-    def __init__(self, backend: SharedBackend[Any]) -> None:
-        super().__init__(backend)
+    def __init__(self, backend: SharedBackend[Any], due: Due) -> None:
+        super().__init__(backend, due)
         self._backend = backend
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:

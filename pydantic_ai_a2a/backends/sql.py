@@ -9,7 +9,7 @@ from ..errors import TaskNotFoundError
 from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
-from . import conversations
+from . import conversations, deliveries
 from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
 
 __all__ = (
@@ -145,8 +145,11 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
-    rows = yield f'SELECT run, own_messages, {conversations.RECORD_OF_TASK} FROM task WHERE {TASK}', (agent, header.id)
-    run, own_messages, record = rows[0]
+    rows = yield (
+        f'SELECT run, own_messages, {conversations.RECORD_OF_TASK}, push FROM task WHERE {TASK}',
+        (agent, header.id),
+    )
+    run, own_messages, record, push = rows[0]
     if status.state == 'canceled' and own_messages is not None:
         messages = conversations.load_messages(own_messages)
         run_id = f'{header.id}.{run}'
@@ -161,4 +164,6 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     ended = (freed, [(event.n, failure, agent, header.id)])
     yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
+    if push:
+        yield from deliveries.enqueue(agent, header, push, [event])
     return event

@@ -27,6 +27,7 @@ from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import accept, conversations, dead, erase, export, quotas, runs, sweep, views
 from .database import Database, Operation, Published
+from .sql_push import Due
 from .transaction import Transaction
 
 __all__ = ('SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlQuotas', 'SqlReader')
@@ -78,16 +79,21 @@ _CHARGE = Operation(quotas.charge)
 
 
 class SqlQueue(TaskQueue):
-    """The queue of a database."""
+    """The queue of a database; `due` is told of tasks that have webhooks."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, due: Due | None = None) -> None:
         self._database = database
         self._agent = database.namespace
+        self._due = due or Due()
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
         accepted, _ = await self._database.write(
             _SUBMIT, self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
         )
+        if submission.push is not None:
+            self._due.add(accepted.header.id)
+        if accepted.header.id in self._due.tasks:
+            self._due.tell()
         if not accepted.replayed and accepted.header.state == 'submitted':
             for listener in tuple(self._database.ready_listeners):
                 listener(accepted.header.id)
@@ -95,6 +101,8 @@ class SqlQueue(TaskQueue):
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         header, _ = await self._database.write(_CANCEL, self._agent, task_id, owner, at=at, force=force)
+        if task_id in self._due.tasks:
+            self._due.tell()
         for listener in tuple(self._database.cancel_listeners):
             listener(task_id)
         return header
@@ -103,6 +111,10 @@ class SqlQueue(TaskQueue):
         taken = await self._database.write(
             _CLAIM, self._agent, holder, at=at, until=until, limit=limit, task_id=task_id
         )
+        for claim, _ in taken:
+            if claim.push:
+                self._due.add(claim.header.id)
+                self._due.tell()
         return [claim for claim, _ in taken]
 
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
@@ -116,9 +128,13 @@ class SqlQueue(TaskQueue):
         checkpoint: Checkpoint | None = None,
     ) -> None:
         await self._database.write(_EMIT, self._agent, claim, events, status, checkpoint)
+        if claim.header.id in self._due.tasks:
+            self._due.tell()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following, _ = await self._database.write(_FINISH, self._agent, claim, finish)
+        if claim.header.id in self._due.tasks:
+            self._due.tell()
         return following
 
     async def release(self, claim: Claim) -> None:

@@ -24,6 +24,7 @@ from .database import Operation
 from .histories import Histories
 from .migrations import MIGRATIONS
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
+from .sql_push import Due, SqlOutbox, SqlPushConfigs
 from .sqlite_steps import check_version, perform
 from .tail import Tails
 
@@ -47,11 +48,13 @@ class SqliteBackend(Backend):
         self.lock = RLock()
         """Held from a transaction's begin until its events are published, so that they are in order for readers."""
         self._histories = Histories()
-        self.queue = SqlQueue(self)
+        due = Due()
+        self.queue = SqlQueue(self, due)
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
+        self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
 
     @cached_property
     def _connection(self) -> sqlite3.Connection:

@@ -10,7 +10,7 @@ from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from . import conversations, quotas
+from . import conversations, deliveries, quotas
 from .sql import HEADER, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
 from .transaction import Lock, LockTasks
 
@@ -120,7 +120,7 @@ def drop_task(agent: str, task_id: str) -> Transaction[int]:
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
-    yield [drop_checkpoint(agent, task_id)]
+    yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
     yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
     return len(items) + 1
 

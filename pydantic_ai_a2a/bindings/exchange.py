@@ -20,8 +20,8 @@ from ..protocol.limits import check_values
 from ..protocol.operations import Operation, refuse_unsupported
 from ..protocol.versions import Choice, in_dialect_of
 from ..quotas import Metering, audit_refusal
-from ..service import CAPABILITIES, EventStream, Service
-from ..types import CallContext, SendParams, StoredTask
+from ..service import EventStream, Service
+from ..types import CallContext, Caller, SendParams, StoredTask
 from .base import ClientGone, as_error, check_content_type, header, new_correlation_id, read_body, reply
 from .extensions import Extensions, echo
 from .slow import SlowSenders
@@ -38,6 +38,10 @@ _WRITE: Mapping[str, Callable[[Codec, Any, Any], bytes]] = {
     'ListTasks': lambda codec, params, found: codec.encode_page(
         found.page, page_size=params.page_size, next_page_token=found.next_page_token
     ),
+    'CreateTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
+    'GetTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
+    'ListTaskPushNotificationConfigs': lambda codec, _, found: codec.encode_push_configs(found),
+    'DeleteTaskPushNotificationConfig': lambda codec, _, __: codec.encode_deleted(),
 }
 """How an operation's result is written, given its params."""
 
@@ -128,10 +132,10 @@ class Exchange(ABC):
                 check_values(body, serving.value_limit)
             operation, params, choice = self.decode(body)
             if serving.guard.scoped:
-                serving.guard.authorize(caller, operation.name, self.scope, self.correlation_id)
+                self._authorize(caller, operation, params)
             if operation.name == 'ListTasks':
                 serving.guard.check_list(caller, self.scope, self.correlation_id)
-            refuse_unsupported(operation, CAPABILITIES)
+            refuse_unsupported(operation, serving.service.capabilities)
             if serving.extensions.declared:
                 params = self._activate(params, choice.codec)
             await serving.start()
@@ -148,6 +152,14 @@ class Exchange(ABC):
             if self._streaming:
                 raise  # the answer has begun: all that is left is to break it off
             await self.refuse(as_error(exception, self.correlation_id))
+
+    def _authorize(self, caller: Caller, operation: Operation, params: Params | None) -> None:
+        """Refuse a caller without the scopes that the operation needs; a message may bring another one along."""
+        names = [operation.name]
+        if isinstance(params, SendParams) and params.push_config is not None:
+            names.append('CreateTaskPushNotificationConfig')
+        for name in names:
+            self.serving.guard.authorize(caller, name, self.scope, self.correlation_id)
 
     async def _metered(self, metering: Metering, call: CallContext, request: Request) -> None:
         """Perform a request if its caller may."""

@@ -15,6 +15,7 @@ from ..ports import Backend, DeadLetter
 from ..protocol import stored
 from ..worker import now_ms
 from .stores import add_owner, add_store, opened, owner_of
+from .tables import write_table
 from .target import Refused, say
 
 __all__ = ('add_dead_letters',)
@@ -54,7 +55,7 @@ async def _show(options: Namespace) -> int:
     if options.json:
         sys.stdout.writelines(f'{to_json(_values(letter)).decode()}\n' for letter in letters)
     elif letters:
-        _write_table([[str(value or '-') for value in _values(letter).values()] for letter in letters])
+        write_table(_COLUMNS, [[str(value or '-') for value in _values(letter).values()] for letter in letters])
     return 0
 
 
@@ -77,14 +78,6 @@ def _values(letter: DeadLetter) -> dict[str, Any]:
         'correlationId': letter.correlation_id,
         'retriedAs': letter.retried_as,
     }
-
-
-def _write_table(rows: list[list[str]]) -> None:
-    table = [[column.upper() for column in _COLUMNS], *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        line = '  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True))
-        sys.stdout.write(f'{line.rstrip()}\n')
 
 
 def _retry(options: Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
@@ -14,6 +14,8 @@ from ..types import (
     GetParams,
     ListParams,
     Page,
+    PushParams,
+    Registered,
     SendParams,
     StoredTask,
     SubscribeParams,
@@ -23,7 +25,7 @@ from .operations import Operation
 
 __all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest')
 
-Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams
+Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams | PushParams
 """What a codec makes of an operation's params."""
 
 EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
@@ -69,6 +71,11 @@ class Codec(ABC):
     refuses_in_streams: ClassVar[bool] = False
     """Whether a refused stream is a stream with the error as its one event: its clients read nothing else."""
 
+    push_media_type: ClassVar[str] = 'application/a2a+json'
+    """Of the body of a push notification (§4.3.3)."""
+    pushes_tasks: ClassVar[bool] = False
+    """Whether a push notification is the whole task as its status changes, and not the event."""
+
     @abstractmethod
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request.
@@ -104,6 +111,25 @@ class Codec(ABC):
         tasks = b','.join(self.encode_task(task) for task in page.tasks)
         token = to_json(next_page_token)
         return b'{"tasks":[%s],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}' % (tasks, token, page_size, page.total)
+
+    def encode_push_config(self, registered: Registered) -> bytes:
+        """Write a push notification configuration (§4.3.1)."""
+        target = registered.target
+        written: dict[str, object] = {'id': target.id, 'taskId': registered.task_id, 'url': target.url}
+        if target.token is not None:
+            written['token'] = target.token
+        if target.scheme is not None:
+            credentials = {} if target.credentials is None else {'credentials': target.credentials}
+            written['authentication'] = {'scheme': target.scheme, **credentials}
+        return to_json(written)
+
+    def encode_push_configs(self, configs: Iterable[Registered]) -> bytes:
+        """Write all push notification configurations of a task."""
+        return b'{"configs":[%s]}' % b','.join(map(self.encode_push_config, configs))
+
+    def encode_deleted(self) -> bytes:
+        """Write that a push notification configuration is no more."""
+        return b'{}'
 
     @abstractmethod
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:

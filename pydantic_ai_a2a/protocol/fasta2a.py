@@ -24,7 +24,7 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
-from ..types import ListParams, Message, SendParams, StoredTask, TaskEvent, TaskState
+from ..types import ListParams, Message, PushParams, SendParams, StoredTask, TaskEvent, TaskState
 from . import stored
 from .codec import EncodeEvent, Params, RpcRequest
 from .envelope import Rpc, read
@@ -118,20 +118,28 @@ class _ListRpc(Rpc):
     params: NotRequired[Annotated[_ListParams, AfterValidator(list_params)] | None]
 
 
-class _UnreadRpc(Rpc):
+def _push_params(wire: Any) -> PushParams:
+    return PushParams(_DIALECT, wire)
+
+
+class _PushRpc(Rpc):
     method: Literal[
         'tasks/pushNotification/set',
         'tasks/pushNotification/get',
         'tasks/pushNotificationConfig/list',
         'tasks/pushNotificationConfig/delete',
     ]
+    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
 
 
 _REQUEST: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_SendRpc | GetRpc | _ListRpc | CancelRpc | ResubscribeRpc | _UnreadRpc, Discriminator('method')],
+    Annotated[_SendRpc | GetRpc | _ListRpc | CancelRpc | ResubscribeRpc | _PushRpc, Discriminator('method')],
     config=ConfigDict(defer_build=True),
 )
-_DEFAULT_PARAMS: dict[str, Params] = {'tasks/list': ListParams()}
+_DEFAULT_PARAMS: dict[str, Params] = {
+    'tasks/list': ListParams(),
+    **{method: _push_params(None) for method in METHODS if 'pushNotification' in method},
+}
 _FIELDS = names_of(FlatPart, _Message, Configuration, _SendParams, TaskParams, _ListParams)
 
 _MESSAGES = {
@@ -195,6 +203,10 @@ class FastA2ADialect(OlderCodec):
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
         return {**artifact, 'parts': [_own_part(part) for part in artifact['parts']]}
+
+    def encode_deleted(self) -> bytes:
+        """Write null."""
+        return b'null'
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object: the message is FastA2A's, and what there is to say is its data."""

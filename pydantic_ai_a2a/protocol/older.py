@@ -57,13 +57,14 @@ def send_params(
     """
     given = configuration or {}
     blocking = given.get('blocking')
+    push = given.get('push_notification_config')
     # Only a positive length means something to these versions: zero is no limit (0.3 §7.3).
     return SendParams(
         message=message,
         return_immediately=not (wait if blocking is None else blocking),
         history_length=given.get('history_length') or None,
         accepted_output_modes=tuple(given.get('accepted_output_modes') or ()),
-        push_config=given.get('push_notification_config') or given.get('task_push_notification_config'),
+        push_config=given.get('task_push_notification_config') if push is None else push,
         metadata=metadata,
         dialect=dialect,
         also_ends=_ALSO_ENDS,

@@ -17,7 +17,7 @@ from typing import Any, cast
 from fasta2a.schema import Task, TaskStatus
 from pydantic_core import from_json, to_json
 
-from ..types import Artifact, Message, Part, StoredTask, TaskState
+from ..types import Artifact, Message, Part, StoredTask, TaskHeader, TaskState
 
 __all__ = (
     'ROLES',
@@ -35,8 +35,10 @@ __all__ = (
     'load_task',
     'message',
     'new_id',
+    'piece',
     'status',
     'status_update',
+    'task_at',
     'text_part',
     'timestamp',
     'with_ids',
@@ -121,6 +123,12 @@ def artifact_update(
     """A `StreamResponse` with a whole artifact, which replaces what was streamed under its id; or with a chunk."""
     tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
     return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + tail
+
+
+def piece(update: bytes) -> tuple[bool, bool]:
+    """Whether what `artifact_update` or `TextArtifact` wrote is a whole artifact, and whether nothing of it follows."""
+    last = update.endswith(b',"lastChunk":true}}')
+    return last and not update.endswith(b',"append":true,"lastChunk":true}}'), last
 
 
 class TextArtifact:
@@ -249,3 +257,28 @@ def load_task(task: StoredTask) -> Task:
     if header.metadata is not None:
         loaded['metadata'] = from_json(header.metadata)
     return loaded
+
+
+def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:
+    """A task as it was after a `statusUpdate` payload, but for messages and artifacts: they are as they are now.
+
+    Args:
+        update: The payload.
+        task: The task now; None if it is gone.
+        owner: The task's.
+    """
+    told: dict[str, Any] = from_json(update)['statusUpdate']
+    status: dict[str, Any] = told['status']
+    at = datetime.fromisoformat(status['timestamp'])
+    message = status.get('message')
+    header = TaskHeader(
+        id=told['taskId'],
+        context_id=told['contextId'],
+        owner=owner,
+        state=STATES[status['state']],
+        status_at=round(at.timestamp() * 1000),
+        status_message=None if message is None else to_json(message),
+        metadata=None if task is None else task.header.metadata,
+        last_event=0,
+    )
+    return StoredTask(header, None, None) if task is None else task._replace(header=header)

@@ -6,7 +6,7 @@ Null is read as unset, unknown fields are ignored. 0.3 has no lists of tasks ove
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
@@ -15,9 +15,9 @@ from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
-from ..types import Message, Part, SendParams, StoredTask, TaskEvent
+from ..types import Message, Part, PushParams, Registered, SendParams, StoredTask, TaskEvent
 from . import stored
-from .codec import EncodeEvent, RpcRequest
+from .codec import EncodeEvent, Params, RpcRequest
 from .envelope import Rpc, read
 from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
 from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
@@ -130,20 +130,29 @@ class _SendRpc(Rpc):
     params: Annotated[_SendParams, AfterValidator(_send_params)]
 
 
-class _UnreadRpc(Rpc):
+def _push_params(wire: Any) -> PushParams:
+    return PushParams(_DIALECT, wire)
+
+
+class _PushRpc(Rpc):
     method: Literal[
         'tasks/pushNotificationConfig/set',
         'tasks/pushNotificationConfig/get',
         'tasks/pushNotificationConfig/list',
         'tasks/pushNotificationConfig/delete',
-        'agent/getAuthenticatedExtendedCard',
     ]
+    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
+
+
+class _UnreadRpc(Rpc):
+    method: Literal['agent/getAuthenticatedExtendedCard']
 
 
 _REQUEST: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_SendRpc | GetRpc | CancelRpc | ResubscribeRpc | _UnreadRpc, Discriminator('method')],
+    Annotated[_SendRpc | GetRpc | CancelRpc | ResubscribeRpc | _PushRpc | _UnreadRpc, Discriminator('method')],
     config=ConfigDict(defer_build=True),
 )
+_DEFAULT_PARAMS: dict[str, Params] = {method: _push_params(None) for method in METHODS if 'pushNotification' in method}
 _FIELDS = names_of(_File, _Part, _Message, Configuration, _SendParams, TaskParams)
 
 
@@ -175,10 +184,12 @@ class V0_3(OlderCodec):
 
     dialect: ClassVar[str] = _DIALECT
     extensions_header: ClassVar[str] = 'X-A2A-Extensions'
+    push_media_type: ClassVar[str] = 'application/json'
+    pushes_tasks: ClassVar[bool] = True
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, METHODS, _FIELDS, {})
+        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
 
     def encode_task(self, task: StoredTask) -> bytes:
         """Write a bare `Task`."""
@@ -206,6 +217,25 @@ class V0_3(OlderCodec):
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
         return {**artifact, 'parts': [_wire_part(part) for part in artifact['parts']]}
+
+    def encode_push_config(self, registered: Registered) -> bytes:
+        """Write a `TaskPushNotificationConfig`."""
+        target = registered.target
+        config: dict[str, Any] = {'id': target.id, 'url': target.url}
+        if target.token is not None:
+            config['token'] = target.token
+        if target.scheme is not None:
+            credentials = {} if target.credentials is None else {'credentials': target.credentials}
+            config['authentication'] = {'schemes': [target.scheme], **credentials}
+        return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
+
+    def encode_push_configs(self, configs: Iterable[Registered]) -> bytes:
+        """Write a list: 0.3 has nothing around it."""
+        return b'[%s]' % b','.join(map(self.encode_push_config, configs))
+
+    def encode_deleted(self) -> bytes:
+        """Write null."""
+        return b'null'
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object. The correlation id is in the HTTP header, as 0.3 has no place for it."""

@@ -30,6 +30,7 @@ from ..types import (
     GetParams,
     ListParams,
     Message,
+    PushParams,
     SendParams,
     StoredTask,
     SubscribeParams,
@@ -209,24 +210,35 @@ class _SubscribeRpc(Rpc):
     params: _Subscribe
 
 
-class _UnreadRpc(Rpc):
+def _push_params(wire: Any) -> PushParams:
+    return PushParams('1.0', wire)
+
+
+class _PushRpc(Rpc):
     method: Literal[
         'CreateTaskPushNotificationConfig',
         'GetTaskPushNotificationConfig',
         'ListTaskPushNotificationConfigs',
         'DeleteTaskPushNotificationConfig',
-        'GetExtendedAgentCard',
     ]
+    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
+
+
+class _UnreadRpc(Rpc):
+    method: Literal['GetExtendedAgentCard']
 
 
 _REQUEST: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _UnreadRpc,
+        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _PushRpc | _UnreadRpc,
         Discriminator('method'),
     ],
     config=ConfigDict(defer_build=True),
 )
-_DEFAULT_PARAMS: dict[str, Params] = {'ListTasks': ListParams()}
+_DEFAULT_PARAMS: dict[str, Params] = {
+    'ListTasks': ListParams(),
+    **{method: _push_params(None) for method in OPERATIONS if 'PushNotification' in method},
+}
 
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
 
@@ -248,6 +260,14 @@ def _reads(operation: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS[operation])
 
 
+def _push_of(path: Mapping[str, str], body: bytes | None) -> PushParams:
+    """The params as they would be without a path: the task is named otherwise there (§11.3)."""
+    names = {'id': 'taskId', 'configId': 'id'}
+    named = {names[name]: value for name, value in path.items()}
+    return _push_params(named if body is None else read_params(body, named, _ANYTHING, _FIELDS))
+
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
     -32700: 'PARSE_ERROR',
@@ -289,6 +309,8 @@ class V1_0(HttpCodec):
         self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
     ) -> Params | None:
         """Read the params of an operation: what the path and the body say, or the query."""
+        if operation.capability == 'pushNotifications':
+            return _push_of(path, body)
         if operation.name not in _PARAMS:
             return None
         params = _reads(operation.name)

@@ -21,7 +21,17 @@ from .fasta2a import FastA2ADialect
 from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = ('CODECS', 'DEFAULT', 'SUPPORTED', 'Choice', 'before_reading', 'choose', 'choose_http', 'in_dialect_of')
+__all__ = (
+    'CODECS',
+    'DEFAULT',
+    'SUPPORTED',
+    'Choice',
+    'before_reading',
+    'choose',
+    'choose_http',
+    'codec_of',
+    'in_dialect_of',
+)
 
 DEFAULT = V1_0()
 """Serves what cannot be told from its method."""
@@ -90,6 +100,11 @@ def before_reading(version: str | None) -> Choice:
 def in_dialect_of(choice: Choice, dialect: str) -> Codec:
     """The codec of an answer about a task that was created in a dialect."""
     return _FASTA2A if choice.task_decides and dialect == _FASTA2A.dialect else choice.codec
+
+
+def codec_of(dialect: str) -> Codec:
+    """The codec of this name."""
+    return CODECS.get(dialect, _FASTA2A)
 
 
 @lru_cache(maxsize=32)

@@ -17,7 +17,7 @@ from .durable import DurableSuite  # noqa: E402
 from .events import EventLogSuite  # noqa: E402
 from .quotas import QuotaSuite  # noqa: E402
 from .reader import TaskReaderSuite  # noqa: E402
-from .suites import BackendSuite, DurableBackendSuite, HousekeepingSuite, TaskQueueSuite  # noqa: E402
+from .suites import BackendSuite, DurableBackendSuite, HousekeepingSuite, PushSuite, TaskQueueSuite  # noqa: E402
 from .values import READER_LAG  # noqa: E402
 
 __all__ = (
@@ -29,6 +29,7 @@ __all__ = (
     'DurableSuite',
     'EventLogSuite',
     'HousekeepingSuite',
+    'PushSuite',
     'QuotaSuite',
     'TaskQueueSuite',
     'TaskReaderSuite',

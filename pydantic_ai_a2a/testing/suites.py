@@ -13,12 +13,13 @@ from .events import EventLogSuite
 from .export import ExportSuite
 from .housekeeping import RetentionSuite
 from .machine import QueueMachineSuite
+from .push import OutboxSuite, PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .runs import RunSuite
 from .submit import SubmitSuite
 
-__all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'TaskQueueSuite')
+__all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
 
 class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, CancelSuite, QueueMachineSuite):
@@ -27,6 +28,10 @@ class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, CancelSuite, QueueMachin
 
 class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
     """What `Housekeeping` promises: what is too old or too much goes, and what an operator asks for is done."""
+
+
+class PushSuite(PushConfigSuite, OutboxSuite):
+    """What `PushConfigs` and `Outbox` promise, for backends that have them."""
 
 
 class BackendSuite(

@@ -17,6 +17,7 @@ from uuid import uuid4
 import httpx
 from a2a.client import A2ACardResolver, A2AClientError, Client, ClientConfig, ClientFactory, create_text_message_object
 from a2a.types import (
+    GetTaskPushNotificationConfigParams,
     Message,
     MessageSendConfiguration,
     Part,
@@ -75,6 +76,9 @@ class Calls:
     async def push(self, id: str, url: str) -> AsyncIterator[Any]:
         config = TaskPushNotificationConfig(task_id=id, push_notification_config=PushNotificationConfig(url=url))
         yield written(await self._client.set_task_callback(config))
+
+    async def pushed(self, **params: Any) -> AsyncIterator[Any]:
+        yield written(await self._client.get_task_callback(GetTaskPushNotificationConfigParams(**params)))
 
     @staticmethod
     def _pair(event: Any) -> Any:

@@ -83,8 +83,12 @@ class Client03:
     async def cancel(self, task_id: str) -> Any:
         return await self._one('cancel', id=task_id)
 
-    async def push(self, task_id: str) -> Any:
-        return await self._one('push', id=task_id, url='https://example.com/')
+    async def push(self, task_id: str, url: str = 'https://example.com/') -> Any:
+        return await self._one('push', id=task_id, url=url)
+
+    async def pushed(self, task_id: str) -> Any:
+        """The webhook of a task."""
+        return await self._one('pushed', id=task_id)
 
 
 @asynccontextmanager

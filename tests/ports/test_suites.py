@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 
-from pydantic_ai_a2a.testing import BackendSuite, CheckpointSuite, ConversationStoreSuite, DurableSuite
+from pydantic_ai_a2a.testing import BackendSuite, CheckpointSuite, ConversationStoreSuite, DurableSuite, PushSuite
 
 
 class TestBackend(BackendSuite, CheckpointSuite):
     """Over all of `BACKENDS`; the one in memory has the statements for checkpoints, too."""
+
+
+class TestPush(PushSuite):
+    """Over all of `BACKENDS`, too."""
 
 
 class TestDurable(DurableSuite):

@@ -19,6 +19,7 @@ from pydantic_ai_a2a.types import (
     GetParams,
     ListParams,
     Message,
+    PushParams,
     SendParams,
     SubscribeParams,
     TaskState,
@@ -258,8 +259,8 @@ def test_a_bool_is_true_or_false(value: object) -> None:
     ],
 )
 @pytest.mark.parametrize('params', [None, {}, 5])
-def test_operations_that_nothing_serves_pass_without_their_params(method: str, params: object) -> None:
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], None)
+def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], PushParams('fasta2a', params))
 
 
 def test_the_methods_are_those_of_fasta2as_requests() -> None:

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.stored import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import METHODS, V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.types import CancelParams, GetParams, Message, SendParams, SubscribeParams, TaskState
+from pydantic_ai_a2a.types import CancelParams, GetParams, Message, PushParams, SendParams, SubscribeParams, TaskState
 
 from .strategies import NAMES, STRUCT, messages
 
@@ -322,8 +322,9 @@ def test_a_task_that_has_ended_or_waits_may_be_followed() -> None:
     ],
 )
 @pytest.mark.parametrize('params', [None, {}, 5, {'taskId': 't', 'pushNotificationConfig': {'url': 'x'}}])
-def test_operations_that_nothing_serves_pass_without_their_params(method: str, params: object) -> None:
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], None)
+def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
+    unread = PushParams('0.3', params) if 'push' in method else None
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], unread)
     assert refused(b'{"jsonrpc":"1.0","id":1,"method":"%s"}' % method.encode())[0] == -32600
 
 

@@ -18,7 +18,7 @@ from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.codec import Params, RpcRefused, RpcRequest
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES, V1_0
-from pydantic_ai_a2a.types import CancelParams, GetParams, ListParams, Message, SendParams, SubscribeParams
+from pydantic_ai_a2a.types import CancelParams, GetParams, ListParams, Message, PushParams, SendParams, SubscribeParams
 
 CODEC = V1_0()
 
@@ -303,8 +303,9 @@ def test_a_time_that_was_sent_to_a_client_comes_back_the_same(ms: int) -> None:
     ],
 )
 @pytest.mark.parametrize('params', [None, {}, 5])
-def test_operations_that_nothing_serves_pass_without_their_params(method: str, params: object) -> None:
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', OPERATIONS[method], None)
+def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
+    unread = PushParams('1.0', params) if 'Push' in method else None
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', OPERATIONS[method], unread)
     assert refused(b'{"jsonrpc":"1.0","id":1,"method":"%s"}' % method.encode())[0] == -32600
 
 

@@ -1,0 +1,200 @@
+"""Push notification configurations as each version writes them, to the vocabulary. Pure; knows no method and no URL.
+
+They are read only once it is known that the operation is served: a refusal goes before what is wrong with the params.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, NamedTuple, NotRequired
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError, with_config
+from pydantic_core import ErrorDetails
+from typing_extensions import TypedDict
+
+from ..errors import FieldViolation
+from ..types import PushParams, PushTarget
+from .envelope import invalid_fields
+from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Id, MaybeId
+
+__all__ = ('read_create', 'read_delete', 'read_get', 'read_inline', 'read_list')
+
+_Token = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x21-\x7e]*$')]
+"""What goes into a header as it is."""
+_Scheme = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]*$")]
+_Credentials = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x20-\x7e]*$')]
+_Url = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=r'^[^\x00-\x20\x7f-\x9f]*$')]
+
+
+@with_config(PROTO_JSON)
+class _Authentication(TypedDict):
+    scheme: NotRequired[_Scheme | None]
+    credentials: NotRequired[_Credentials | None]
+
+
+@with_config(PROTO_JSON)
+class _Target(TypedDict):
+    """A target, with what else a version has beside it."""
+
+    id: NotRequired[MaybeId | None]
+    url: _Url
+    token: NotRequired[_Token | None]
+    authentication: NotRequired[_Authentication | None]
+
+
+@with_config(PROTO_JSON)
+class _Create(_Target):
+    task_id: Id
+
+
+@with_config(PROTO_JSON)
+class _One(TypedDict):
+    task_id: Id
+    id: Id
+
+
+@with_config(PROTO_JSON)
+class _All(TypedDict):
+    task_id: Id
+
+
+@with_config(CAMEL_CASE)
+class _OlderAuthentication(TypedDict):
+    schemes: NotRequired[list[_Scheme] | None]
+    credentials: NotRequired[_Credentials | None]
+
+
+@with_config(CAMEL_CASE)
+class _OlderTarget(TypedDict):
+    id: NotRequired[MaybeId | None]
+    url: _Url
+    token: NotRequired[_Token | None]
+    authentication: NotRequired[_OlderAuthentication | None]
+
+
+@with_config(CAMEL_CASE)
+class _OlderCreate(TypedDict):
+    task_id: Id
+    push_notification_config: _OlderTarget
+
+
+@with_config(CAMEL_CASE)
+class _OlderOne(TypedDict):
+    id: Id
+    push_notification_config_id: NotRequired[MaybeId | None]
+
+
+@with_config(CAMEL_CASE)
+class _OlderDelete(TypedDict):
+    id: Id
+    push_notification_config_id: Id
+
+
+@with_config(CAMEL_CASE)
+class _OlderAll(TypedDict):
+    id: Id
+
+
+class _Shapes(NamedTuple):
+    """What a version has where."""
+
+    inline: str
+    """The field of a message's configuration."""
+    target: Any
+    create: Any
+    get: Any
+    delete: Any
+    all: Any
+    nested: str | None
+    """Where the target is in what creates it; None if it is what creates it."""
+    task: str
+    """Where a task is named that is not created for."""
+    config: str
+    """Where a configuration is named."""
+
+
+_FLAT = _Shapes('taskPushNotificationConfig', _Target, _Create, _One, _One, _All, None, 'task_id', 'id')
+_NESTED = _Shapes(
+    'pushNotificationConfig',
+    _OlderTarget,
+    _OlderCreate,
+    _OlderOne,
+    _OlderDelete,
+    _OlderAll,
+    'push_notification_config',
+    'id',
+    'push_notification_config_id',
+)
+
+
+def _of(dialect: str) -> _Shapes:
+    return _NESTED if dialect == '0.3' else _FLAT
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _read(shape: Any, wire: object, at: str = '') -> dict[str, Any]:
+    try:
+        return _adapter(shape).validate_python(wire)
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=False, include_input=False)
+    raise invalid_fields(_violation(detail, at) for detail in details)
+
+
+def _violation(detail: ErrorDetails, at: str) -> FieldViolation:
+    bad = detail['type'] == 'string_pattern_mismatch'
+    text = 'must not hold characters that do not belong there' if bad else detail['msg']
+    return FieldViolation('.'.join([*([at] if at else []), *map(str, detail['loc'])]) or 'params', text)
+
+
+def _target(wire: Mapping[str, Any]) -> PushTarget:
+    authentication: Mapping[str, Any] = wire.get('authentication') or {}
+    schemes: list[str] = authentication.get('schemes') or [authentication.get('scheme') or '']
+    return PushTarget(
+        id=wire.get('id') or '',
+        url=wire['url'],
+        token=wire.get('token') or None,
+        scheme=schemes[0] or None,
+        credentials=authentication.get('credentials') or None,
+    )
+
+
+def read_inline(wire: Mapping[str, Any], dialect: str) -> PushTarget:
+    """Read what a message asks for with its configuration.
+
+    Raises:
+        InvalidParamsError: It is not what the version has; like all that follow.
+    """
+    shapes = _of(dialect)
+    return _target(_read(shapes.target, wire, f'configuration.{shapes.inline}'))
+
+
+def read_create(params: PushParams) -> tuple[str, PushTarget]:
+    """The task, and what to send where."""
+    shapes = _of(params.dialect)
+    wire = _read(shapes.create, params.wire)
+    return wire['task_id'], _target(wire if shapes.nested is None else wire[shapes.nested])
+
+
+def read_get(params: PushParams) -> tuple[str, str | None]:
+    """The task, and which configuration of it; None where 0.3 does not say."""
+    shapes = _of(params.dialect)
+    wire = _read(shapes.get, params.wire)
+    return wire[shapes.task], wire.get(shapes.config) or None
+
+
+def read_delete(params: PushParams) -> tuple[str, str]:
+    """The task, and which configuration of it."""
+    shapes = _of(params.dialect)
+    wire = _read(shapes.delete, params.wire)
+    return wire[shapes.task], wire[shapes.config]
+
+
+def read_list(params: PushParams) -> str:
+    """The task."""
+    shapes = _of(params.dialect)
+    return _read(shapes.all, params.wire)[shapes.task]

@@ -1,0 +1,133 @@
+"""Which URLs and addresses notifications may be sent to. Pure; resolves nothing.
+
+Clients choose the URLs and this server calls them, from where it stands: what only it can reach must not be reached for
+somebody else. A name says nothing until it is resolved, and may be resolved otherwise the next time; so the addresses
+are what counts, and whoever connects has to connect to one that was checked.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import httpx2
+
+__all__ = ('Guard', 'Refused', 'host_of', 'is_public', 'literal')
+
+_AZURE = IPv4Address('168.63.129.16')
+"""The platform itself, at an address that is public by its number."""
+_TRANSLATED = IPv6Network('64:ff9b::/96')
+"""NAT64 (RFC 6052): where there is no IPv4, names of hosts that have nothing else resolve to these."""
+_NEVER_NEEDED = (  # which not every version of Python knows
+    IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
+    IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
+    IPv6Network('2001::/23'),  # Teredo, ORCHID and other assignments to protocols
+    IPv6Network('2002::/16'),  # 6to4
+    IPv6Network('3fff::/20'),  # documentation (RFC 9637)
+    IPv6Network('5f00::/16'),  # segment routing (RFC 9602)
+    IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
+)
+_ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
+_LOCAL = ('localhost', 'local', 'internal', 'home.arpa')
+"""Names that never are a public host's, as are those under them."""
+
+
+class Refused(Exception):
+    """Nothing is sent there; the text says why, and not where."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is that of a host of the public internet, and of no other in disguise."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return False
+    if any(ip in network for network in _NEVER_NEEDED):
+        return False
+    if isinstance(ip, IPv4Address):
+        return _is_global(ip) and ip != _AZURE
+    if ip.scope_id is not None or ip.packed[8:12] in _ISATAP:
+        return False
+    if ip in _TRANSLATED:
+        return is_public(str(IPv4Address(ip.packed[12:])))
+    return _is_global(ip) and not ip.is_site_local and ip.ipv4_mapped is None
+
+
+def _is_global(ip: IPv4Address | IPv6Address) -> bool:
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+class Guard:
+    """What the operator allows.
+
+    Args:
+        private_hosts: Names and addresses that may be private, and reached without TLS.
+    """
+
+    def __init__(self, private_hosts: Iterable[str]) -> None:
+        self._private = frozenset(map(_key, private_hosts))
+
+    def check_url(self, url: str) -> httpx2.URL:
+        """Refuse what can be seen to be wrong without resolving a name; the URL as it is requested.
+
+        Raises:
+            Refused: The text completes "the URL ...".
+        """
+        try:
+            parsed = httpx2.URL(url)
+            host = host_of(parsed)
+        except (httpx2.InvalidURL, UnicodeError, ValueError):
+            raise Refused('is none') from None
+        if parsed.scheme not in ('http', 'https') or not host:
+            raise Refused('must begin with https:// and a host')
+        if parsed.userinfo:
+            raise Refused('must not hold credentials; use authentication')
+        if not self._is_named(host):
+            _check_public(parsed.scheme, host)
+        return parsed.copy_with(fragment=None)
+
+    def check_addresses(self, url: httpx2.URL, addresses: Iterable[str]) -> None:
+        """Refuse a host if any of its addresses is private.
+
+        Raises:
+            Refused: The text completes "the host ...".
+        """
+        if not self._is_named(host_of(url)) and not all(map(is_public, addresses)):
+            raise Refused('has an address that is not public')
+
+    def _is_named(self, host: str) -> bool:
+        return _key(host) in self._private
+
+
+def _check_public(scheme: str, host: str) -> None:
+    if scheme != 'https':
+        raise Refused('must begin with https://')
+    name = _key(host)
+    if any(name == local or name.endswith(f'.{local}') for local in _LOCAL):
+        raise Refused('must not name a host of a private network')
+    address = literal(host)
+    if address is not None and not is_public(address):
+        raise Refused('must not name an address that is not public')
+
+
+def host_of(url: httpx2.URL) -> str:
+    """The host as it is resolved: ASCII, and an IPv6 address without brackets."""
+    return url.raw_host.decode('ascii').strip('[]')
+
+
+def _key(host: str) -> str:
+    """The form in which hosts are compared."""
+    return host.strip('[]').rstrip('.').lower()
+
+
+def literal(host: str) -> str | None:
+    """The address that a host is written as, also in the ways that only C libraries read, such as `127.1`; or None."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass  # a name, perhaps
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host.rstrip('.')))
+    except (OSError, UnicodeError):
+        return None

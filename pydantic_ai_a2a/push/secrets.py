@@ -1,0 +1,77 @@
+"""How targets of notifications are stored: as JSON, or encrypted. Knows neither storage nor HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pydantic_core import from_json, to_json
+
+from ..types import PushTarget
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+__all__ = ('Seal', 'Unreadable')
+
+_SEALED = b'fernet:'
+
+
+class Unreadable(Exception):
+    """It was encrypted with a key that is not there any longer."""
+
+    def __init__(self) -> None:
+        super().__init__('none of Push.keys decrypts it')
+
+
+class Seal:
+    """Encrypts with the first key, decrypts with any; without keys, what is written can be read by anyone.
+
+    Args:
+        keys: Of Fernet: 32 bytes as URL-safe base64.
+
+    Raises:
+        ValueError: A key is none.
+        ImportError: There are keys, and `cryptography` is not installed.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self._fernet: MultiFernet | None = None
+        if not keys:
+            return
+        try:
+            from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
+        except ImportError as error:  # pragma: no cover - the tests have it
+            raise ImportError('Push.keys needs cryptography: pip install "pydantic-ai-a2a[push]"') from error
+        try:
+            self._fernet = MultiFernet([Fernet(key) for key in keys])
+        except ValueError:
+            raise ValueError(
+                'Push.keys must be what cryptography.fernet.Fernet.generate_key() makes.'
+            ) from None
+
+    def dump(self, target: PushTarget) -> bytes:
+        """Write a target."""
+        plain = to_json([target.id, target.url, target.token, target.scheme, target.credentials])
+        return plain if self._fernet is None else _SEALED + self._fernet.encrypt(plain)
+
+    def load(self, body: bytes) -> PushTarget:
+        """Read what `dump` wrote, also before there were keys.
+
+        Raises:
+            Unreadable: The key is not there.
+        """
+        id, url, token, scheme, credentials = from_json(self._opened(bytes(body)))
+        return PushTarget(id=id, url=url, token=token, scheme=scheme, credentials=credentials)
+
+    def _opened(self, body: bytes) -> bytes:
+        if not body.startswith(_SEALED):
+            return body
+        if self._fernet is None:
+            raise Unreadable
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - an extra
+
+        try:
+            return self._fernet.decrypt(body.removeprefix(_SEALED))
+        except InvalidToken:
+            raise Unreadable from None

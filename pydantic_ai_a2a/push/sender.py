@@ -1,0 +1,179 @@
+"""Sends what the outbox holds, from one event loop: in order for each webhook, again after a while what failed.
+
+A delivery never touches its task, nor waits for anybody but the webhook. Several processes share one outbox; what one
+of them held when it was killed goes to another once its lease is over, and has the same id there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextvars import Context
+
+from ..ports import TaskReader
+from ..protocol import stored
+from ..protocol.versions import codec_of
+from ..push_ports import Delivery, Outbox
+from ..settings import Push
+from .secrets import Seal, Unreadable
+from .webhook import Undelivered, Webhooks
+
+__all__ = ('Sender', 'pause_after')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_POLL = 1.0
+"""Seconds until the next look for what other processes have stored, without a hint."""
+_BRIEFLY = 0.02
+"""Seconds until the next look for what is due, but held up by others."""
+_LONGEST_PAUSE = 3600.0
+_FLUSH_TIME = 4.0
+"""Seconds in which a sender that is told to end still sends what is due."""
+
+
+def pause_after(failures: int, backoff: float, chance: float) -> float:
+    """Seconds before the next try after so many in vain; `chance` from 0 to 1 makes it shorter or longer by a half."""
+    return min(backoff * 4.0 ** (failures - 1), _LONGEST_PAUSE) * (0.5 + chance)
+
+
+class Sender:
+    """Sends, from when it is made until it is closed.
+
+    Args:
+        outbox: What is to be sent.
+        reader: Has the tasks, for versions that send them whole.
+        settings: The user's.
+        seal: Reads what was registered.
+        now: The time (ms).
+        chance: A random number from 0 to 1.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        reader: TaskReader,
+        settings: Push,
+        seal: Seal,
+        *,
+        now: Callable[[], int],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._outbox = outbox
+        self._reader = reader
+        self._settings = settings
+        self._seal = seal
+        self._now = now
+        self._chance = chance
+        self._lease = int(settings.timeout * 2000) + 1000
+        self._webhooks = Webhooks(settings)
+        self._loop = asyncio.get_running_loop()
+        self._wake = asyncio.Event()
+        self._active: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._stop_listening = outbox.listen(self._on_due)
+        # Of no request: its spans and variables must not outlive it.
+        self._sending = self._loop.create_task(self._send(), context=Context())
+
+    async def close(self) -> None:
+        """Send what is due, for a few seconds; hand the rest to others, or to the next start."""
+        self._closing = True
+        self._wake.set()
+        self._stop_listening()
+        try:
+            await asyncio.wait([self._sending], timeout=_FLUSH_TIME)
+        finally:
+            rest = [self._sending, *self._active]
+            for task in rest:
+                task.cancel()
+            await asyncio.wait(rest, timeout=_FLUSH_TIME)
+            await self._webhooks.close()
+
+    def _on_due(self) -> None:
+        """Called in any thread."""
+        if asyncio._get_running_loop() is self._loop:
+            self._wake.set()
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._wake.set)
+        except RuntimeError:  # the loop was closed before the sender was
+            self._stop_listening()
+
+    async def _send(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                seconds = await self._start_due()
+            except Exception:  # a store that fails now may work in a moment
+                logger.exception('The outbox cannot be read; it is tried again in a moment.')
+                seconds = _POLL
+            if self._closing and not self._active and seconds > 0:
+                return
+            try:
+                async with asyncio.timeout(max(seconds, _BRIEFLY)):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass  # time to look
+
+    async def _start_due(self) -> float:
+        """Start what is due, as far as there is room; seconds until something may be due, of which nobody tells."""
+        free = self._settings.at_once - len(self._active)
+        if free <= 0:
+            return _POLL  # whatever ends first wakes the loop
+        now = self._now()
+        leased = await self._outbox.lease(at=now, until=now + self._lease, limit=free)
+        for delivery in leased.deliveries:
+            task = self._loop.create_task(self._deliver(delivery), context=Context())
+            self._active.add(task)
+            task.add_done_callback(self._ended)
+        if leased.next_at is None:
+            return _POLL
+        return min(max((leased.next_at - now) / 1000, 0.0), _POLL)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._active.discard(task)
+        self._wake.set()
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            await self._try(delivery)
+        except asyncio.CancelledError:
+            await self._outbox.release(delivery)
+            raise
+        except Exception:  # the lease ends by itself
+            logger.exception('A delivery of task %s could not be carried out.', delivery.task_id)
+
+    async def _try(self, delivery: Delivery) -> None:
+        try:
+            target = self._seal.load(delivery.config.body)
+            codec = codec_of(delivery.config.version)
+            body = await self._body(delivery)
+            await self._webhooks.post(target, delivery.id, body, codec.push_media_type)
+        except (Undelivered, Unreadable) as error:
+            await self._failed(delivery, str(error))
+        else:
+            await self._outbox.done(delivery)
+
+    async def _failed(self, delivery: Delivery, error: str) -> None:
+        failures, now = delivery.failures + 1, self._now()
+        retry_at = None
+        if failures < self._settings.tries:
+            retry_at = now + int(pause_after(failures, self._settings.backoff, self._chance()) * 1000)
+        logger.warning(
+            'Delivery %s of task %s failed (%s), try %d of %d.',
+            delivery.id,
+            delivery.task_id,
+            error,
+            failures,
+            self._settings.tries,
+        )
+        await self._outbox.failed(delivery, at=now, retry_at=retry_at, error=error)
+
+    async def _body(self, delivery: Delivery) -> bytes:
+        """What is sent: the event, or the task as the event has changed it."""
+        codec = codec_of(delivery.config.version)
+        if not codec.pushes_tasks:
+            return codec.event_encoder(None)(delivery.event, False)
+        task = await self._reader.load(delivery.task_id, delivery.owner)
+        return codec.encode_task(stored.task_at(delivery.event.payload, task, delivery.owner))

@@ -1,0 +1,51 @@
+"""What of push notifications an app has: what takes in webhooks, and a sender in each of its event loops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from ..ports import Backend
+from ..settings import Push
+from .registration import Registration
+from .secrets import Seal
+from .sender import Sender
+
+__all__ = ('Sending', 'webhooks')
+
+
+class Sending(AbstractAsyncContextManager[None]):
+    """Sends as long as it is entered; once in each event loop.
+
+    Args:
+        make_sender: Makes the sender of the running loop.
+    """
+
+    def __init__(self, make_sender: Callable[[], Sender]) -> None:
+        self._make_sender = make_sender
+        self._senders: dict[asyncio.AbstractEventLoop, Sender] = {}
+
+    async def __aenter__(self) -> None:
+        self._senders[asyncio.get_running_loop()] = self._make_sender()
+
+    async def __aexit__(self, *error: Any) -> None:
+        await self._senders.pop(asyncio.get_running_loop()).close()
+
+
+def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[Registration, Sending]:
+    """What takes in webhooks, and what calls them.
+
+    Raises:
+        ValueError: The backend has no push notifications, or a key is none.
+        ImportError: There are keys, and `cryptography` is not installed.
+    """
+    configs, outbox, seal = backend.push_configs, backend.outbox, Seal(settings.keys)
+    if configs is None or outbox is None:
+        raise ValueError('push= needs a backend that has push notifications; a storage= or broker= has none.')
+
+    def make_sender() -> Sender:
+        return Sender(outbox, backend.reader, settings, seal, now=now)
+
+    return Registration(configs, settings, seal), Sending(make_sender)

@@ -1,0 +1,112 @@
+"""One call of a webhook: to an address that was checked, without redirects, proxies or a look at the answer's body."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+
+import httpx2
+
+from ..settings import Push
+from ..types import PushTarget
+from .guard import Guard, Refused, host_of, literal
+
+__all__ = ('Resolve', 'Undelivered', 'Webhooks')
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Looks up the addresses of a host."""
+
+ID_HEADER = 'Webhook-Id'
+TOKEN_HEADER = 'X-A2A-Notification-Token'
+
+
+class Undelivered(Exception):
+    """The webhook was not reached, or did not take what it was sent; the text says why, and not where."""
+
+
+async def resolve(host: str, port: int) -> Sequence[str]:
+    """The addresses that the system knows for a host."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+class Webhooks:
+    """Calls webhooks, from one event loop.
+
+    Args:
+        settings: The user's.
+    """
+
+    def __init__(self, settings: Push) -> None:
+        self._timeout = settings.timeout
+        self._guard = Guard(settings.private_hosts)
+        self._resolve = settings.resolve or resolve
+        # A transport and no client: that would log the URLs, which may hold secrets. It follows no redirect and uses no
+        # proxy. Of connections none is kept: the next one to an address may be for another host, which would have to
+        # show a certificate of its own.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
+        self._transport = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+
+    async def close(self) -> None:
+        """Give back what it holds."""
+        await self._transport.aclose()
+
+    async def post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str) -> None:
+        """Send a notification; returns once the webhook has answered that it took it.
+
+        Raises:
+            Undelivered: It did not.
+        """
+        try:
+            async with asyncio.timeout(self._timeout):
+                status = await self._post(target, delivery_id, body, media_type)
+        except TimeoutError:
+            raise Undelivered('no answer in time') from None
+        except Refused as refused:
+            raise Undelivered(f'refused: {refused}') from None
+        except (httpx2.HTTPError, OSError) as error:  # their texts may hold the URL
+            raise Undelivered(f'no connection ({type(error).__name__})') from None
+        if not 200 <= status < 300:
+            raise Undelivered(f'HTTP {status}')
+
+    async def _post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str) -> int:
+        url = self._guard.check_url(target.url)
+        host = host_of(url)
+        headers = {
+            'Host': url.netloc.decode('ascii'),
+            'Content-Type': media_type,
+            'Accept-Encoding': 'identity',
+            ID_HEADER: delivery_id,
+            **_credentials(target),
+        }
+        address = await self._address(url, host)
+        pinned = url.copy_with(host=address)
+        # The certificate has to be the host's, whose name the address hides.
+        extensions = {'sni_hostname': host} if url.scheme == 'https' and literal(host) is None else {}
+        request = httpx2.Request('POST', pinned, content=body, headers=headers, extensions=extensions)
+        answer = await self._transport.handle_async_request(request)
+        await answer.aclose()  # unread, however long it is
+        return answer.status_code
+
+    async def _address(self, url: httpx2.URL, host: str) -> str:
+        """One of the host's addresses, all of which were checked: whatever its name resolves to in the next moment."""
+        address = literal(host)
+        port = url.port or (443 if url.scheme == 'https' else 80)
+        addresses = [address] if address is not None else await self._resolve(host, port)
+        if not addresses:
+            raise Refused('the host has no address')
+        self._guard.check_addresses(url, addresses)
+        return addresses[0]
+
+
+def _credentials(target: PushTarget) -> dict[str, str]:
+    """What the receiver knows the sender by."""
+    headers: dict[str, str] = {}
+    if target.token is not None:
+        headers[TOKEN_HEADER] = target.token
+    if target.scheme is not None and target.credentials is not None:
+        headers['Authorization'] = f'{target.scheme} {target.credentials}'
+    return headers

@@ -1,0 +1,152 @@
+"""The seams to storage for push notifications: who is to be told of a task, and what they have not been told yet.
+
+The rules of `ports` hold here too. Where a notification is sent to is kept as bytes that storage does not look into:
+they may be encrypted. Deliveries are written by `TaskQueue`, in the transactions that store the events.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from .types import TaskEvent
+
+__all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
+
+Takes = Literal['statuses', 'artifacts', 'chunks']
+"""Which events are delivered: status updates; also whole artifacts; or every event as it is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushConfig:
+    """Somebody who is to be told of a task."""
+
+    id: str
+    """Names it among those of its task."""
+    version: str
+    """Name of the codec that it was registered through, which writes what it is told."""
+    takes: Takes
+    body: bytes = field(repr=False)
+    """Where and how to send; a secret."""
+
+
+class PushConfigs(ABC):
+    """The push notification configurations of tasks (§3.1.7 to §3.1.10). They go with their task.
+
+    Every method raises TaskNotFoundError if the task is not there for this owner.
+    """
+
+    @abstractmethod
+    async def create(self, task_id: str, owner: str, config: PushConfig, *, limit: int) -> None:
+        """Add a configuration, which gets the events that are stored from now on; one with the same id is replaced.
+
+        Raises:
+            InvalidParamsError: The task has `limit` others already.
+        """
+
+    @abstractmethod
+    async def get(self, task_id: str, owner: str, config_id: str | None) -> PushConfig:
+        """One of them; the oldest for None.
+
+        Raises:
+            TaskNotFoundError: Also if there is no such configuration.
+        """
+
+    @abstractmethod
+    async def list(self, task_id: str, owner: str) -> Sequence[PushConfig]:
+        """All of a task, the oldest first."""
+
+    @abstractmethod
+    async def delete(self, task_id: str, owner: str, config_id: str) -> None:
+        """Remove one, and what it has not been told; nothing if there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """An event that one configuration is to be told next, and the right of its holder to try."""
+
+    id: str
+    """Names this event for this configuration, however often it is sent; visible ASCII."""
+    task_id: str
+    owner: str
+    config: PushConfig
+    event: TaskEvent
+    failures: int
+    """How often it was tried in vain."""
+    place: int
+    """Of the configuration, in the store."""
+    lease: int
+    """Grows with every lease of the configuration; who comes with an older one changes nothing."""
+
+
+class Leased(NamedTuple):
+    """What a sender may try now."""
+
+    deliveries: Sequence[Delivery]
+    next_at: int | None
+    """When there is something to try again (ms); None if nothing waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadDelivery:
+    """An event that could not be delivered."""
+
+    id: str
+    task_id: str
+    config_id: str
+    owner: str
+    n: int
+    """Number of the event in the task's log."""
+    state: str | None
+    """The state that it tells of; None for an artifact."""
+    at: int
+    """When it was given up (ms)."""
+    failures: int
+    error: str
+    """Why the last try failed; never what was sent, or where to."""
+
+
+class Outbox(ABC):
+    """Events on their way to webhooks, in order for each configuration. Many processes may send at once."""
+
+    @abstractmethod
+    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+        """Take the oldest undelivered event of up to `limit` configurations which are due and which nobody holds.
+
+        A lease that is not ended goes to the next who asks after `until` (ms).
+        """
+
+    @abstractmethod
+    async def done(self, delivery: Delivery) -> None:
+        """It was delivered: forget it, and go on with the configuration's next one."""
+
+    @abstractmethod
+    async def failed(self, delivery: Delivery, *, at: int, retry_at: int | None, error: str) -> None:
+        """It was tried in vain: try again at `retry_at` (ms), before all that follow; or for None, give it up."""
+
+    @abstractmethod
+    async def release(self, delivery: Delivery) -> None:
+        """Hand it back as it was: somebody else may try at once."""
+
+    @abstractmethod
+    async def dead(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadDelivery]:
+        """Those that were given up, the first of them first; of any owner, if None.
+
+        `after` is (at, id) of the last one of the page before.
+        """
+
+    @abstractmethod
+    async def retry(self, delivery_id: str) -> None:
+        """Try one that was given up once more, as often as a new one, and before those that came after it.
+
+        Raises:
+            UnsupportedOperationError: There is no such dead delivery.
+        """
+
+    @abstractmethod
+    def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:
+        """Be told, in any thread, that something may have become due; a hint, never promised. Returns what stops it."""

@@ -1,0 +1,139 @@
+"""Push notifications from processes of their own, registered by the official clients."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Generator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from a2a.types import (
+    DeleteTaskPushNotificationConfigRequest,
+    GetTaskPushNotificationConfigRequest,
+    ListTaskPushNotificationConfigsRequest,
+    SendMessageConfiguration,
+    SendMessageRequest,
+    TaskPushNotificationConfig,
+)
+from a2a.types.a2a_pb2 import AuthenticationInfo
+
+from ..webhooks import HANGS, Received, webhook
+from .official import official_client, say, task_of
+from .official_0_3 import client_0_3
+from .server import LIMIT, Process, uvicorn
+from .test_cli import command
+from .venvs import python_with_a2a_sdk_0_3
+
+APP = 'tests.e2e.push_apps:app'
+STEPS = ['WORKING'] * 4
+"""The claim, and a note before each call of a tool."""
+ALL = [*STEPS, 'Done. lastChunk', 'COMPLETED']
+
+
+def served(where: Path, *options: str) -> AbstractContextManager[Process]:
+    return command(where, 'serve', APP, '--port', '0', *options)
+
+
+def told_of(url: str) -> SendMessageRequest:
+    """A message whose task a webhook is told of."""
+    request = say('hello')
+    config = SendMessageConfiguration()
+    config.task_push_notification_config.CopyFrom(TaskPushNotificationConfig(url=url, token='token'))
+    request.configuration.CopyFrom(config)
+    return request
+
+
+async def send(server: Process, url: str) -> str:
+    """Send it; the id of its task, which has ended."""
+    async with official_client(server.url, streaming=False) as client:
+        return (await task_of(client.send_message(told_of(url)))).id
+
+
+async def wait_for(server: Process, pattern: str) -> None:
+    await asyncio.to_thread(server.wait_for, pattern)
+
+
+async def kill(server: Process) -> None:
+    server.signal(signal.SIGKILL)
+    assert await server.ended() == -signal.SIGKILL
+
+
+def unique(received: list[Received]) -> list[str]:
+    """What each delivery says, once for each id."""
+    return [each.says for each in {each.id: each for each in received}.values()]
+
+
+async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_server_killed(tmp_path: Path) -> None:
+    async with webhook() as hook:
+        port, url = hook.port, hook.url
+    with served(tmp_path) as server:
+        await send(server, url)
+        await wait_for(server, r'failed \(no connection \(ConnectError\)\), try 2 of 20')
+        await kill(server)
+    async with webhook(port=port) as hook:
+        with served(tmp_path):
+            received = await hook.got(len(ALL))
+    assert [each.says for each in received] == ALL
+    assert len({each.id for each in received}) == len(ALL)
+
+
+async def test_what_was_on_its_way_when_the_server_was_killed_is_sent_again_with_its_id(tmp_path: Path) -> None:
+    async with webhook(HANGS, 200) as hook:
+        with served(tmp_path) as server:
+            await send(server, hook.url)
+            await hook.got(1)
+            await kill(server)
+        with served(tmp_path):
+            received = await hook.got(1 + len(ALL))
+    assert received[0].id == received[1].id
+    assert unique(received) == ALL
+
+
+async def test_processes_that_share_a_store_share_its_deliveries(tmp_path: Path) -> None:
+    async with webhook() as hook:
+        with served(tmp_path, '--no-worker') as server, command(tmp_path, 'worker', APP):
+            for n in range(1, 4):
+                task_id = await send(server, hook.url)
+                received = (await hook.got(n * len(ALL)))[-len(ALL) :]
+                assert {each.json.popitem()[1]['taskId'] for each in received} == {task_id}
+                assert [each.says for each in received] == ALL
+    assert len({each.id for each in hook.received}) == len(hook.received) == 3 * len(ALL)
+
+
+@pytest.fixture(scope='module')
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
+    with uvicorn(APP, '--app-dir', str(Path(__file__).parents[2]), cwd=tmp_path_factory.mktemp('store')) as running:
+        yield running
+    assert running.complaints == []
+
+
+async def test_the_official_client_registers_reads_lists_and_removes(server: Process) -> None:
+    async with official_client(server.url, streaming=False) as client, asyncio.timeout(LIMIT):
+        task = await task_of(client.send_message(say('hello')))
+        config = TaskPushNotificationConfig(
+            task_id=task.id,
+            id='mine',
+            url='https://example.com/hook',
+            token='token',
+            authentication=AuthenticationInfo(scheme='Bearer', credentials='credentials'),
+        )
+        assert await client.create_task_push_notification_config(config) == config
+        one = GetTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
+        assert await client.get_task_push_notification_config(one) == config
+        every = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        assert list((await client.list_task_push_notification_configs(every)).configs) == [config]
+        gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
+        await client.delete_task_push_notification_config(gone)
+        assert list((await client.list_task_push_notification_configs(every)).configs) == []
+
+
+async def test_the_official_client_of_0_3_registers_and_reads(server: Process) -> None:
+    python = await asyncio.to_thread(python_with_a2a_sdk_0_3)
+    async with webhook() as hook, client_0_3(python, server.url, streaming=False) as client:
+        task = await client.task_of('hello')
+        config = await client.push(task['id'], hook.url)
+        assert config['taskId'] == task['id']
+        assert config['pushNotificationConfig']['url'] == hook.url
+        assert await client.pushed(task['id']) == config

@@ -1,0 +1,224 @@
+"""When what is sent: at once, again, later, by somebody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import Push
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.push.secrets import Seal
+from pydantic_ai_a2a.push.sender import Sender, pause_after
+from pydantic_ai_a2a.push_ports import Delivery, Leased, Outbox, PushConfig
+from pydantic_ai_a2a.testing.push import configs_of, outbox_of
+from pydantic_ai_a2a.types import PushTarget
+from pydantic_ai_a2a.worker import now_ms
+
+from ..behaviour.stage import told_in_log
+from ..client import LIMIT
+from ..ports.values import AT, OWNER, message, status_event, submit
+from ..webhooks import HANGS, Webhook, webhook
+
+pytestmark = pytest.mark.anyio
+LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001)
+SEAL = Seal([])
+
+
+def test_pauses_grow_and_end_at_an_hour() -> None:
+    pauses = [pause_after(failures, 1.0, 0.5) for failures in range(1, 9)]
+    assert pauses == [1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 3600.0, 3600.0]
+    assert [pause_after(2, 1.0, chance) for chance in (0.0, 1.0)] == [2.0, 6.0]
+    assert pause_after(1, 0.1, 0.5) == 0.1
+
+
+def memory() -> SqliteBackend:
+    return SqliteBackend('agent', reader_lag=10_000)
+
+
+@asynccontextmanager
+async def sending(
+    backend: SqliteBackend, settings: Push = LOCAL, outbox: Outbox | None = None, seal: Seal = SEAL
+) -> AsyncGenerator[None]:
+    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, seal, now=now_ms)
+    async with asyncio.timeout(LIMIT):
+        try:
+            yield
+        finally:
+            await sender.close()
+
+
+async def canceled(backend: SqliteBackend, hook: Webhook, task_id: str = 't') -> None:
+    """A task that is canceled, of which the webhook is to be told."""
+    await submit(backend, message(new=task_id))
+    body = SEAL.dump(PushTarget(id='c', url=hook.url))
+    config = PushConfig(id='c', version='fasta2a', takes='artifacts', body=body)
+    await configs_of(backend).create(task_id, OWNER, config, limit=1)
+    await backend.queue.cancel(task_id, OWNER, at=AT)
+
+
+async def told(hook: Webhook, count: int = 1) -> list[Any]:
+    return [each.json['statusUpdate']['status']['state'] for each in await hook.got(count)]
+
+
+async def test_what_waits_when_a_sender_begins_is_sent() -> None:
+    backend = memory()
+    async with webhook() as hook:
+        await canceled(backend, hook)
+        async with sending(backend):
+            assert await told(hook) == ['canceled']  # as FastA2A writes it
+
+
+async def test_what_is_stored_from_another_thread_is_sent() -> None:
+    backend = memory()
+    async with webhook() as hook, sending(backend):
+        await asyncio.to_thread(lambda: asyncio.run(canceled(backend, hook)))
+        assert await told(hook) == ['canceled']
+
+
+async def test_a_sender_that_ends_sends_what_is_due_before() -> None:
+    backend = memory()
+    async with webhook() as hook:
+        async with sending(backend):
+            await canceled(backend, hook)
+        assert await told(hook) == ['canceled']
+
+
+async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
+    backend = memory()
+    async with webhook(HANGS) as hook:
+        async with sending(backend):
+            await canceled(backend, hook)
+            [first] = await hook.got(1)
+        [delivery] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1)).deliveries
+        assert (delivery.id, delivery.failures) == (first.id, 0)
+
+
+def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
+    backend = memory()
+
+    async def begin() -> None:
+        Sender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=now_ms)
+
+    async def go_on() -> None:
+        async with webhook() as hook:
+            await canceled(backend, hook)
+            await canceled(backend, hook, 'u')
+            async with sending(backend):
+                assert await told(hook, 2) == ['canceled'] * 2
+
+    asyncio.run(begin())
+    asyncio.run(go_on())
+
+
+async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends() -> None:
+    backend = memory()
+    settings = Push(private_hosts=['127.0.0.1'], at_once=1, timeout=0.2, tries=1)
+    async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
+        await canceled(backend, slow)
+        await slow.got(1)
+        await canceled(backend, fast, 'u')
+        assert await told(fast) == ['canceled']
+
+
+class Breaking(Outbox):
+    """Loses its store for the first call of one method."""
+
+    def __init__(self, outbox: Outbox, method: str) -> None:
+        self._outbox = outbox
+        self._breaks = {method}
+
+    def _break(self, method: str) -> None:
+        if method in self._breaks:
+            self._breaks.clear()
+            raise StoreUnavailable
+
+    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+        self._break('lease')
+        return await self._outbox.lease(at=at, until=until, limit=limit)
+
+    async def done(self, delivery: Delivery) -> None:
+        self._break('done')
+        await self._outbox.done(delivery)
+
+    async def failed(self, delivery: Delivery, **rest: Any) -> None:
+        await self._outbox.failed(delivery, **rest)
+
+    async def release(self, delivery: Delivery) -> None:
+        await self._outbox.release(delivery)
+
+    async def dead(self, *args: Any, **options: Any) -> Any:
+        return await self._outbox.dead(*args, **options)
+
+    async def retry(self, delivery_id: str) -> None:
+        await self._outbox.retry(delivery_id)
+
+    def listen(self, on_due: Any) -> Any:
+        return self._outbox.listen(on_due)
+
+
+@pytest.mark.parametrize(
+    ('method', 'text'), [('lease', 'The outbox cannot be read'), ('done', 'could not be carried out')]
+)
+async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: str) -> None:
+    backend = memory()
+    with told_in_log(text) as lost:
+        async with webhook() as hook, sending(backend, outbox=Breaking(outbox_of(backend), method)):
+            await canceled(backend, hook)
+            await canceled(backend, hook, 'u')
+            assert await told(hook, 2) == ['canceled'] * 2
+    assert lost.is_set()
+
+
+async def test_what_cannot_be_decrypted_is_not_sent() -> None:
+    backend = memory()
+    settings = Push(private_hosts=['127.0.0.1'], tries=1)
+    sealed = Seal(['A' * 43 + '='])
+    async with webhook() as hook:
+        with told_in_log('none of Push.keys decrypts it'):
+            await submit(backend, message(new='t'))
+            config = PushConfig(
+                id='c', version='1.0', takes='artifacts', body=sealed.dump(PushTarget(id='c', url=hook.url))
+            )
+            await configs_of(backend).create('t', OWNER, config, limit=1)
+            await backend.queue.cancel('t', OWNER, at=AT)
+            async with sending(backend, settings):
+                pass
+        [dead] = await outbox_of(backend).dead()
+    assert (dead.error, hook.received) == ('none of Push.keys decrypts it', [])
+
+
+async def test_a_webhook_of_0_3_is_told_of_a_task_that_is_gone_by_then() -> None:
+    """It went while it was under way."""
+    backend = memory()
+    async with webhook() as hook:
+        event = status_event(1, 'completed')
+        status = b'{"state":"TASK_STATE_COMPLETED","timestamp":"2023-11-14T22:13:20.000Z"}'
+        event = event._replace(payload=b'{"statusUpdate":{"taskId":"t","contextId":"c","status":%s}}' % status)
+        body = SEAL.dump(PushTarget(id='c', url=hook.url))
+        config = PushConfig(id='c', version='0.3', takes='statuses', body=body)
+        delivery = Delivery(id='d', task_id='t', owner=OWNER, config=config, event=event, failures=0, place=1, lease=1)
+        async with sending(backend, outbox=Once(outbox_of(backend), delivery)):
+            [received] = await hook.got(1)
+    assert received.json == {
+        'kind': 'task',
+        'id': 't',
+        'contextId': 'c',
+        'status': {'state': 'completed', 'timestamp': '2023-11-14T22:13:20.000Z'},
+    }
+
+
+class Once(Breaking):
+    """Has one delivery."""
+
+    def __init__(self, outbox: Outbox, delivery: Delivery) -> None:
+        super().__init__(outbox, '')
+        self._deliveries = [delivery]
+
+    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+        deliveries, self._deliveries = self._deliveries, []
+        return Leased(deliveries, None)
