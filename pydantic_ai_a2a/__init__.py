@@ -14,6 +14,7 @@ from .auth.jwt import JWTAuth
 from .auth.starlette import StarletteAuth
 from .backends.postgres_settings import Postgres
 from .conversion.outbound import Artifacts
+from .conversion.states import AuthRequired, InputRequired, Rejected
 from .errors import A2AError
 from .mounting import mount
 from .runner import RunOptions
@@ -28,10 +29,12 @@ __all__ = (
     'AgentWorker',
     'AllOf',
     'Artifacts',
+    'AuthRequired',
     'Authenticator',
     'BearerAuth',
     'Budget',
     'Caller',
+    'InputRequired',
     'InvalidCredentials',
     'JWTAuth',
     'Limits',
@@ -40,6 +43,7 @@ __all__ = (
     'Push',
     'Quotas',
     'Rate',
+    'Rejected',
     'Retention',
     'RunOptions',
     'Server',

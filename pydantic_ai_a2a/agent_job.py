@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from .conversion.inbound import Accepts, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
+from .conversion.pending import Asked, ask, asked_by, dump, load, results
 from .ports import Backend, Claim
 from .protocol import stored
 from .quotas import Metering
@@ -42,6 +44,7 @@ class AgentJob:
         read: Reads a client's message.
         outputs: Makes artifacts of what the agent returns.
         metering: Knows what a run may use at most.
+        hidden: Names of the tools whose arguments clients are not shown when their calls wait.
     """
 
     def __init__(
@@ -52,12 +55,14 @@ class AgentJob:
         read: Read,
         outputs: OutputMapper,
         metering: Metering | None = None,
+        hidden: Collection[str] = (),
     ) -> None:
         self._backend = backend
         self._runner = runner
         self._read = read
         self._outputs = outputs
         self._metering = metering
+        self._hidden = hidden
 
     def token(self) -> CancellationToken:
         """What cancels a task: one for all its runs, so that a cancel between two of them holds for the second."""
@@ -67,7 +72,10 @@ class AgentJob:
         self, claim: Claim, recorder: Recorder, token: CancellationToken, run_id: str
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
-        prompt, before = self._read(stored.load_message(claim.message))
+        pending = None if claim.pending is None else load(claim.pending)
+        prompt, before = None, ()
+        if pending is None or not pending.answers:  # else the message is an answer and nothing besides
+            prompt, before = self._read(stored.load_message(claim.message))
         history = await self._backend.history(claim)
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
@@ -93,10 +101,15 @@ class AgentJob:
             turn=turn,
             usage=usage,
             left=left,
+            may_wait=True,
+            answers=results(pending) if pending is not None and pending.calls else None,
         )
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""
+        if result.waits:
+            await self._wait(recorder, result)
+            return None
         artifacts = self._outputs.artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
@@ -110,6 +123,16 @@ class AgentJob:
             messages=result.messages,
             usage=result.usage,
         )
+
+    async def _wait(self, recorder: Recorder, result: RunOutput) -> None:
+        asked = self._asked(result)
+        pending = None if asked.pending is None else dump(asked.pending)
+        await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
+
+    def _asked(self, result: RunOutput) -> Asked:
+        if isinstance(result.output, DeferredToolRequests):
+            return ask(result.output, result.schemas or {}, hidden=self._hidden)
+        return asked_by(result.output)
 
     def _accepted(self, claim: Claim) -> OutputModes:
         """What the task's client takes."""

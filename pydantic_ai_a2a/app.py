@@ -27,6 +27,7 @@ from .backends.postgres_settings import Postgres
 from .backends.sqlite import SqliteBackend
 from .backends.sqlite_file import SqliteFile, SqliteFileBackend
 from .bindings import http_json
+from .bindings.base import new_correlation_id
 from .bindings.browser import AllowedHosts, cors_middleware, misdirected
 from .bindings.discovery import CARD_PATH, Discovery
 from .bindings.exchange import Serving
@@ -36,6 +37,7 @@ from .bindings.jsonrpc import JsonRpc
 from .bindings.slow import SlowSenders
 from .bindings.sse import OpenStreams
 from .card import CardFacts, CardSettings, CardTemplate
+from .conversion.answers import PlainText
 from .conversion.inbound import HTTPS_ONLY
 from .errors import TaskNotFoundError
 from .hosting import Hosting, server_processes
@@ -47,7 +49,7 @@ from .quotas import Metering
 from .runner import RunOptions
 from .service import Service
 from .settings import Limits, Progress, Push, Quotas, Retention, Workers
-from .types import ANONYMOUS, Caller, TaskQuery, TaskState
+from .types import ANONYMOUS, CallContext, Caller, TaskQuery, TaskState
 from .worker import Worker, now_ms
 
 __all__ = ('A2AApp', 'open_store', 'to_a2a')
@@ -134,6 +136,22 @@ class A2AApp(FastA2A):
         """
         return stored.load_task(await self._service.cancel(task_id, None))
 
+    async def resume_task(self, task_id: str, text: str = 'Access was granted.') -> Task:
+        """Let a task go on that is `auth-required`, once its credentials have come by another way (§7.6.1).
+
+        The tool that asked for them is called again; what it does then is up to it.
+
+        Args:
+            task_id: The task.
+            text: What the agent reads as the user's next message.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+            UnsupportedOperationError: It does not wait for credentials.
+        """
+        call = CallContext(ANONYMOUS, new_correlation_id())
+        return stored.load_task(await self._service.resume(call, task_id, text))
+
     async def erase_task(self, task_id: str) -> bool:
         """Delete a task with its messages, artifacts and events; whether it was there.
 
@@ -190,6 +208,9 @@ def to_a2a(
     workers: Workers = Workers(),
     progress: Progress = Progress(),
     push: Push | None = None,
+    input_type: Any = None,
+    plain_text_answers: PlainText = 'questions',
+    hide_arguments: Collection[str] = (),
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
@@ -264,6 +285,14 @@ def to_a2a(
         progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
         push: Lets clients register webhooks, which are told of their tasks; None refuses them. The server then calls
             URLs that clients choose: see "Push notifications".
+        input_type: Type of the data that a message has to hold which begins a task, such as a Pydantic model: it is
+            validated before anything is stored, and its JSON Schema is on the card, as `inputSchema` of the skills.
+            None takes any message.
+        plain_text_answers: What a client may answer in plain words instead of data, if it is all that a task waits
+            with: `'questions'`, or approvals as well (`'all'`: yes, or no, or no: and the reason), or nothing
+            (`'none'`).
+        hide_arguments: Names of tools whose arguments clients are not shown when a call of them waits for approval or
+            for its result.
         debug: See Starlette, like all that follow.
         routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
@@ -309,7 +338,10 @@ def to_a2a(
             output_modes=default_output_modes,
             progress=progress,
             url_schemes=allowed_file_url_schemes,
+            hidden=hide_arguments,
+            input_type=input_type,
         ),
+        plain_text_answers=plain_text_answers,
     )
     guards = guard(auth, authenticate, scopes, security_schemes, security_requirements)
     guards.anonymous_list = anonymous_list
@@ -388,6 +420,7 @@ class _Parts:
         retention: Retention,
         workers: Workers,
         conversion: Conversion,
+        plain_text_answers: PlainText,
         push: Push | None = None,
     ) -> None:
         self._agent = agent
@@ -423,14 +456,17 @@ class _Parts:
             now=now_ms,
             metering=metering,
             push=registration,
+            plain_text_answers=plain_text_answers,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
         description = self._agent.description
+        typed = self._conversion.input
         return CardFacts(
             name=self._agent.name,
             description=description if isinstance(description, str) else None,
-            input_modes=input_modes or self._conversion.takes.input_modes,
+            input_modes=input_modes or (self._conversion.takes.input_modes if typed is None else ['application/json']),
+            input_schema=None if typed is None else typed.schema,
             output_modes=output_modes or self._conversion.outputs.modes,
         )
 

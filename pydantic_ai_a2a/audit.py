@@ -1,4 +1,4 @@
-"""The audit log: who was refused, one line of JSON each. Knows neither what is refused nor credentials.
+"""The audit log: who was refused, and who answered calls, one line of JSON each. Knows no credentials.
 
 The logger is `pydantic_ai_a2a.audit`. Each record of it has the same facts as a dict, in its attribute `audit`.
 """
@@ -17,7 +17,12 @@ LOGGER = 'pydantic_ai_a2a.audit'
 """Name of the logger."""
 
 Event: TypeAlias = Literal[
-    'authentication-missing', 'authentication-failed', 'authentication-unavailable', 'forbidden', 'quota-exceeded'
+    'authentication-missing',
+    'authentication-failed',
+    'authentication-unavailable',
+    'forbidden',
+    'quota-exceeded',
+    'calls-answered',
 ]
 """What happened. A request without credentials is how many clients ask what they need, so it is no warning."""
 
@@ -35,7 +40,7 @@ def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
         correlation_id: Names the request in its answer, too.
         facts: More about it: names and classes, never credentials or content. Those that are None are left out.
     """
-    level = logging.INFO if event == 'authentication-missing' else logging.WARNING
+    level = logging.INFO if event in ('authentication-missing', 'calls-answered') else logging.WARNING
     if not logger.isEnabledFor(level):
         return
     known = {name: value for name, value in facts.items() if value is not None}

@@ -54,6 +54,8 @@ class CardFacts:
     """Media types that it takes."""
     output_modes: Sequence[str]
     """Media types that it returns."""
+    input_schema: Mapping[str, Any] | None = None
+    """JSON Schema of the data that begins a task, where that has a type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,9 @@ class CardTemplate:
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
         self._card = _wire(_checked(_card(facts, settings)))
         self._interfaces = [each for each in _INTERFACES if settings.http_json or each[0] != _HTTP]
+        if facts.input_schema is not None:  # A2A has no place for it, and clients pass over what they do not know
+            for skill in self._card['skills']:
+                skill['inputSchema'] = facts.input_schema
         self.render = lru_cache(maxsize=_URLS)(self._render)
         """The card as JSON for the absolute URL of the agent."""
 

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 __all__ = (
     'A2AError',
+    'AnswerNeeded',
     'BackendUnusable',
     'ContentTypeNotSupportedError',
     'ExtensionSupportRequiredError',
@@ -227,6 +228,19 @@ class StoreUnavailable(OverloadedError):
 
 class BackendUnusable(ValueError):
     """The store cannot be used as it is; somebody has to change something first. Never sent to a client."""
+
+
+class AnswerNeeded(Exception):
+    """The task waits with something that a message has to answer, which has to be checked. Never sent to a client."""
+
+    def __init__(self, task_id: str, context_id: str, pause: int, pending: bytes) -> None:
+        super().__init__(task_id)
+        self.task_id = task_id
+        self.context_id = context_id
+        self.pause = pause
+        """Number of the event since which it waits so."""
+        self.pending = pending
+        """What it waits with, as it was stored."""
 
 
 class LeaseLost(Exception):

@@ -6,7 +6,7 @@ Knows neither the app nor how it is hosted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +23,7 @@ from .backends.fasta2a_broker import BrokeredBackend
 from .backends.sqlite import SqliteBackend
 from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, resolve_profile
 from .conversion.outbound import OutputMapper
+from .conversion.typed_input import TypedInput
 from .ports import Backend
 from .quotas import Metering
 from .runner import Runner, RunOptions
@@ -96,6 +97,8 @@ class Conversion:
         output_modes: What the user calls the agent's output on the card.
         progress: What clients see besides the answer.
         url_schemes: Schemes of the URLs that clients may send.
+        hidden: Names of the tools whose arguments clients are not shown when their calls wait.
+        input_type: Type of the data that begins a task; None for whatever there is.
     """
 
     takes: Accepts
@@ -110,8 +113,12 @@ class Conversion:
         output_modes: Sequence[str] | None,
         progress: Progress,
         url_schemes: frozenset[str] = HTTPS_ONLY,
+        hidden: Collection[str] = (),
+        input_type: Any = None,
     ) -> None:
         self._worker = worker
+        self.input = None if input_type is None else TypedInput(input_type)
+        self._hidden = hidden
         if isinstance(worker, AgentWorker):
             options = worker.options
             self.outputs = WorkerOutputs(worker, output_modes)
@@ -124,6 +131,8 @@ class Conversion:
 
     def check_content(self, message: Message) -> None:
         """Refuse a message that the agent cannot take; a worker that reads messages itself is not asked."""
+        if self.input is not None:
+            self.input.check(message)
         if self._foreign is None:
             self._read(message)
 
@@ -136,7 +145,9 @@ class Conversion:
         """What does the tasks."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
-        return AgentJob(backend, self._runner, read=self._read, outputs=self.outputs, metering=metering)
+        return AgentJob(
+            backend, self._runner, read=self._read, outputs=self.outputs, metering=metering, hidden=self._hidden
+        )
 
 
 class Held(AbstractAsyncContextManager[None]):

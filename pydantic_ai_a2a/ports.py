@@ -26,6 +26,7 @@ from .types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery, TaskState
 __all__ = (
     'DEAD_LETTER',
     'Accepted',
+    'Answer',
     'Backend',
     'Checkpoint',
     'Claim',
@@ -42,6 +43,18 @@ __all__ = (
     'TaskQueue',
     'TaskReader',
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a message comes to as an answer to what its task waits with."""
+
+    pause: int
+    """`AnswerNeeded.pause` of what was answered: by now the task may wait with something else."""
+    pending: bytes
+    """What is stored of it now: the run that goes on is given it."""
+    rest: bytes | None = None
+    """The status message that asks for the rest, if the task does not go on yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +83,10 @@ class Submission:
     """Now (ms)."""
     watched_until: int = 0
     """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
+    answers_calls: bool = False
+    """Whether it says that it answers calls: only a task that waits with some takes it."""
+    answer: Answer | None = None
+    """What it comes to, once that was checked."""
     task_limit: int | None = None
     """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
     push: PushConfig | None = None
@@ -124,9 +141,9 @@ class Claim:
     run: int
     """Counts the agent runs of the task, from 1."""
     inbox: int
-    """Row of the client message to run now."""
+    """Row of the newest client message that was run, this run's among them unless it is an answer."""
     message: bytes
-    """That message, as JSON."""
+    """The message to run now, as JSON."""
     head: str | None
     """Newest entry of the conversation that the run continues; None for a new one."""
     own_messages: Sequence[ModelMessage] | None
@@ -138,6 +155,8 @@ class Claim:
     """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
     push: bool = False
     """Whether the task has, or had, push notification configurations."""
+    pending: bytes | None = None
+    """What the task has waited with, and how that was answered; None if it was nothing but the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +179,8 @@ class Finish:
     metadata: bytes | None = None
     failure: str | None = None
     """Class of the failure, for a failed task."""
+    pending: bytes | None = None
+    """What an interrupted task waits with, if its answer has to be checked against it."""
     charges: Sequence[Charge] = ()
     """What the run has used, as the quotas count it."""
 
@@ -238,6 +259,9 @@ class TaskQueue(ABC):
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
         """Store a message and create its task, or hand it to the task it continues.
 
+        A message to a task that waits is its answer: the next run is given it, before messages that came earlier and
+        are unread still.
+
         A message (owner, message id, digest) that was accepted before gives the first task again. An anonymous owner
         gets that only for ids of 16 characters or more and within `idempotency_window` (ms).
 
@@ -245,6 +269,7 @@ class TaskQueue(ABC):
             TaskNotFoundError: The task to continue is not there for this owner.
             UnsupportedOperationError: It has ended.
             InvalidParamsError: Another context, or a known message id with another content.
+            AnswerNeeded: It waits with something that `submission.answer` does not answer. Nothing is stored.
             OverloadedError: `queue_limit` tasks wait already.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """

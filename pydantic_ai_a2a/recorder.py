@@ -132,9 +132,18 @@ class Recorder:
         message = self._message(_text(sentence), metadata=metadata)
         await self._finish(Status('failed', self._now(), message), failure=kind)
 
-    async def interrupt(self, state: TaskState, parts: Sequence[Part], messages: Sequence[Any]) -> None:
-        """The task waits for its client; its model messages stay with it until it ends."""
-        await self._finish(Status(state, self._now(), self._message(stored.dump_parts(parts))), messages=messages)
+    async def interrupt(
+        self,
+        state: TaskState,
+        parts: Sequence[Part],
+        messages: Sequence[Any],
+        *,
+        usage: Any = None,
+        pending: bytes | None = None,
+    ) -> None:
+        """The task waits for its client, and its model messages stay with it until it ends; or it is rejected."""
+        status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
+        await self._finish(status, messages=messages, usage=usage, pending=pending)
 
     async def relay_message(self, message: Message) -> None:
         """Store and publish what a user's own worker says on the way.

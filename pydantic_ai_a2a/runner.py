@@ -6,8 +6,9 @@ plain one, and a run is never done twice to find out.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
@@ -27,6 +28,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.output import OutputSpec
 from pydantic_ai.run import AgentRun
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
@@ -34,6 +36,7 @@ from pydantic_graph import End
 from typing_extensions import TypedDict
 
 from .conversion.progress import StepsShown
+from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .quotas import Left
 from .settings import Progress
@@ -79,6 +82,7 @@ class RunOptions(TypedDict, total=False):
 
 
 T = TypeVar('T', int, Decimal)
+_WAITS = (DeferredToolRequests, *STATES)
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph, for which Pydantic AI exports no type."""
@@ -97,6 +101,10 @@ class RunOutput:
     """The run's new messages, over all its attempts."""
     usage: RunUsage
     """What it used, over all its attempts."""
+    waits: bool = False
+    """Whether the output is no answer, but what the task waits for, or why it is rejected."""
+    schemas: Mapping[str, dict[str, Any]] | None = None
+    """Where calls are deferred: JSON Schemas of the parameters of the tools that they call, by name."""
 
 
 class RunInfo(TypedDict):
@@ -133,7 +141,7 @@ class Runner:
 
     async def run(
         self,
-        prompt: str | Sequence[UserContent],
+        prompt: str | Sequence[UserContent] | None,
         history: Sequence[ModelMessage],
         *,
         info: RunInfo,
@@ -145,10 +153,25 @@ class Runner:
         turn: Turn | None = None,
         usage: RunUsage | None = None,
         left: Left | None = None,
+        may_wait: bool = False,
+        answers: DeferredToolResults | None = None,
     ) -> RunOutput:
         """One run of the agent, in the current task; or what is left of it, if `turn` has come some way already.
 
-        `usage` is what it begins with, and grows with what it uses, which is no more than `left`.
+        Args:
+            prompt: What the user says; None if there are only answers.
+            history: What goes before it.
+            info: For tools.
+            run_id: Names the run.
+            token: Cancels it.
+            watched: Whether somebody reads what it says.
+            emit: Takes that.
+            text_output: Whether text of the model can be the output.
+            turn: Stores the run step by step.
+            usage: What the run begins with; grows with what it uses.
+            left: What it may use at most.
+            may_wait: Whether the run may end with deferred calls, whatever the agent's output types are.
+            answers: The results of calls that the history ends with.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
@@ -161,22 +184,35 @@ class Runner:
             options['metadata'] = lambda ctx: {**metadata_of(ctx), **metadata}
         if left is not None:
             options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
-        async with self._agent.iter(
-            None if resumed else prompt,
-            message_history=[*history, *resumed] if resumed else history or None,
-            conversation_id=info['context_id'],
-            run_id=run_id,
-            cancellation_token=token,
-            usage=usage,
-            infer_name=False,
-            **options,
-        ) as run:
-            node = await _resume(run, prompt, resumed[-1]) if resumed else run.next_node
-            await self._drive(run, node, answer, watched, emit, turn=turn)
+        run: AgentRun[Any, Any] | None = None
+        try:
+            async with self._agent.iter(
+                None if resumed else prompt,
+                message_history=[*history, *resumed] if resumed else history or None,
+                deferred_tool_results=None if resumed else answers,
+                conversation_id=info['context_id'],
+                run_id=run_id,
+                cancellation_token=token,
+                usage=usage,
+                infer_name=False,
+                **options,
+            ) as run:
+                node = run.next_node
+                if resumed:
+                    node = await _resume(run, prompt, resumed[-1])
+                    if may_wait and Agent.is_call_tools_node(node):
+                        _let_wait(run, node.model_response)
+                await self._drive(run, node, answer, watched, emit, turn=turn, may_wait=may_wait)
+        except STATES as state:
+            if run is None or not may_wait:
+                raise
+            return _stopped(run, state, turn)
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
-        return RunOutput(result.output, _files(messages), answer.streamed, messages, run.usage)
+        waits = isinstance(result.output, _WAITS)
+        schemas = _schemas(run, result.output) if waits else None
+        return RunOutput(result.output, _files(messages), answer.streamed, messages, run.usage, waits, schemas)
 
     async def _drive(
         self,
@@ -187,6 +223,7 @@ class Runner:
         emit: Emit,
         *,
         turn: Turn | None,
+        may_wait: bool,
     ) -> None:
         while not isinstance(node, End) and run.result is None:
             streamed = False
@@ -197,6 +234,8 @@ class Runner:
                 await self._observe(node.stream(run.ctx), answer, emit)
             before, node, note = node, await run.next(node), None
             if Agent.is_call_tools_node(node):
+                if may_wait:
+                    _let_wait(run, node.model_response)
                 if self._steps.any and not streamed and watched():
                     await self._show(node.model_response, emit)
                 note = answer.end_response(node.model_response)
@@ -216,7 +255,38 @@ class Runner:
             await emit(step)
 
 
-async def _resume(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent], last: ModelMessage) -> _Node:
+def _let_wait(run: AgentRun[Any, Any], response: ModelResponse) -> None:
+    """Let the run end with deferred calls, if there are calls.
+
+    As `output_type` of the run, `DeferredToolRequests` would have the output's schema built anew for each run, and is
+    refused for agents with output validators.
+    """
+    for part in response.parts:
+        if part.part_kind == 'tool-call':
+            schema = run.ctx.deps.output_schema
+            if not schema.allows_deferred_tools:
+                run.ctx.deps.output_schema = allowing = copy(schema)  # the agent's own is shared
+                allowing.allows_deferred_tools = True
+            return
+
+
+def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
+    if not isinstance(output, DeferredToolRequests):
+        return None
+    names = {call.tool_name for call in (*output.approvals, *output.calls)}
+    tools = {name: run.ctx.deps.tool_manager.get_tool_def(name) for name in names}
+    return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
+
+
+def _stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
+    """What a run came to that an output function has stopped, or a tool for good."""
+    messages = run.new_messages() if turn is None else turn.all(run.new_messages())
+    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
+        messages[-1] = replace(last, state='interrupted')  # else Pydantic AI takes no prompt after it
+    return RunOutput(state, (), None, messages, run.usage, waits=True)
+
+
+async def _resume(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None, last: ModelMessage) -> _Node:
     """The node with which a run goes on after the last message that is stored of it."""
     run.ctx.deps.prompt = prompt
     first = run.next_node

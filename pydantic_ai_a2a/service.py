@@ -12,15 +12,20 @@ from typing import Any, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from .audit import audit
+from .conversion import answers, pending
+from .conversion.answers import PlainText
 from .errors import (
+    AnswerNeeded,
     InvalidParamsError,
     OverloadedError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
     TaskNotFoundError,
+    UnsupportedOperationError,
 )
 from .lifecycle import TERMINAL, check_subscribe
-from .ports import Accepted, Backend, Submission, Subscription
+from .ports import Accepted, Answer, Backend, Submission, Subscription
 from .protocol import push, stored
 from .protocol.fields import MAX_ID
 from .protocol.limits import check_message, check_metadata
@@ -34,6 +39,7 @@ from .types import (
     ListParams,
     Message,
     Page,
+    Part,
     PushParams,
     Registered,
     SendParams,
@@ -50,6 +56,12 @@ logger = logging.getLogger('pydantic_ai_a2a')
 CAPABILITIES = frozenset({'streaming'})
 """Capabilities that every agent has."""
 
+_MEMBERS = (
+    ('metadata', b'metadata'),
+    ('extensions', b'extensions'),
+    ('reference_task_ids', b'referenceTaskIds'),
+)
+"""What a message may have besides its parts, and how that is stored."""
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
 
 
@@ -89,6 +101,7 @@ class Service:
         now: Callable[[], int],
         metering: Metering | None = None,
         push: Registration | None = None,
+        plain_text_answers: PlainText = 'questions',
     ) -> None:
         self._backend = backend
         self._limits = limits
@@ -101,13 +114,14 @@ class Service:
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities that the agent card declares (§4.4.3)."""
+        self._plain_text_answers: PlainText = plain_text_answers
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, call: CallContext, params: SendParams) -> StoredTask:
         """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
         submission = self._submission(call, params)
-        accepted = await self._submit(submission, call.correlation_id)
+        accepted = await self._submit(submission, call, params.message)
         task_id = accepted.header.id
         if params.return_immediately:
             return await self._snapshot(submission, accepted, params.history_length)
@@ -121,7 +135,7 @@ class Service:
             await self._check_seen(submission.task_id, submission.owner)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
-            accepted = await self._submit(submission, call.correlation_id)
+            accepted = await self._submit(submission, call, params.message)
             if accepted.header.id != submission.task_id:  # sent before: join the first one's task
                 subscription.close()
                 subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
@@ -130,6 +144,17 @@ class Service:
             subscription.close()
             raise
         return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
+
+    async def resume(self, call: CallContext, task_id: str, text: str) -> StoredTask:
+        """Let a task go on that waits for credentials, whoever owns it."""
+        header = (await self._load(task_id, None, 0)).header
+        if header.state != 'auth-required':
+            raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
+        message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
+        message['metadata'] = {'resumed': True}
+        submission = replace(self._submission(call, SendParams(message=message)), owner=header.owner, anonymous=False)
+        await self._submit(submission, call, message)
+        return await self._load(task_id, None, None)
 
     def _submission(self, call: CallContext, params: SendParams) -> Submission:
         """Check what can be checked without storage, and give the message its stored form."""
@@ -144,16 +169,18 @@ class Service:
         check_message(message, len(parts), self._limits)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        self._check_content(message)
+        answers_calls = answers.answers_calls(message)
+        if answers_calls and 'task_id' not in message:
+            raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
+        if not answers_calls:
+            self._check_content(message)
         if params.accepted_output_modes:
             self._check_output(params.accepted_output_modes)
         task_id, context_id = message.get('task_id'), message.get('context_id')
-        rest = {
-            'metadata': message.get('metadata'),
-            'extensions': message.get('extensions'),
-            'referenceTaskIds': message.get('reference_task_ids'),
-        }
-        members = b''.join(b',"%s":%s' % (key.encode(), to_json(value)) for key, value in rest.items() if value)
+        members = b''
+        for name, wire_name in _MEMBERS:
+            if value := message.get(name):
+                members += b',"%s":%s' % (wire_name, to_json(value))
         return Submission(
             owner=call.caller.owner,
             anonymous=call.caller.anonymous,
@@ -169,6 +196,7 @@ class Service:
             at=self._now(),
             push=push_config,
             push_limit=0 if self._push is None else self._push.limit,
+            answers_calls=answers_calls,
         )
 
     async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
@@ -184,15 +212,41 @@ class Service:
         finally:
             stopped.cancel()
 
-    async def _submit(self, submission: Submission, correlation_id: str) -> Accepted:
+    async def _submit(self, submission: Submission, call: CallContext, message: Message) -> Accepted:
         if self._metering is not None:
             await self._metering.check_budgets(submission.owner)
             submission = replace(submission, task_limit=self._metering.task_limit)
-        accepted = await self._backend.queue.submit(
-            submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
-        )
-        logger.info('Task %s took a message (correlation id %s).', accepted.header.id, correlation_id)
+        while True:
+            try:
+                accepted = await self._backend.queue.submit(
+                    submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
+                )
+            except AnswerNeeded as needed:  # again if another answer came first
+                submission = self._answered(submission, call, message, needed)
+            else:
+                break
+        logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
+        if submission.answer is not None and not accepted.replayed:
+            _audit_answers(call, accepted.header.id, submission.answer)
         return accepted
+
+    def _answered(
+        self, submission: Submission, call: CallContext, message: Message, needed: AnswerNeeded
+    ) -> Submission:
+        """The message as an answer to what its task waits with."""
+        before = pending.load(needed.pending)
+        after = answers.answered(before, message, by=call.caller.id, plain_text=self._plain_text_answers)
+        rest = None
+        if after.open:
+            body = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(pending.shown(after)))
+            rest = stored.with_ids(body, needed.task_id, needed.context_id)
+        answer = Answer(pause=needed.pause, pending=pending.dump(after), rest=rest)
+        if after is before:
+            return replace(submission, answer=answer)
+        by = {name: value for name, value in (('id', call.caller.id), ('tenant', call.caller.tenant)) if value}
+        metadata = {**message.get('metadata', {}), 'answeredBy': by}
+        body = to_json({**from_json(submission.body), 'metadata': metadata})
+        return replace(submission, answer=answer, body=body)
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
         """The task as it was when the message was accepted."""
@@ -330,6 +384,20 @@ class Service:
         if task is None:
             raise TaskNotFoundError
         return task
+
+
+def _audit_answers(call: CallContext, task_id: str, answer: Answer) -> None:
+    """Who has decided about which calls, by now."""
+    decided = pending.load(answer.pending)
+    if decided.answers:
+        audit(
+            'calls-answered',
+            correlation_id=call.correlation_id,
+            task=task_id,
+            caller=call.caller.id,
+            tenant=call.caller.tenant or None,
+            decisions={call_id: each.decision for call_id, each in decided.answers.items()},
+        )
 
 
 def _request(params: SendParams) -> bytes | None:

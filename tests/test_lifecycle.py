@@ -47,7 +47,7 @@ def test_the_moves_are_those_of_the_specification() -> None:
         {
             'submitted': ['canceled', 'failed', 'rejected', 'working'],
             'working': ['auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected', 'working'],
-            'input-required': ['canceled', 'failed', 'submitted'],
+            'input-required': ['canceled', 'failed', 'input-required', 'submitted'],
             'completed': [],
             'canceled': [],
             'failed': [],

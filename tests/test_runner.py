@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from pydantic_ai import Agent, CancellationToken
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
@@ -10,7 +11,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 
-from pydantic_ai_a2a.runner import can_stream
+from pydantic_ai_a2a import Rejected
+from pydantic_ai_a2a.runner import RunInfo, Runner, can_stream
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -36,3 +38,25 @@ async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
 )
 def test_whether_a_model_streams_is_known_without_a_request(model: Model, streams: bool) -> None:
     assert can_stream(model) is streams
+
+
+async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_it_to_the_task() -> None:
+    def decline(reason: str) -> str:
+        raise Rejected(reason)
+
+    info = RunInfo(task_id='t', context_id='c', attempt=1, idempotency_key='t.1')
+    with pytest.raises(Rejected):
+        await Runner(Agent(TestModel(), output_type=decline), {}).run(
+            'hi',
+            [],
+            info=info,
+            run_id='t.1',
+            token=CancellationToken(),
+            watched=lambda: False,
+            emit=unused,
+            text_output=False,
+        )
+
+
+async def unused(event: object) -> None:
+    raise NotImplementedError

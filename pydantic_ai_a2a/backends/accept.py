@@ -7,7 +7,7 @@ from ..lifecycle import INTERRUPTED, check_cancel, check_message
 from ..ports import Accepted, Status, Submission
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
-from . import deliveries, push_configs
+from . import deliveries, pauses, push_configs
 from .sql import (
     ADD_ITEM,
     BY_ID_AND_OWNER,
@@ -44,6 +44,7 @@ def submit(
         replayed = yield from _replay(agent, message, key, idempotency_window)
         if replayed is not None:
             return replayed, []
+    answer, answers = None, False
     if message.new:
         yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, queue_limit)
@@ -55,11 +56,15 @@ def submit(
         header = yield from find_locked(agent, message.task_id, message.owner)
         check_message(header, message.context_id)
         yield from _check_waiting(agent, header.id, queue_limit)
-        if header.state in INTERRUPTED:
-            yield from _check_tasks(agent, message)
+        answer, answers = (yield from pauses.check(agent, header, message)), header.state in INTERRUPTED
         if message.push is not None:  # gets the event that follows
             yield from push_configs.put(agent, header.id, message.push, message.push_limit)
-        header, events = yield from _continue(agent, header, message.at)
+        if answer is not None and answer.rest is not None:
+            events = yield from pauses.ask_for_rest(agent, header, answer, message.at)
+        else:
+            if answers:
+                yield from _check_tasks(agent, message)
+            header, events = yield from _continue(agent, header, message.at)
         yield (
             'UPDATE task SET request = ?, watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END'
             f' WHERE {TASK}',
@@ -68,11 +73,14 @@ def submit(
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
-    yield (
-        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at)'
-        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?)',
-        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at),
+    kind = (2 if message.answers_calls else 1) if answers else 0
+    rows = yield (
+        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer)'
+        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
+        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind),
     )
+    if answers and header.state == 'submitted':
+        yield from pauses.go_on(agent, header.id, answer, rows[0][0])
     return Accepted(header, after, replayed=False), events
 
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
-from pydantic import TypeAdapter
-from pydantic_ai.usage import RunUsage
-
 from ..errors import LeaseLost
 from ..ports import Checkpoint, Claim
 from . import conversations
@@ -37,17 +32,12 @@ _ADD = (
 )
 
 
-@cache
-def _usage_ta() -> TypeAdapter[RunUsage]:
-    return TypeAdapter(RunUsage)
-
-
 def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
     """The checkpoint of a task that has one."""
     rows = yield f'SELECT run, message, used FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
     messages = conversations.load_messages(b'[' + b','.join(row[1] for row in rows) + b']')
     run, _, used = rows[-1]
-    return Checkpoint(run=run, messages=messages, usage=_usage_ta().validate_json(used))
+    return Checkpoint(run=run, messages=messages, usage=conversations.load_usage(used))
 
 
 def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:

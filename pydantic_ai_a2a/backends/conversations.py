@@ -32,12 +32,14 @@ __all__ = (
     'SqlConversationStore',
     'StoredEntry',
     'append',
+    'closed',
     'dump_message',
     'dump_messages',
     'dump_usage',
     'erase',
     'load',
     'load_messages',
+    'load_usage',
     'prepare',
 )
 
@@ -125,6 +127,11 @@ def _record_ta() -> TypeAdapter[ConversationRecord]:
 
 
 @cache
+def _usage_ta() -> TypeAdapter[RunUsage]:
+    return TypeAdapter(RunUsage)
+
+
+@cache
 def _response_ta() -> TypeAdapter[ModelResponse]:
     return TypeAdapter(ModelResponse)
 
@@ -150,6 +157,18 @@ def dump_usage(usage: RunUsage) -> bytes:
     """Usage as JSON."""
     # Its schema calls Python to find what it has beyond its fields, and all of it is plain values.
     return to_json(vars(usage), inf_nan_mode='null')
+
+
+def load_usage(body: bytes) -> RunUsage:
+    """The inverse of `dump_usage`."""
+    return _usage_ta().validate_json(body)
+
+
+def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """The messages as another prompt can follow them: Pydantic AI takes none after calls that have no results."""
+    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
+        return [*messages[:-1], replace(last, state='interrupted')]
+    return messages
 
 
 def prepare() -> None:

@@ -77,7 +77,8 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
     *common, inbox_read = rows[0]
     messages = yield (
         'SELECT item.body, inbox.digest FROM inbox JOIN item ON item.seq = inbox.item'
-        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? ORDER BY inbox.seq',
+        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? AND inbox.answer < 2'
+        ' ORDER BY inbox.seq',
         (agent, task_id, inbox_read),
     )
     for n, (body, digest) in enumerate(messages):

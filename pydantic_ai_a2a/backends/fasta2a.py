@@ -43,7 +43,7 @@ from ..protocol import stored
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import accept, runs, sweep
-from .conversations import load_messages
+from .conversations import closed, load_messages
 from .fasta2a_values import context_key, owner_of, stored_task
 from .sqlite import SqliteBackend
 from .transaction import Rows, Transaction
@@ -215,8 +215,10 @@ class _Queue(TaskQueue):
         header = accepted.header
         if self._backend.worker_writes and not events:  # it did not wait for its client
             raise UnsupportedOperationError('The task runs, and its worker takes no more messages for it.')
-        message = stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))
-        await self._storage.update_task(header.id, header.state, new_messages=[message])
+        messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
+        if submission.answer is not None and submission.answer.rest is not None:
+            messages.append(stored.load_message(submission.answer.rest))
+        await self._storage.update_task(header.id, header.state, new_messages=messages)
         return await store(submission)
 
     async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
@@ -233,7 +235,7 @@ class _Queue(TaskQueue):
             except TaskNotFoundError:
                 return await self._cancel_unheld(task_id, owner, at)
             if header.state == 'canceled':
-                await self._append(header, self._backend.own_messages(task_id))
+                await self._append(header, closed(self._backend.own_messages(task_id)))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=await self._streamed(task_id))
             return await self._memory.cancel(task_id, owner, at=at, force=force)
 
@@ -306,7 +308,8 @@ class _Queue(TaskQueue):
     async def _write(self, claim: Claim, following: Claim | None, finish: Finish) -> None:
         header, state = claim.header, finish.status.state
         if state in ('completed', 'canceled'):
-            await self._append(header, [*(claim.own_messages or ()), *finish.messages])
+            messages = [*(claim.own_messages or ()), *finish.messages]
+            await self._append(header, closed(messages) if state == 'canceled' else messages)
         if finish.artifacts is not None:
             artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
         else:

@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ..errors import BackendUnusable
-from . import checkpoints, dead, deliveries, quotas
+from . import checkpoints, dead, deliveries, pauses, quotas
 from .schema import SCHEMA
 from .transaction import Transaction
 
@@ -16,7 +16,14 @@ __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA, checkpoints.MIGRATION, dead.MIGRATION, quotas.MIGRATION, deliveries.MIGRATION)
+MIGRATIONS: Migrations = (
+    SCHEMA,
+    checkpoints.MIGRATION,
+    dead.MIGRATION,
+    quotas.MIGRATION,
+    deliveries.MIGRATION,
+    pauses.MIGRATION,
+)
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'

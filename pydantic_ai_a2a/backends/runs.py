@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
 from ..errors import LeaseLost
 from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import DEAD_LETTER, Checkpoint, Claim, Finish, Marks, Status
@@ -53,11 +56,12 @@ _FIND_LOST = _FIND.format(_LOST)
 _RENEWED = 500
 """Leases that one statement renews; SQLite takes 999 values at least."""
 _RUN = (
-    'run, request, traceparent, own_messages, context_head,'
+    'run, request, traceparent, own_messages, pending, context_head,'
     ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id),'
-    f' (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
-    f' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq WHERE {UNREAD} ORDER BY inbox.seq LIMIT 1)'
+    f' answer, inbox_read, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
+    ' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq'
+    f' WHERE inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD})))'
 )
 _TOLD = (
     '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
@@ -124,14 +128,14 @@ def _claim_of(
     push: bool = False,
 ) -> Claim:
     """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
-    run, request, traceparent, own_messages, head_then, head_now, inbox, message = run_row
+    run, request, traceparent, own_messages, pending, head_then, head_now, answer, read, unread, message = run_row
     return Claim(
         header=header,
         holder=holder,
         fence=fence,
         attempt=attempt,
         run=run,
-        inbox=inbox,
+        inbox=unread if answer is None else read,
         message=message,
         head=head_now if own_messages is None else head_then,
         own_messages=None if own_messages is None else conversations.load_messages(own_messages),
@@ -139,6 +143,7 @@ def _claim_of(
         traceparent=traceparent,
         checkpoint=checkpoint,
         push=push,
+        pending=pending,
     )
 
 
@@ -190,8 +195,9 @@ _FIRST_EVENT = (
     f' WHERE {HELD} /* FOR NO KEY UPDATE */ RETURNING n, push'
 )
 _STANDING = (
-    f'SELECT status_message, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?), {conversations.RECORD_OF_TASK},'
-    f' {checkpoints.KEPT}, push FROM task WHERE {HELD} AND inbox_read < ? /* FOR NO KEY UPDATE */'
+    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push FROM task WHERE {HELD} AND run = ?'
+    ' /* FOR NO KEY UPDATE */'
 )
 
 
@@ -208,14 +214,16 @@ def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock | LockT
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
     """See `TaskQueue.finish`; also gives the events to publish."""
     header = claimed.header
-    rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.inbox)
+    rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         raise LeaseLost
-    said, unread, record, checkpointed, push = rows[0]
+    said, own_usage, unread, record, checkpointed, push = rows[0]
+    usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
         writes.append(quotas.charged(agent, end.charges))
-    if checkpointed and end.failure != DEAD_LETTER:
+    if checkpointed and (end.failure != DEAD_LETTER or claimed.own_messages is not None):
+        # What a dead letter is retried with begins its turn: it lacks what came before an interruption.
         writes.append(drop_checkpoint(agent, header.id))
     if end.artifacts is None and end.status.state in TERMINAL:
         yield from keep_streamed(agent, header.id)
@@ -225,15 +233,17 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     events = [*end.events] if goes_on else [*end.events, end.final]
     writes += [add_items(agent, header.id, _items(said, end)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
-        messages = [*(claimed.own_messages or ()), *end.messages]
+        messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
+        if end.status.state == 'canceled':
+            messages = conversations.closed(messages)
         run_id = f'{header.id}.{claimed.run}'
         writes += conversations.append(
-            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=end.usage, at=end.status.at
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at
         )
     if goes_on:
         yield writes
     else:
-        yield [*writes, _end(agent, claimed, end)]
+        yield [*writes, _end(agent, claimed, end, usage)]
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
     return (yield from _next_run(agent, claimed)) if goes_on else None, events
@@ -246,13 +256,20 @@ def _items(said: bytes | None, end: Finish) -> list[tuple[str, str, bytes]]:
     return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
 
 
-def _end(agent: str, claimed: Claim, end: Finish) -> Write:
+def _of_turn(own: bytes, end: Finish) -> RunUsage:
+    """What the runs of a turn have used: this one, and those before it that were interrupted."""
+    before = conversations.load_usage(own)
+    return before if end.usage is None else before + end.usage
+
+
+def _end(agent: str, claimed: Claim, end: Finish, usage: RunUsage | None) -> Write:
     """Write the status, and let go of the task; the model messages of an interrupted one stay with it."""
     interrupted = end.status.state in INTERRUPTED
     own = [*(claimed.own_messages or ()), *end.messages] if interrupted else ()
     statement = (
         'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
-        ' own_messages = ?, context_head = ?, inbox_read = ?, holder = NULL, lease_until = NULL, cancel_requested = 0'
+        ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, inbox_read = ?, answer = NULL,'
+        ' holder = NULL, lease_until = NULL, cancel_requested = 0'
         f' WHERE {TASK}'
     )
     values = (
@@ -261,6 +278,8 @@ def _end(agent: str, claimed: Claim, end: Finish) -> Write:
         end.final.n,
         end.failure,
         conversations.dump_messages(own) if interrupted else None,
+        conversations.dump_usage(usage) if interrupted and usage is not None else None,
+        end.pending if interrupted else None,
         claimed.head if interrupted else None,
         claimed.inbox,
         agent,
@@ -271,7 +290,8 @@ def _end(agent: str, claimed: Claim, end: Finish) -> Write:
 
 def _next_run(agent: str, claimed: Claim) -> Transaction[Claim]:
     row = yield (
-        'UPDATE task SET run = run + 1, inbox_read = ?, status_message = NULL, own_messages = NULL, context_head = NULL'
+        'UPDATE task SET run = run + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
+        ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
         f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
         (claimed.inbox, agent, claimed.header.id),
     )

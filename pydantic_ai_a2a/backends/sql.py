@@ -46,7 +46,8 @@ _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
-UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read'
+UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read AND inbox.answer = 0'
+"""A message that is to be the prompt of a run, and was not yet."""
 
 ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?)'
 
@@ -146,21 +147,22 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
     rows = yield (
-        f'SELECT run, own_messages, {conversations.RECORD_OF_TASK}, push FROM task WHERE {TASK}',
+        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push FROM task WHERE {TASK}',
         (agent, header.id),
     )
-    run, own_messages, record, push = rows[0]
+    run, own_messages, own_usage, record, push = rows[0]
     if status.state == 'canceled' and own_messages is not None:
-        messages = conversations.load_messages(own_messages)
+        messages = conversations.closed(conversations.load_messages(own_messages))
+        usage = None if own_usage is None else conversations.load_usage(own_usage)
         run_id = f'{header.id}.{run}'
         yield conversations.append(
-            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=None, at=status.at
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=status.at
         )
     yield from keep_streamed(agent, header.id)
     yield from set_status(agent, header, status)
     freed = (
-        'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, last_event = ?,'
-        f' failure = ? WHERE {TASK}'
+        'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, pending = NULL,'
+        f' own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
     )
     ended = (freed, [(event.n, failure, agent, header.id)])
     yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]

@@ -31,6 +31,7 @@ from ..errors import ContentTypeNotSupportedError
 from ..types import Artifact, Part
 from .media import OCTET_STREAM
 from .modes import EVERYTHING, OutputModes, fitting, output_modes
+from .states import STATES
 
 __all__ = ('Artifacts', 'OutputMapper', 'UnserializableOutput', 'text_of')
 
@@ -94,7 +95,7 @@ class Artifacts(Mapping[str, Any]):
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 """Writes values by their runtime type, where no schema can be made for the declared one."""
-_NO_ANSWERS = (DeferredToolRequests, PendingModelResponse)
+_NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
 """Ways for a run to end without an answer, which users list among their output types."""
 _WRAPPED: dict[type[Any], str] = {
     NativeOutput: 'outputs',

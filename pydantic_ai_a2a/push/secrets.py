@@ -46,9 +46,7 @@ class Seal:
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])
         except ValueError:
-            raise ValueError(
-                'Push.keys must be what cryptography.fernet.Fernet.generate_key() makes.'
-            ) from None
+            raise ValueError('Push.keys must be what cryptography.fernet.Fernet.generate_key() makes.') from None
 
     def dump(self, target: PushTarget) -> bytes:
         """Write a target."""

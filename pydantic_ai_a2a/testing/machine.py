@@ -127,7 +127,9 @@ class Machine(RuleBasedStateMachine):
         if task.state in INTERRUPTED:
             task.state, task.place, task.run = 'submitted', self.place(), task.run + 1
             task.last_event += 1
-        task.unread.append(text)
+            task.unread.insert(0, text)  # the answer
+        else:
+            task.unread.append(text)
         first = self.do(submit(self.backend, more))
         assert (first.after, first.replayed) == (task.last_event, False)
         again = self.do(submit(self.backend, more))

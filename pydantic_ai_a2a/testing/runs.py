@@ -275,10 +275,10 @@ class RunSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, 'input-required'))
         await submit(backend, message('three', to='t'))
         resumed = await claim_one(backend, 't')
-        assert text_of(resumed.message) == 'two'
+        assert text_of(resumed.message) == 'three'
         following = await backend.queue.finish(resumed, ending(resumed))
         assert following is not None
-        assert text_of(following.message) == 'three'
+        assert text_of(following.message) == 'two'
         assert following.own_messages is None
         await backend.queue.finish(following, ending(following))
         assert await state_of(backend, 't') == 'completed'

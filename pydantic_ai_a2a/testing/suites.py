@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .answers import AnswerSuite
 from .backend import ListenSuite
 from .cancel import CancelSuite
 from .checkpoints import CheckpointSuite
@@ -22,7 +23,7 @@ from .submit import SubmitSuite
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
 
-class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, CancelSuite, QueueMachineSuite):
+class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, AnswerSuite, CancelSuite, QueueMachineSuite):
     """What `TaskQueue` promises: order, one run per context, leases and fences, all or nothing."""
 
 

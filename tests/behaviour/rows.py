@@ -66,7 +66,7 @@ TASKS = (
 )
 PARTS_AND_RESULTS = (
     Row('several text parts'),
-    Row('data part', rest='typed input'),
+    Row('data part'),
     Row('raw without media type / text file'),
     Row('url part with media type; .png; .mp4'),
     Row('`system_prompt=`'),
@@ -74,7 +74,7 @@ PARTS_AND_RESULTS = (
     Row('model, dataclass, tuple, list, dict, int, None, union'),
     Row('BinaryImage, files in the response'),
     Row('thinking, tool calls'),
-    Row('`DeferredToolRequests`', waits_for='approvals'),
+    Row('`DeferredToolRequests`'),
     Row('text between tool calls'),
     Row('first chunk'),
     Row('usage, model', waits_for='usage metadata'),

@@ -237,7 +237,9 @@ async def test_an_answer_waits_behind_what_came_before_it_in_the_context(backend
 
 
 @covers(ROW)
-async def test_a_message_that_comes_before_the_question_is_run_with_the_answer(backend: Backend) -> None:
+async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer(
+    backend: Backend,
+) -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -254,7 +256,7 @@ async def test_a_message_that_comes_before_the_question_is_run_with_the_answer(b
             release.set()
             assert kinds(await early.rest()) == ['INPUT_REQUIRED']
         done = await client.send(message('Rome', taskId=task['id']))
-    assert texts(done) == ['book + quickly + Rome']
+    assert texts(done) == ['book + Rome + quickly']
 
 
 @covers('SIGTERM')

@@ -1,0 +1,42 @@
+"""An agent that asks before it deletes, and asks back where it does not know enough.
+
+Run it from this directory with `uvicorn approvals:app`. The model needs no API key: it does what the prompt says, such
+as `delete report.txt` or `order a pizza`.
+"""
+
+from __future__ import annotations
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import InputRequired, to_a2a
+
+
+def obey(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Stands in for a model."""
+    parts = [part for message in messages for part in message.parts]
+    if isinstance(last := parts[-1], ToolReturnPart):
+        return ModelResponse(parts=[TextPart(str(last.content))])
+    prompt = [str(part.content) for part in parts if isinstance(part, UserPromptPart)][-1]
+    verb, _, rest = prompt.partition(' ')
+    call = ToolCallPart('delete_file', {'path': rest}) if verb == 'delete' else ToolCallPart('order', {'what': rest})
+    return ModelResponse(parts=[call])
+
+
+agent = Agent(FunctionModel(obey), name='Clerk', description='Deletes files and orders things, once you agree.')
+
+
+@agent.tool_plain(requires_approval=True)
+def delete_file(path: str) -> str:
+    """Delete a file."""
+    return f'{path} is deleted.'
+
+
+@agent.tool_plain
+def order(what: str) -> str:
+    """Order something."""
+    raise InputRequired(f'What kind of {what}?')
+
+
+app = to_a2a(agent, plain_text_answers='all')

@@ -1,0 +1,59 @@
+"""Input of a declared type: what a message that begins a task has to hold, before anything is stored. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_json
+
+from ..errors import FieldViolation, InvalidParamsError
+from ..types import Message
+
+__all__ = ('TypedInput',)
+
+_SHOWN = 20
+"""Problems of one message that are told at once."""
+
+
+class TypedInput:
+    """What an agent takes that works on data of one type.
+
+    Args:
+        input_type: Any type that Pydantic can validate.
+    """
+
+    def __init__(self, input_type: Any) -> None:
+        self._adapter: TypeAdapter[Any] = TypeAdapter(input_type)
+        self.schema: dict[str, Any] = self._adapter.json_schema(mode='validation')
+        """JSON Schema of the data, for the agent card."""
+
+    def check(self, message: Message) -> None:
+        """Refuse a message that begins a task without one data part of the type; text and files may go with it.
+
+        Raises:
+            InvalidParamsError: There is none or more than one, or it does not fit; by the fields of the data.
+        """
+        if 'task_id' in message:
+            return  # a task that asks back may be answered in words
+        found = [n for n, part in enumerate(message['parts']) if 'data' in part]
+        if len(found) != 1:
+            raise InvalidParamsError.of(
+                'message.parts', 'must have one data part, as the inputSchema of the skill says'
+            )
+        [n] = found
+        try:
+            self._adapter.validate_json(to_json(message['parts'][n].get('data')))
+        except ValidationError as error:
+            raise _refusal(error, f'message.parts[{n}].data') from None
+
+
+def _refusal(error: ValidationError, field: str) -> InvalidParamsError:
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    violations = [FieldViolation(field + _path(each['loc']), each['msg']) for each in details[:_SHOWN]]
+    first = violations[0]
+    return InvalidParamsError(f'Invalid parameters: {first.field}: {first.description}', violations=violations)
+
+
+def _path(loc: tuple[int | str, ...]) -> str:
+    return ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}' for step in loc)

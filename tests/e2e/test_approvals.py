@@ -1,0 +1,133 @@
+"""Calls that wait for their user, answered by the official clients over HTTP."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import pytest
+from a2a.helpers import get_data_parts, new_data_part
+from a2a.types import SendMessageRequest, Task
+
+from ..behaviour.rows import covers
+from .official import OFFICIAL, official_client, say, send, state_of, task_of, text_of
+from .official_0_3 import OFFICIAL_0_3, client_0_3
+from .official_0_3 import text_of as text_of_0_3
+from .server import Process, process
+from .venvs import python_with_a2a_sdk_0_3
+
+ROW = '`DeferredToolRequests`'
+Start: TypeAlias = Callable[[], AbstractContextManager[Process]]
+ANSWERS: dict[str, tuple[dict[str, Any], str, list[str]]] = {
+    'approved': ({'decision': 'approve'}, 'deleted a', ['a']),
+    'denied': ({'decision': 'deny', 'reason': 'Keep it.'}, 'Keep it.', []),
+    'changed': ({'decision': 'approve', 'args': {'path': 'b'}}, 'deleted b', ['b']),
+}
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Starts a server on the test's file."""
+    (tmp_path / 'ledger').touch()
+    env = {'A2A_TEST_BACKEND': f'sqlite:///{tmp_path}/agent.db', 'A2A_TEST_LEDGER': str(tmp_path / 'ledger')}
+
+    @contextmanager
+    def run() -> Generator[Process]:
+        with process('-m', 'uvicorn', 'tests.e2e.approval_app:app', '--port', '0', env=env) as server:
+            assert server.url
+            yield server
+
+    return run
+
+
+@pytest.fixture(scope='session')
+def python() -> Path:
+    return python_with_a2a_sdk_0_3()
+
+
+def deleted(folder: Path) -> list[str]:
+    return (folder / 'ledger').read_text().split()
+
+
+def answers(task: Task, *items: dict[str, Any]) -> SendMessageRequest:
+    request = send(new_data_part({'callAnswers': [*items]}))
+    request.message.task_id = task.id
+    return request
+
+
+def asked(task: Task) -> list[tuple[Any, Any]]:
+    """Ids and kinds of what the task waits with."""
+    [data] = get_data_parts(task.status.message.parts)
+    return [(call['id'], call['kind']) for call in cast('dict[str, Any]', data)['pending']]
+
+
+@asynccontextmanager
+async def client_of(server: Process) -> AsyncGenerator[Callable[[SendMessageRequest], Any]]:
+    async with official_client(server.url, streaming=False) as client:
+
+        async def sent(request: SendMessageRequest) -> Task:
+            return await task_of(client.send_message(request))
+
+        yield sent
+
+
+@covers(OFFICIAL, ROW)
+@pytest.mark.parametrize(('answer', 'said', 'done'), ANSWERS.values(), ids=ANSWERS)
+async def test_an_approval_is_answered(
+    start: Start, tmp_path: Path, answer: dict[str, Any], said: str, done: list[str]
+) -> None:
+    with start() as server:
+        async with client_of(server) as sent:
+            task = await sent(say('delete:a'))
+            assert (state_of(task), asked(task), deleted(tmp_path)) == (
+                'TASK_STATE_INPUT_REQUIRED',
+                [('c1', 'approval')],
+                [],
+            )
+            ended = await sent(answers(task, {'id': 'c1', **answer}))
+    assert (ended.id, text_of(ended), deleted(tmp_path)) == (task.id, f'delete:a + {said}', done)
+
+
+@covers(OFFICIAL, ROW)
+async def test_calls_are_answered_one_by_one_in_several_processes_with_another_task_between(
+    start: Start, tmp_path: Path
+) -> None:
+    with start() as server:
+        async with client_of(server) as sent:
+            task = await sent(say('delete:a fetch:b ask:c'))
+            assert asked(task) == [('c1', 'approval'), ('c2', 'external'), ('c3', 'question')]
+            half = await sent(answers(task, {'id': 'c2', 'decision': 'result', 'result': 'b!'}))
+            assert asked(half) == [('c1', 'approval'), ('c3', 'question')]
+        server.signal(signal.SIGKILL)
+    with start() as server:
+        async with client_of(server) as sent:
+            between = await sent(say('meanwhile', context_id=task.context_id))
+            assert text_of(between) == 'meanwhile'
+            half = await sent(answers(task, {'id': 'c1', 'decision': 'approve'}))
+            assert (asked(half), deleted(tmp_path)) == ([('c3', 'question')], [])
+        server.signal(signal.SIGKILL)
+    with start() as server:
+        async with client_of(server) as sent:
+            ended = await sent(say('c!', task_id=task.id))
+            after = await sent(say('after', context_id=task.context_id))
+    assert text_of(ended) == 'delete:a fetch:b ask:c + deleted a + b! + c!'
+    assert text_of(after).startswith('meanwhile + delete:a fetch:b ask:c + after')
+    assert deleted(tmp_path) == ['a']
+
+
+@covers(OFFICIAL_0_3, ROW)
+async def test_the_client_of_0_3_answers_too(python: Path, start: Start, tmp_path: Path) -> None:
+    with start() as server:
+        async with client_0_3(python, server.url, streaming=False) as client:
+            task = await client.task_of('delete:a ask:b')
+            text, data = task['status']['message']['parts']
+            assert (task['status']['state'], text['text'].splitlines()[1]) == ('input-required', 'What about b?')
+            assert [call['kind'] for call in data['data']['pending']] == ['approval', 'question']
+            part = {'kind': 'data', 'data': {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}}
+            half = await client.task_of(parts=[part], task_id=task['id'])
+            assert (half['status']['state'], deleted(tmp_path)) == ('input-required', [])
+            ended = await client.task_of('b!', task_id=task['id'])
+    assert (text_of_0_3(ended), deleted(tmp_path)) == ('delete:a ask:b + deleted a + b!', ['a'])
