@@ -4,7 +4,7 @@ Importing the package also makes `agent.to_a2a()` work on every agent.
 """
 
 from .agent_worker import AgentWorker
-from .app import A2AApp, to_a2a
+from .app import A2AApp
 from .attach import attach
 from .auth.api_key import APIKeyAuth
 from .auth.base import AllOf, Authenticator, InvalidCredentials
@@ -13,6 +13,7 @@ from .auth.hashes import hash_key
 from .auth.jwt import JWTAuth
 from .auth.starlette import StarletteAuth
 from .backends.postgres_settings import Postgres
+from .compose import to_a2a
 from .conversion.outbound import Artifacts
 from .conversion.states import AuthRequired, InputRequired, Rejected
 from .errors import A2AError

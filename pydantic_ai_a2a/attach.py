@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_ai.agent import AbstractAgent
 
-from .app import to_a2a
+from .compose import to_a2a
 
 __all__ = ('attach',)
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 
 from .audit import audit
 from .errors import QuotaExceededError
+from .ports import Bucket, Charge, QuotaStore, Spent
 from .protocol.operations import OPERATIONS
-from .quota_store import Bucket, Charge, QuotaStore, Spent
 from .settings import Budget, Quotas, Rate
 from .types import Caller
 

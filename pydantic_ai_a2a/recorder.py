@@ -12,9 +12,8 @@ from typing import Any, TypeAlias
 
 from pydantic_core import to_json
 
-from .ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from .ports import Charge, Checkpoint, Claim, Finish, Status, TaskQueue
 from .protocol import stored
-from .quota_store import Charge
 from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Charges', 'Recorder')

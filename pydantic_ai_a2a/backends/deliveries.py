@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic_core import from_json
 
+from ..ports import Takes
 from ..protocol import stored
-from ..push_ports import Takes
 from ..types import TaskEvent, TaskHeader
 from .transaction import Transaction, Write
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import UnsupportedOperationError
-from ..push_ports import DeadDelivery, Delivery, Leased, PushConfig
+from ..ports import DeadDelivery, Delivery, Leased, PushConfig
 from ..types import TaskEvent
 from .push_configs import NAMES
 from .transaction import Transaction

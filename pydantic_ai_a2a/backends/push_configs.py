@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import InvalidParamsError, TaskNotFoundError
-from ..push_ports import PushConfig, Takes
+from ..ports import PushConfig, Takes
 from .deliveries import TAKES
 from .sql import TASK, Transaction, find, find_locked
 

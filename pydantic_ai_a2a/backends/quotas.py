@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..quota_store import Bucket, Charge, Spent
+from ..ports import Bucket, Charge, Spent
 from .transaction import Transaction, Write
 
 __all__ = ('MIGRATION', 'charge', 'charged', 'spent', 'sweep', 'take')

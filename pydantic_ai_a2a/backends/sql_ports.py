@@ -7,6 +7,8 @@ from typing import Any
 
 from ..ports import (
     Accepted,
+    Bucket,
+    Charge,
     Checkpoint,
     Claim,
     DeadLetter,
@@ -16,13 +18,14 @@ from ..ports import (
     Finish,
     Housekeeping,
     Marks,
+    QuotaStore,
+    Spent,
     Status,
     Submission,
     Subscription,
     TaskQueue,
     TaskReader,
 )
-from ..quota_store import Bucket, Charge, QuotaStore, Spent
 from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import accept, conversations, dead, erase, export, quotas, runs, sweep, views

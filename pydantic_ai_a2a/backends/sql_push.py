@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..push_ports import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs
+from ..ports import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs
 from . import outbox, push_configs
 from .database import Database, Operation
 

@@ -11,9 +11,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from ..errors import A2AError
-from ..ports import Backend
+from ..ports import Backend, DeadDelivery, Outbox
 from ..protocol import stored
-from ..push_ports import DeadDelivery, Outbox
 from .stores import add_owner, add_store, opened, owner_of
 from .tables import write_table
 from .target import Refused, say

@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from ..app import open_store
 from ..backends.sqlite_connect import SqliteFile
 from ..ports import Backend
+from ..stores import open_store
 from ..types import ANONYMOUS, Caller
 from .target import Refused, apart, find
 

@@ -12,8 +12,9 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 from typing_extensions import TypeIs
 
-from ..app import A2AApp, to_a2a
+from ..app import A2AApp
 from ..auth.base import Authenticator
+from ..compose import to_a2a
 from ..serve import served
 
 __all__ = ('Refused', 'add_target', 'apart', 'find', 'say')

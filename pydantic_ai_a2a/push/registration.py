@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..errors import InvalidParamsError
+from ..ports import PushConfig, PushConfigs, Takes
 from ..protocol import stored
 from ..protocol.versions import codec_of
-from ..push_ports import PushConfig, PushConfigs, Takes
 from ..settings import Push
 from ..types import PushTarget
 from .guard import Guard, Refused

@@ -12,10 +12,9 @@ import random
 from collections.abc import Callable
 from contextvars import Context
 
-from ..ports import TaskReader
+from ..ports import Delivery, Outbox, TaskReader
 from ..protocol import stored
 from ..protocol.versions import codec_of
-from ..push_ports import Delivery, Outbox
 from ..settings import Push
 from .secrets import Seal, Unreadable
 from .webhook import Undelivered, Webhooks

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from ..errors import InvalidParamsError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..ports import Backend, Submission
+from ..ports import Backend, DeadDelivery, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
 from ..protocol import stored
-from ..push_ports import DeadDelivery, Delivery, Outbox, PushConfig, PushConfigs, Takes
 from ..settings import Retention
 from ..types import TaskEvent
 from .base import PortSuite

@@ -10,8 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ..errors import LeaseLost, QuotaExceededError
-from ..ports import Backend, Submission
-from ..quota_store import Bucket, Charge, Spent
+from ..ports import Backend, Bucket, Charge, Spent, Submission
 from ..settings import Retention
 from ..types import TaskState
 from .base import MakeBackend, PortSuite

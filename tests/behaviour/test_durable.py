@@ -19,9 +19,9 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.app import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
+from pydantic_ai_a2a.stores import open_store
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, Event, lifespan, message, state_of, texts

@@ -19,7 +19,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, Push, to_a2a
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.transaction import Transaction
-from pydantic_ai_a2a.push_ports import Outbox
+from pydantic_ai_a2a.ports import Outbox
 
 from ..client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of
 from ..dialects import only, spoken, unversioned

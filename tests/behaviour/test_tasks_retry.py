@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
-from pydantic_ai_a2a.app import open_store
+from pydantic_ai_a2a.stores import open_store
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, lifespan, message, state_of, texts

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.push_ports import PushConfig
+from pydantic_ai_a2a.ports import Backend, PushConfig
 
 from ..ports.values import AT, message, submit
 from .command import command, finish, in_store

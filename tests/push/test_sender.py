@@ -12,9 +12,9 @@ import pytest
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.push.secrets import Seal
 from pydantic_ai_a2a.push.sender import Sender, pause_after
-from pydantic_ai_a2a.push_ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.testing.push import configs_of, outbox_of
 from pydantic_ai_a2a.types import PushTarget
 from pydantic_ai_a2a.worker import now_ms

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from .types import TaskEvent
+from ..types import TaskEvent
 
 __all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
 

@@ -1,0 +1,307 @@
+"""The composition root: `to_a2a` joins the parts and hands out one ASGI app."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Literal
+
+from fasta2a.broker import Broker
+from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
+from fasta2a.storage import Storage
+from fasta2a.worker import Worker as FastA2AWorker
+from pydantic_ai.agent import AbstractAgent
+from starlette.middleware import Middleware
+from starlette.routing import BaseRoute, Route
+from starlette.types import ExceptionHandler, Lifespan
+from typing_extensions import Unpack
+
+from .app import A2AApp
+from .assembly import Assembly
+from .auth.base import Authenticate, Authenticator
+from .auth.guard import guard
+from .backends.postgres_settings import Postgres
+from .bindings import http_json
+from .bindings.browser import AllowedHosts, cors_middleware
+from .bindings.discovery import CARD_PATH, Discovery
+from .bindings.exchange import Serving
+from .bindings.extensions import Extensions
+from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
+from .bindings.jsonrpc import JsonRpc
+from .bindings.slow import SlowSenders
+from .card import CardSettings, CardTemplate
+from .conversion.answers import PlainText
+from .conversion.inbound import HTTPS_ONLY
+from .hosting import Hosting
+from .own_parts import Conversion, OwnParts, own_parts
+from .ports import Backend
+from .quotas import Metering
+from .runner import RunOptions
+from .settings import Limits, Progress, Push, Quotas, Retention, Workers
+from .stores import choose_backend
+from .worker import now_ms
+
+__all__ = ('to_a2a',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def to_a2a(
+    agent: AbstractAgent[Any, Any],
+    *,
+    # Agent card
+    name: str | None = None,
+    url: str | None = None,
+    version: str = '1.0.0',
+    description: str | None = None,
+    provider: AgentProvider | None = None,
+    skills: list[Skill] | None = None,
+    extensions: list[AgentExtension] | None = None,
+    security_schemes: dict[str, SecurityScheme] | None = None,
+    security_requirements: list[SecurityRequirement] | None = None,
+    docs_url: str | None = None,
+    default_input_modes: Sequence[str] | None = None,
+    default_output_modes: Sequence[str] | None = None,
+    # Server
+    backend: Literal['memory'] | str | Postgres | Backend = 'memory',
+    namespace: str | None = None,
+    storage: Storage[Any] | None = None,
+    broker: Broker | None = None,
+    worker: FastA2AWorker[Any] | None = None,
+    auth: Authenticator | Sequence[Authenticator] | None = None,
+    authenticate: Authenticate | None = None,
+    scopes: Mapping[str, str | Collection[str]] | None = None,
+    anonymous_list: bool | None = None,
+    allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
+    allowed_hosts: Sequence[str] | None = None,
+    cors: Sequence[str] = (),
+    limits: Limits = Limits(),
+    quotas: Quotas | None = None,
+    retention: Retention = Retention(),
+    workers: Workers = Workers(),
+    progress: Progress = Progress(),
+    push: Push | None = None,
+    input_type: Any = None,
+    plain_text_answers: PlainText = 'questions',
+    hide_arguments: Collection[str] = (),
+    # Starlette
+    debug: bool = False,
+    routes: Sequence[BaseRoute] | None = None,
+    middleware: Sequence[Middleware] | None = None,
+    exception_handlers: dict[Any, ExceptionHandler] | None = None,
+    lifespan: Lifespan[Any] | None = None,
+    **run: Unpack[RunOptions],
+) -> A2AApp:
+    """Serve an agent over A2A 1.0: an ASGI app for `run`, `serve`, `uvicorn module:app` or `mount`.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import to_a2a
+
+    agent = Agent('test', instructions='Be fun!')
+    app = to_a2a(agent)
+    ```
+
+    Nothing is started, and no API key needed, until the first request.
+
+    Args:
+        agent: Any Pydantic AI agent.
+        name: Name on the agent card; the agent's own, else `agent`.
+        url: The agent's public URL, for the card; None takes the URL that a request came to.
+        version: The agent's own version, for the card.
+        description: What the agent is for; the agent's own description, else a neutral sentence. Instructions and
+            system prompts never go into the card.
+        provider: Who offers the agent.
+        skills: What it can do; without any, the card has one skill: the agent as a whole.
+        extensions: Protocol extensions that the card declares; a request must declare the required ones.
+        security_schemes: How callers authenticate, for the card, where `authenticate` enforces it; what `auth` enforces
+            is on the card by itself.
+        security_requirements: Which of the schemes are needed, for the card; not with `auth` either.
+        docs_url: Path of FastA2A's page that shows the card; None for none. Its form sends FastA2A's own methods, which
+            are not served.
+        default_input_modes: Media types on the card; what the model's profile takes.
+        default_output_modes: Media types on the card; from the output type.
+        backend: Where tasks and conversations live: in the memory of this process (`'memory'`), in a SQLite file
+            (`'sqlite:///relative.db'`, `'sqlite:////absolute.db'`; with `?synchronous=normal`, a power failure may undo
+            the last moments), in a PostgreSQL database (`'postgresql://user@host/database'`, or a `Postgres` with its
+            options), or a `Backend` of your own.
+        namespace: Stable name under which they are stored; the agent's name, else `agent`. Not for a `Backend` of
+            your own, which has one already.
+        storage: A FastA2A storage of your own for tasks and contexts. What it has no method for is refused with -32004:
+            lists of tasks, erasing, conversations from Python, and subscribing to a task of another process or
+            continuing it.
+        broker: A FastA2A broker of your own, which carries the operations of tasks.
+        worker: A FastA2A worker of your own, with its own storage and broker: an `AgentWorker`, whose
+            `build_message_history` and `build_artifacts` take effect, or one that runs tasks by itself.
+        auth: How callers authenticate: one way, or several of which each will do. Whoever does not is refused with
+            HTTP 401 before the request's body is read. Without it all callers are one anonymous owner, who see each
+            other's tasks.
+        authenticate: A function that says who sends a request, instead of `auth`; None from it answers HTTP 401.
+        scopes: Scopes that callers need, by operation of A2A 1.0 (`*`: all that are not named); else HTTP 403.
+            `SendStreamingMessage` needs those of `SendMessage`, and `ListTasks` and `SubscribeToTask` those of
+            `GetTask`, unless they are named themselves.
+        anonymous_list: Whether callers that nobody vouches for may list tasks, which shows each of them those of all;
+            else HTTP 403. None: those on this machine may.
+        allowed_file_url_schemes: Schemes of the URLs that clients may send as files, as Pydantic AI's UI adapters have
+            it. `http` shows files to whoever listens on the way; `s3` or `gs` let clients read what the model's
+            provider may read for you.
+        allowed_hosts: Names of the hosts that the app answers for, such as `agent.example.com` or `*.example.com`,
+            beside `localhost` and IP addresses; others get HTTP 421. None answers for every host, but `run` and `serve`
+            do not on an address that is reached from this machine only.
+        cors: Origins whose web pages may call the agent, such as `https://app.example.com`; `*` is every page.
+        limits: What one request, message, stream or queue may take.
+        quotas: What each caller may have: requests, streams, tasks, and what runs use of the model. Without it, nobody
+            is counted.
+        retention: How long what is stored is kept.
+        workers: How many tasks run at once, and how they stop.
+        progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
+        push: Lets clients register webhooks, which are told of their tasks; None refuses them. The server then calls
+            URLs that clients choose: see "Push notifications".
+        input_type: Type of the data that a message has to hold which begins a task, such as a Pydantic model: it is
+            validated before anything is stored, and its JSON Schema is on the card, as `inputSchema` of the skills.
+            None takes any message.
+        plain_text_answers: What a client may answer in plain words instead of data, if it is all that a task waits
+            with: `'questions'`, or approvals as well (`'all'`: yes, or no, or no: and the reason), or nothing
+            (`'none'`).
+        hide_arguments: Names of tools whose arguments clients are not shown when a call of them waits for approval or
+            for its result.
+        debug: See Starlette, like all that follow.
+        routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
+        middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
+        exception_handlers: See Starlette.
+        lifespan: Entered within ours.
+        run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
+
+    Raises:
+        TypeError: A run option is none, or belongs to a request; `namespace`, `storage`, `broker` or `worker` is given
+            with a `Backend`, or run options or budgets are given with a `worker`; or `auth` is given with
+            `authenticate`, `security_schemes` or `security_requirements`, or `scopes` without anything that
+            authenticates.
+        ValueError: The agent card would not be valid; `auth` is empty, or `scopes` has none; the worker has another
+            agent, storage or broker; the backend is none that there is, or in use by another app of this process; or it
+            is memory, and a server of several processes imports the app, or has no push notifications.
+    """
+    if namespace is not None and isinstance(backend, Backend):
+        raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
+    own = own_parts(
+        agent,
+        storage=storage,
+        broker=broker,
+        worker=worker,
+        backend_given=isinstance(backend, Backend),
+        options=run,
+        url_schemes=allowed_file_url_schemes,
+    )
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    store = choose_backend(backend, namespace or name or agent.name or 'agent', limits, own)
+    metering = None if quotas is None else _metering(quotas, store, own)
+    parts = Assembly(
+        agent,
+        store,
+        limits=limits,
+        metering=metering,
+        retention=retention,
+        workers=workers,
+        push=push,
+        conversion=Conversion(
+            agent,
+            run,
+            worker,
+            output_modes=default_output_modes,
+            progress=progress,
+            url_schemes=allowed_file_url_schemes,
+            hidden=hide_arguments,
+            input_type=input_type,
+        ),
+        plain_text_answers=plain_text_answers,
+    )
+    guards = guard(auth, authenticate, scopes, security_schemes, security_requirements)
+    guards.anonymous_list = anonymous_list
+    settings = CardSettings(
+        name=name,
+        description=description,
+        version=version,
+        provider=provider,
+        skills=skills or (),
+        extensions=extensions or (),
+        security_schemes=guards.schemes,
+        security_requirements=guards.requirements,
+        http_json=http_json.first_taken(routes or ()) is None,
+        push_notifications=push is not None,
+    )
+    card = CardTemplate(parts.facts(default_input_modes, default_output_modes), settings)
+    serving = Serving(
+        service=parts.service,
+        body_limit=limits.body,
+        senders=SlowSenders(limits.body_time),
+        value_limit=limits.values,
+        guard=guards,
+        metering=metering,
+        extensions=Extensions(extensions or ()),
+        streams=parts.streams,
+        runs_here=parts.hosting.running,
+        start=parts.hosting.ensure,
+    )
+    app = A2AApp(
+        store,
+        parts.service,
+        name=name or agent.name,
+        url=url or '',
+        version=version,
+        description=description,
+        provider=provider,
+        skills=skills,
+        extensions=extensions,
+        security_schemes=guards.schemes or None,
+        security_requirements=guards.requirements or None,
+        docs_url=docs_url,
+        debug=debug,
+        routes=_routes(serving, Discovery(card, url), Ready(parts.hosting.components, parts.read), routes or ()),
+        middleware=[*cors_middleware(cors), *(middleware or ())],
+        exception_handlers=exception_handlers,
+        lifespan=_lifespan(parts.hosting, lifespan),
+    )
+    app.hosting = parts.hosting
+    app.guard = guards
+    app.metering = metering
+    app.allowed_hosts = hosts
+    return app
+
+
+def _routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute]) -> list[BaseRoute]:
+    taken = http_json.first_taken(own)
+    if taken is not None:
+        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
+    return [
+        Route('/', JsonRpc(serving), methods=['POST']),
+        *([] if taken else http_json.routes(serving)),
+        Route(CARD_PATH, card, methods=['GET', 'HEAD']),
+        Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
+        Route(READY_PATH, ready, methods=['GET', 'HEAD']),
+        *own,
+        *([] if taken else http_json.last_routes()),
+    ]
+
+
+def _metering(quotas: Quotas, store: Backend, own: OwnParts | None) -> Metering:
+    if quotas.budgets and own is not None and own.foreign is not None:
+        raise TypeError('Quotas.budgets need to know what runs use, which a worker= of your own does not tell.')
+    return Metering(quotas, store.quotas, now_ms)
+
+
+def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[Any]:
+        await hosting.start()
+        try:
+            if users is None:
+                yield
+            else:
+                async with users(app) as state:
+                    yield state
+        finally:
+            await hosting.stop()
+
+    return lifespan

@@ -1,0 +1,49 @@
+"""The seams to storage, as abstract classes: the service and the worker are written against these and nothing else.
+
+Plain values go in and out. For every method: reads see all writes that were answered before (read-your-writes), inputs
+are never mutated, a write either happens whole or not at all, a terminal task is never moved again, and events reach
+subscribers only once they are stored. `owner` is `Caller.owner`; a method that takes one treats another owner's task
+exactly as one that does not exist. A store that cannot be reached for a while raises `StoreUnavailable`: a client is
+told to try again, and a run is handed back and goes on later, where any other error fails its task.
+"""
+
+from __future__ import annotations
+
+from .backend import Backend
+from .housekeeping import DEAD_LETTER, DeadLetter, Erased, ExportedConversation, Housekeeping
+from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
+from .quotas import Bucket, Charge, QuotaStore, Spent
+from .reading import EventLog, Subscription, TaskReader
+from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
+
+__all__ = (
+    'DEAD_LETTER',
+    'Accepted',
+    'Answer',
+    'Backend',
+    'Bucket',
+    'Charge',
+    'Checkpoint',
+    'Claim',
+    'DeadDelivery',
+    'DeadLetter',
+    'Delivery',
+    'Erased',
+    'EventLog',
+    'ExportedConversation',
+    'Finish',
+    'Housekeeping',
+    'Leased',
+    'Marks',
+    'Outbox',
+    'PushConfig',
+    'PushConfigs',
+    'QuotaStore',
+    'Spent',
+    'Status',
+    'Submission',
+    'Subscription',
+    'Takes',
+    'TaskQueue',
+    'TaskReader',
+)

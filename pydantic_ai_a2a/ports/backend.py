@@ -1,0 +1,73 @@
+"""All ports over one store."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
+
+from ..types import TaskQuery
+from .housekeeping import Housekeeping
+from .push import Outbox, PushConfigs
+from .quotas import QuotaStore
+from .reading import EventLog, TaskReader
+from .tasks import Claim, TaskQueue
+
+__all__ = ('Backend',)
+
+
+class Backend(ABC):
+    """All ports over one store, for one agent namespace."""
+
+    queue: TaskQueue
+    reader: TaskReader
+    events: EventLog
+    housekeeping: Housekeeping
+    quotas: QuotaStore
+    push_configs: PushConfigs | None = None
+    """None, and no outbox, for a backend that has no push notifications."""
+    outbox: Outbox | None = None
+    durable: bool
+    """Whether tasks outlive the process."""
+    flush_delay: float = 0.0
+    """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
+
+    @abstractmethod
+    def conversations(self, owner: str) -> ConversationStore:
+        """The conversations of one owner; the context id is the conversation id."""
+
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        """What a run continues: its context, and what its task said before it was interrupted."""
+        history: Sequence[ModelMessage] = ()
+        if claim.head is not None:
+            history = await self.context(claim.header.owner, claim.header.context_id, claim.head)
+        return history if claim.own_messages is None else [*history, *claim.own_messages]
+
+    async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
+        """The messages of an owner's conversation up to this entry, for a run, which may change them."""
+        return [entry.message for entry in await self.conversations(owner).read_history(head)]
+
+    async def queued(self) -> bool:
+        """Whether any task waits to be run."""
+        query = TaskQuery(owner=None, state='submitted', page_size=1, history_length=0)
+        return (await self.reader.list(query)).total > 0
+
+    @abstractmethod
+    def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        """Be told, in the caller's thread and context, of tasks that may have become claimable or are to be canceled.
+
+        `on_ready` gets None for tasks of other processes; of those, the listener is told in its own event loop. Hints:
+        none is promised. Returns the function that stops it.
+
+        Raises:
+            BackendUnusable: Another app of this process has the same tasks.
+        """
+
+    async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
+        """Leave nothing of what was deleted where the store is kept, however long that takes and holds up others."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give back what the backend holds."""

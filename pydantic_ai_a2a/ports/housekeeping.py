@@ -1,0 +1,147 @@
+"""What keeps a store in order: retention, dead letters, erasing and exporting."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import NamedTuple
+
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessage
+
+from ..settings import Retention
+from ..types import StoredTask, TaskHeader
+
+__all__ = (
+    'DEAD_LETTER',
+    'DeadLetter',
+    'Erased',
+    'ExportedConversation',
+    'Housekeeping',
+)
+
+
+DEAD_LETTER = 'attempts'
+"""Class of the failure of a task that was started too often: the task is a dead letter."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter:
+    """A task that was started too often without coming to an end."""
+
+    task_id: str
+    context_id: str
+    owner: str
+    at: int
+    """When it failed (ms)."""
+    attempts: int
+    """How often it was started."""
+    failure: str
+    """Class of the failure."""
+    correlation_id: str | None
+    """Names the failure in the log and to the client."""
+    retried_as: str | None
+    """The task that was made of it last; None if it was not retried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erased:
+    """How much was erased; false if nothing was."""
+
+    tasks: int = 0
+    items: int = 0
+    """Messages and artifacts of tasks."""
+    events: int = 0
+    conversations: int = 0
+    entries: int = 0
+    """Model messages of conversations."""
+
+    def __bool__(self) -> bool:
+        return any(astuple(self))
+
+    def __add__(self, other: Erased) -> Erased:
+        return Erased(
+            tasks=self.tasks + other.tasks,
+            items=self.items + other.items,
+            events=self.events + other.events,
+            conversations=self.conversations + other.conversations,
+            entries=self.entries + other.entries,
+        )
+
+
+class ExportedConversation(NamedTuple):
+    """A conversation, with all of its messages."""
+
+    record: ConversationRecord
+    """Its usage, and how it came to be."""
+    messages: Sequence[ModelMessage]
+    branches: Sequence[Sequence[ModelMessage]]
+    """The histories that it has left, of `record.branches`."""
+
+
+class Housekeeping(ABC):
+    """What keeps the store small, and what operators do to it."""
+
+    @abstractmethod
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0."""
+
+    @abstractmethod
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        """Delete a finished or waiting task, its messages, artifacts and events; whether it was there.
+
+        Readers of a waiting one get a last event: it is canceled.
+
+        Raises:
+            UnsupportedOperationError: It is queued or running; cancel it first.
+        """
+
+    @abstractmethod
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        """Delete a bounded batch of all that an owner has, or of one of its contexts; what went.
+
+        Call again until nothing does. Readers of a waiting task get a last event, as with `erase_task`.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running; this call has deleted nothing.
+        """
+
+    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
+        """Delete a conversation and all its tasks, batch by batch; whether there was anything.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running.
+        """
+        erased = False
+        while await self.erase(owner, context_id, at=at):
+            erased = True
+        return erased
+
+    @abstractmethod
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        """The tasks that were started too often, those that failed first at the beginning; of any owner, if None.
+
+        `after` is (at, task_id) of the last one of the page before.
+        """
+
+    @abstractmethod
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        """Make a new, queued task of a dead letter: with its message, for its owner and in its context.
+
+        The message gets an id of its own and names the dead letter in `referenceTaskIds`. A dead letter is retried
+        once, whoever asks at the same time, unless `again` says otherwise.
+
+        Raises:
+            TaskNotFoundError: There is no such task.
+            UnsupportedOperationError: It is no dead letter, or was retried already.
+        """
+
+    @abstractmethod
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+        """All tasks of an owner and then all its conversations, or those of one context; one at a time in memory.
+
+        What is written meanwhile may or may not be among them.
+        """

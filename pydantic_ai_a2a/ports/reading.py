@@ -1,0 +1,73 @@
+"""What shows tasks: as they are, and event by event."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from ..types import Page, StoredTask, TaskEvent, TaskQuery
+
+__all__ = ('EventLog', 'Subscription', 'TaskReader')
+
+
+class TaskReader(ABC):
+    """Consistent reads of tasks."""
+
+    @abstractmethod
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
+
+    @abstractmethod
+    async def list(self, query: TaskQuery) -> Page:
+        """One page of tasks, newest status first."""
+
+
+class Subscription(ABC):
+    """A reader's place in one task's log; as long as it is open, somebody watches the task."""
+
+    dropped: bool = False
+    """Whether the reader fell too far behind and gets nothing more."""
+
+    @abstractmethod
+    def start(self, after: int) -> None:
+        """Read strictly after this number: that of a snapshot read after subscribing, or one the client names."""
+
+    @abstractmethod
+    async def next(self) -> Sequence[TaskEvent]:
+        """The next events, in order and without gaps; waits for one. Empty after `nudge`, or when dropped."""
+
+    @abstractmethod
+    def nudge(self) -> None:
+        """Let a waiting `next` return with nothing."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop. Idempotent; never blocks."""
+
+
+class EventLog(ABC):
+    """The numbered events of each task."""
+
+    @abstractmethod
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        """A place in the log. `on_drop` is called when more than the lag limit piles up behind a batch in its hands."""
+
+    @abstractmethod
+    async def wait(self, task_id: str, after: int) -> None:
+        """Return once an event after this number has moved the task to an interrupted or terminal state."""
+
+    def release(self, held: Callable[[str], bool]) -> None:  # noqa: B027 - a store that ends with its process needs none
+        """Let `wait` return in this event loop for tasks that are not held here: they go on in another process.
+
+        Called only where tasks outlive the process.
+        """
+
+    @abstractmethod
+    def watched(self, task_id: str) -> bool:
+        """Whether anybody reads the task's events now. Cheap; may lag behind for readers in other processes."""
+
+    @abstractmethod
+    async def has(self, task_id: str, n: int) -> bool:
+        """Whether all events after number `n` are still there, so that a reader can resume from it."""

@@ -1,0 +1,253 @@
+"""What moves tasks: messages that are stored, runs that are claimed and finished."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from ..types import TaskEvent, TaskHeader, TaskState
+from .push import PushConfig
+from .quotas import Charge
+
+__all__ = (
+    'Accepted',
+    'Answer',
+    'Checkpoint',
+    'Claim',
+    'Finish',
+    'Marks',
+    'Status',
+    'Submission',
+    'TaskQueue',
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a message comes to as an answer to what its task waits with."""
+
+    pause: int
+    """`AnswerNeeded.pause` of what was answered: by now the task may wait with something else."""
+    pending: bytes
+    """What is stored of it now: the run that goes on is given it."""
+    rest: bytes | None = None
+    """The status message that asks for the rest, if the task does not go on yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A client's message that passed every check that needs no storage."""
+
+    owner: str
+    anonymous: bool
+    message_id: str
+    digest: bytes
+    """Same id and digest: the same message, sent again."""
+    body: bytes
+    """The message as 1.0 JSON, without taskId and contextId."""
+    task_id: str
+    """The task it continues, or the id of the task it creates."""
+    new: bool
+    """Whether it creates a task."""
+    context_id: str | None
+    """The context of a new task; for another one what the client named, or None."""
+    request: bytes | None = None
+    """What the run needs of the request, as a JSON object; replaces that of the task's messages before."""
+    traceparent: str | None = None
+    dialect: str = '1.0'
+    """Name of the codec that read the message: a new task keeps it."""
+    at: int
+    """Now (ms)."""
+    watched_until: int = 0
+    """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
+    answers_calls: bool = False
+    """Whether it says that it answers calls: only a task that waits with some takes it."""
+    answer: Answer | None = None
+    """What it comes to, once that was checked."""
+    task_limit: int | None = None
+    """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
+    push: PushConfig | None = None
+    """To be told of the task, as by `PushConfigs.create`, from the first event that the message leads to."""
+    push_limit: int = 0
+    """How many configurations a task may have."""
+
+
+class Accepted(NamedTuple):
+    """What became of a submission."""
+
+    header: TaskHeader
+    after: int
+    """Number of the newest event when the message was accepted first: a blocking send waits for what follows."""
+    replayed: bool
+    """Whether the message had been accepted before, so that nothing was stored now."""
+
+
+class Status(NamedTuple):
+    """A status to store with an event."""
+
+    state: TaskState
+    at: int
+    message: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """How far a run has come: what the next holder of its task goes on from."""
+
+    run: str
+    """Names the run, in all its attempts."""
+    messages: Sequence[ModelMessage]
+    """The run's own model messages, over all its attempts; those before them are the conversation's."""
+    usage: RunUsage
+    """What the run has used, over all its attempts."""
+    first: int = 0
+    """Where a checkpoint is written: `messages` replace what is stored of the run from its message of this number on,
+    and what is stored before stays. 0 in one that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A task that this holder runs: what it knows of it, and its right to write."""
+
+    header: TaskHeader
+    holder: str
+    fence: int
+    """Grows with every claim; a write with an older one is refused."""
+    attempt: int
+    """1, and one more for each holder that was lost."""
+    run: int
+    """Counts the agent runs of the task, from 1."""
+    inbox: int
+    """Row of the newest client message that was run, this run's among them unless it is an answer."""
+    message: bytes
+    """The message to run now, as JSON."""
+    head: str | None
+    """Newest entry of the conversation that the run continues; None for a new one."""
+    own_messages: Sequence[ModelMessage] | None
+    """Model messages of the task that are not in its context yet, because it was interrupted."""
+    request: bytes | None
+    """What the run needs of the request that sent the task's newest message, as a JSON object."""
+    traceparent: str | None
+    checkpoint: Checkpoint | None = None
+    """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
+    push: bool = False
+    """Whether the task has, or had, push notification configurations."""
+    pending: bytes | None = None
+    """What the task has waited with, and how that was answered; None if it was nothing but the message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """How a run ends: everything that its last transaction writes."""
+
+    status: Status
+    events: Sequence[TaskEvent] = ()
+    """What it still has to say before the status, such as the closing artifact update."""
+    final: TaskEvent
+    """The status update; not stored if the run goes on with another message of the task."""
+    history: Sequence[tuple[str, bytes]] = ()
+    """Messages to add to the task's history: (messageId, JSON)."""
+    artifacts: Sequence[tuple[str, bytes]] | None = None
+    """The task's artifacts from now on: (artifactId, JSON); None leaves them."""
+    messages: Sequence[ModelMessage] = ()
+    """The run's new model messages. Terminal: appended to the context. Interrupted: kept with the task."""
+    usage: RunUsage | None = None
+    """What the run used, added to the conversation's."""
+    metadata: bytes | None = None
+    failure: str | None = None
+    """Class of the failure, for a failed task."""
+    pending: bytes | None = None
+    """What an interrupted task waits with, if its answer has to be checked against it."""
+    charges: Sequence[Charge] = ()
+    """What the run has used, as the quotas count it."""
+
+
+class Marks(NamedTuple):
+    """What others want of tasks that this holder runs, since it last renewed its leases."""
+
+    lost: Sequence[str]
+    """Tasks that it no longer holds: their runs stop and write nothing."""
+    cancel: Sequence[str]
+    """Tasks to cancel."""
+
+
+class TaskQueue(ABC):
+    """The state machine of tasks. Every method is one transaction."""
+
+    @abstractmethod
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        """Store a message and create its task, or hand it to the task it continues.
+
+        A message to a task that waits is its answer: the next run is given it, before messages that came earlier and
+        are unread still.
+
+        A message (owner, message id, digest) that was accepted before gives the first task again. An anonymous owner
+        gets that only for ids of 16 characters or more and within `idempotency_window` (ms).
+
+        Raises:
+            TaskNotFoundError: The task to continue is not there for this owner.
+            UnsupportedOperationError: It has ended.
+            InvalidParamsError: Another context, or a known message id with another content.
+            AnswerNeeded: It waits with something that `submission.answer` does not answer. Nothing is stored.
+            OverloadedError: `queue_limit` tasks wait already.
+            QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
+        """
+
+    @abstractmethod
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        """Cancel a queued or waiting task at once; ask the holder of a running one to. `force` takes it away from it.
+
+        Raises:
+            TaskNotFoundError: Not there for this owner.
+            TaskNotCancelableError: It has ended.
+        """
+
+    @abstractmethod
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        """Take tasks that may run, oldest first, at most one per context, and move them to `working`.
+
+        Only `task_id` if it is given. A task of another holder whose lease ran out counts as one more attempt.
+        """
+
+    @abstractmethod
+    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+        """Extend the leases of these tasks, all at once."""
+
+    @abstractmethod
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Store events, and with a status the task's; the message of the status before it moves into the history.
+
+        A checkpoint is stored with them, and `claim` gives it to the task's next holder. Only durable backends are
+        given one.
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+    @abstractmethod
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        """End a run in one transaction, and release the task.
+
+        A completed run whose task has another unread message does not end it: its turn is stored, and the claim for
+        the next run is returned. What the run has used is charged in the same transaction.
+
+        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
+
+        Raises:
+            LeaseLost: The claim is no longer valid.
+        """
+
+    @abstractmethod
+    async def release(self, claim: Claim) -> None:
+        """Hand a running task back: it stays `working`, keeps context and checkpoint, and may be claimed by anybody."""
