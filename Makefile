@@ -25,8 +25,10 @@ test: $(VENV)/.installed-dev ## Run all tests and measure branch coverage
 	$(BIN)/coverage run -m pytest -n $(WORKERS) $(ARGS)
 	@$(BIN)/coverage combine --quiet
 
-fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests, and have two callers do all they can for long
-	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) tests/behaviour/test_wire_fuzz.py tests/behaviour/test_two_callers.py $(ARGS)
+fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
+	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) \
+		tests/behaviour/test_wire_fuzz.py tests/behaviour/test_rest_fuzz.py \
+		tests/behaviour/test_fuzz_memory.py tests/behaviour/test_two_callers.py $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
 	@$(BIN)/python -m tests.chaos $(ARGS)
@@ -42,9 +44,10 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
-bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written route, and the backends
+bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written route, the backends, and slow clients
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/backends.py
+	$(BIN)/python benchmarks/slow.py
 
 clean: ## Remove .venv and everything else that these targets made
 	rm -rf $(VENV) site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .hypothesis

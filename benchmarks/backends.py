@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from pydantic_ai_a2a import to_a2a
 from tests.postgres import postgres_server
 
+NAMES = ('memory', 'SQLite file', 'PostgreSQL')
 TURNS = (1, 50, 200, 500)
 AROUND = 20
 """Turns from each of them on, of which the median is taken."""
@@ -52,10 +53,10 @@ def stores() -> Iterator[list[Store]]:
         files = (f'sqlite:///{folder}/{n}.db' for n in range(100))
         position = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint"
         yield [
-            Store('memory', lambda: 'memory', lambda: 0, shared=False),
-            Store('SQLite file', lambda: next(files), bytes_written, shared=True),
+            Store(NAMES[0], lambda: 'memory', lambda: 0, shared=False),
+            Store(NAMES[1], lambda: next(files), bytes_written, shared=True),
             Store(
-                'PostgreSQL',
+                NAMES[2],
                 lambda: postgres.url(postgres.create()),
                 lambda: int(postgres.run(position)[0]),
                 shared=True,
@@ -169,6 +170,15 @@ async def recovery(lost: Served, left: Served) -> float:
     return (int(done['artifacts'][0]['parts'][0]['text']) - killed) / 1e9
 
 
+def recoveries(backend: str, lost: Served, left: Served, count: int) -> str:
+    """The median of so many recoveries, each from the end of another process."""
+    seconds = [asyncio.run(recovery(lost, left))]
+    for _ in range(count - 1):
+        with server('backend_targets.py', backend, 'stuck') as each:
+            seconds.append(asyncio.run(recovery(each, left)))
+    return f'{statistics.median(seconds):.1f}'
+
+
 async def reached(client: httpx.AsyncClient, task_id: str, state: str) -> dict[str, Any]:
     """The task, once it is in a state."""
     get = {'jsonrpc': '2.0', 'id': 1, 'method': 'GetTask', 'params': {'id': task_id}}
@@ -195,7 +205,7 @@ def processes(store: Store, options: argparse.Namespace) -> list[str]:
         kept = asyncio.run(load(lost, 'SendMessage', connections=16, seconds=10 * LIMIT, tasks=options.tasks)).tasks
         grown = (lost.memory() - before) / kept / 1000
         ages = asyncio.run(latency(lost, other))
-        recovered = f'{asyncio.run(recovery(lost, other)):.1f}' if store.shared else '–'
+        recovered = recoveries(backend, lost, other, options.recoveries) if store.shared else '–'
     cpu = statistics.median(each.cpu_per_task for each in rounds) * 1e6
     return [f'{rate(rounds):,.0f}', f'{cpu:,.0f}', f'{statistics.median(ages) * 1e3:.1f}', recovered, f'{grown:.1f}']
 
@@ -214,13 +224,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--seconds', type=float, default=1.0, help='length of a round (default: %(default)s)')
     parser.add_argument('--connections', type=int, default=16, help='connections kept busy (default: %(default)s)')
     parser.add_argument('--tasks', type=int, default=10_000, help='tasks for the memory figure (default: %(default)s)')
-    parser.add_argument('--only', action='append', help='measure this backend only; may be repeated')
+    parser.add_argument('--recoveries', type=int, default=5, help='processes to kill (default: %(default)s)')
+    parser.add_argument('--only', action='append', choices=NAMES, help='measure this backend only; may be repeated')
     parser.add_argument('--quick', action='store_true', help='a few seconds, only to see that it works')
     parser.add_argument('--out', type=Path, help='write the tables to this file, too')
     options = parser.parse_args()
     options.turns = TURNS[-1] + AROUND
     if options.quick:
         options.rounds, options.seconds, options.connections, options.tasks, options.turns = 1, 0.2, 4, 50, 50 + AROUND
+        options.recoveries = 2
     return options
 
 

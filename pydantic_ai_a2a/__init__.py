@@ -15,8 +15,11 @@ from .auth.starlette import StarletteAuth
 from .backends.postgres_settings import Postgres
 from .compose import to_a2a
 from .conversion.outbound import Artifacts
+from .conversion.skills import tool_skills
 from .conversion.states import AuthRequired, InputRequired, Rejected
+from .dependencies import CallContext
 from .errors import A2AError
+from .hooks import RunFailure
 from .mounting import mount
 from .runner import RunOptions
 from .serve import Server, run, serve
@@ -34,6 +37,7 @@ __all__ = (
     'Authenticator',
     'BearerAuth',
     'Budget',
+    'CallContext',
     'Caller',
     'InputRequired',
     'InvalidCredentials',
@@ -46,6 +50,7 @@ __all__ = (
     'Rate',
     'Rejected',
     'Retention',
+    'RunFailure',
     'RunOptions',
     'Server',
     'StarletteAuth',
@@ -55,6 +60,7 @@ __all__ = (
     'run',
     'serve',
     'to_a2a',
+    'tool_skills',
 )
 
 attach()

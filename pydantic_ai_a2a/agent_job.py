@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from pydantic_ai import CancellationToken
-from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
@@ -16,11 +16,16 @@ from .conversion.inbound import Accepts, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .conversion.pending import Asked, ask, asked_by, dump, load, results
+from .dependencies import Dependencies, RunToken
+from .errors import StoreFailed, StoreUnavailable
+from .hooks import Hooks
 from .ports import Backend, Claim
 from .protocol import stored
 from .quotas import Metering
 from .recorder import Recorder
+from .references import Refer
 from .runner import RunInfo, Runner, RunOutput
+from .steering import Content, Steering
 from .turn import Turn
 from .types import Message
 
@@ -45,6 +50,10 @@ class AgentJob:
         outputs: Makes artifacts of what the agent returns.
         metering: Knows what a run may use at most.
         hidden: Names of the tools whose arguments clients are not shown when their calls wait.
+        steers: Whether messages to a running task enter its run.
+        refer: Reads what a message refers to.
+        dependencies: Gives each run `deps` of its own.
+        hooks: What is told how runs end.
     """
 
     def __init__(
@@ -56,6 +65,10 @@ class AgentJob:
         outputs: OutputMapper,
         metering: Metering | None = None,
         hidden: Collection[str] = (),
+        steers: bool = False,
+        refer: Refer,
+        dependencies: Dependencies | None = None,
+        hooks: Hooks = Hooks(),
     ) -> None:
         self._backend = backend
         self._runner = runner
@@ -63,20 +76,32 @@ class AgentJob:
         self._outputs = outputs
         self._metering = metering
         self._hidden = hidden
+        self._steers = steers
+        self._refer = refer
+        self._dependencies = dependencies
+        self.hooks = hooks
 
     def token(self) -> CancellationToken:
         """What cancels a task: one for all its runs, so that a cancel between two of them holds for the second."""
-        return CancellationToken()
+        return CancellationToken() if self._dependencies is None else RunToken()
 
     async def begin(
         self, claim: Claim, recorder: Recorder, token: CancellationToken, run_id: str
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
         pending = None if claim.pending is None else load(claim.pending)
-        prompt, before = None, ()
+        message, prompt, before = None, None, ()
         if pending is None or not pending.answers:  # else the message is an answer and nothing besides
-            prompt, before = self._read(stored.load_message(claim.message))
-        history = await self._backend.history(claim)
+            message = stored.load_message(claim.message)
+            prompt, before = self._read(message)
+        try:
+            if message is not None and prompt is not None and 'reference_task_ids' in message:
+                prompt = await self._after_referenced(message, prompt, claim.header.owner)
+            history = await self._backend.history(claim)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # whatever its driver raises
+            raise StoreFailed from error
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -84,12 +109,18 @@ class AgentJob:
             'attempt': claim.attempt,
             'idempotency_key': key,
         }
-        turn = Turn(key, claim.checkpoint, recorder.save) if self._backend.durable else None
-        usage, left = turn.usage if turn is not None else None, None
-        if self._metering is not None:
+        answers = results(pending) if pending is not None and pending.calls else None
+        turn, usage, left = None, None, None
+        if self._backend.durable:
+            after_calls = answers is not None and isinstance(history[-1], ModelResponse)
+            turn = Turn(key, claim.checkpoint, recorder.save, answers=after_calls)
+            usage = turn.usage
+        if self._metering is not None or recorder.tells:
             usage = recorder.usage = usage or RunUsage()
+        if self._metering is not None:
             left = await self._metering.left(claim.header.owner)
-        return self._runner.run(
+        run = partial(
+            self._runner.run,
             prompt,
             [*history, *before] if before else history,
             info=info,
@@ -102,20 +133,48 @@ class AgentJob:
             usage=usage,
             left=left,
             may_wait=True,
-            answers=results(pending) if pending is not None and pending.calls else None,
+            answers=answers,
+            steering=self._steering(claim, recorder) if self._steers else None,
         )
+        if self._dependencies is None:
+            return run()
+        assert isinstance(token, RunToken), 'as this job makes them'
+        return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
+
+    def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
+        async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
+            messages = await self._backend.reader.unread(claim.header.id, after)
+            return [(row, await self._content(body, claim.header.owner)) for row, body in messages]
+
+        def take(row: int) -> None:
+            recorder.taken = row
+
+        return Steering(unread, recorder.taken or claim.inbox, take)
+
+    async def _after_referenced(
+        self, message: Message, prompt: str | Sequence[UserContent], owner: str
+    ) -> Sequence[UserContent]:
+        """A message's prompt, after the artifacts that it refers to."""
+        found = await self._refer(message.get('reference_task_ids', ()), self._backend.reader, owner)
+        return [*found, *([prompt] if isinstance(prompt, str) else prompt)]
+
+    async def _content(self, body: bytes, owner: str) -> Sequence[Content]:
+        message = stored.load_message(body)
+        prompt, before = self._read(message)
+        if 'reference_task_ids' in message:
+            prompt = await self._after_referenced(message, prompt, owner)
+        return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""
         if result.waits:
-            await self._wait(recorder, result)
-            return None
+            return await self._wait(recorder, result)
         artifacts = self._outputs.artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
         said = text_of(result.output)
         first = artifacts[0]['parts'][:1] if artifacts else []
-        return await recorder.complete(
+        following = await recorder.complete(
             artifacts,
             # A string of another declared type, such as a Literal, is data.
             answer=said if first and first[0].get('text') == said else None,
@@ -123,11 +182,15 @@ class AgentJob:
             messages=result.messages,
             usage=result.usage,
         )
+        if self.hooks.on_complete is not None:
+            assert result.result is not None, 'the run has come to its end'
+            await self.hooks.completed(claim.header.id, result.result)
+        return following
 
-    async def _wait(self, recorder: Recorder, result: RunOutput) -> None:
+    async def _wait(self, recorder: Recorder, result: RunOutput) -> Claim | None:
         asked = self._asked(result)
         pending = None if asked.pending is None else dump(asked.pending)
-        await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
+        return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
 
     def _asked(self, result: RunOutput) -> Asked:
         if isinstance(result.output, DeferredToolRequests):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -31,7 +31,7 @@ from .conversion.failure import SHUTDOWN, Failure, classify
 from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, model_messages, resolve_profile, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
-from .errors import A2AError
+from .errors import A2AError, StoreFailed
 from .lifecycle import TERMINAL
 from .protocol import stored
 from .runner import RunInfo, Runner, RunOptions, RunOutput
@@ -41,6 +41,8 @@ from .types import Note, Step, TextDelta
 __all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+T = TypeVar('T')
 
 _STOP_TIME = 5.0
 """Seconds that the storage gets to hear of a task that a shutdown has stopped."""
@@ -92,6 +94,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         broker: Carries the operations, and has the event bus on which the worker reports.
         storage: Holds tasks and contexts.
         allowed_file_url_schemes: Schemes of the URLs that clients may send, as in `to_a2a`.
+        force_download: Whether the files are downloaded here, as in `to_a2a`.
         options: What every run of the agent is given, by the names of `Agent.run`.
 
     Raises:
@@ -103,6 +106,8 @@ class AgentWorker(Worker[list[ModelMessage]]):
     """Given to every run."""
     allowed_file_url_schemes: frozenset[str] = field(default=HTTPS_ONLY, kw_only=True)
     """Schemes of the URLs that clients may send."""
+    force_download: bool = field(default=True, kw_only=True)
+    """Whether the files are downloaded here."""
 
     def __init__(
         self,
@@ -111,12 +116,14 @@ class AgentWorker(Worker[list[ModelMessage]]):
         broker: Broker,
         storage: Storage[Any],
         allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
+        force_download: bool = True,
         **options: Unpack[RunOptions],
     ) -> None:
         super().__init__(broker=broker, storage=storage)
         self.agent = agent
         self.options = options
         self.allowed_file_url_schemes = allowed_file_url_schemes
+        self.force_download = force_download
         assert self.runner, 'checks the options'
 
     # What follows is made on first use, since a dataclass that inherits from this one has an `__init__` of its own.
@@ -130,7 +137,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     def accepts(self) -> Accepts:
         """What the agent's model takes."""
         profile = resolve_profile(self.options.get('model') or self.agent.model)
-        return accepts(profile, self.allowed_file_url_schemes)
+        return accepts(profile, self.allowed_file_url_schemes, force_download=self.force_download)
 
     @cached_property
     def outputs(self) -> WorkerOutputs:
@@ -252,9 +259,9 @@ class AgentWorker(Worker[list[ModelMessage]]):
 
     async def _run(self, task: Task, accepted: OutputModes, token: CancellationToken) -> None:
         task_id, context_id = task['id'], task['context_id']
-        await self.storage.update_task(task_id, 'working')
+        await _stored(self.storage.update_task(task_id, 'working'))
         await self.publish_status(task_id, context_id, 'working')
-        context = [*(await self.storage.load_context(context_id) or ())]
+        context = [*(await _stored(self.storage.load_context(context_id)) or ())]
         try:
             prompt = self.read(task.get('history', ()))
         except A2AError as refused:  # FastA2A has taken the message already
@@ -275,13 +282,13 @@ class AgentWorker(Worker[list[ModelMessage]]):
         except RunTimedOut:
             raise
         except RunCancelled as canceled:
-            await self.storage.update_context(context_id, [*context, *canceled_turn(None, canceled)])
-            await self.storage.update_task(task_id, 'canceled')
+            await _stored(self.storage.update_context(context_id, [*context, *canceled_turn(None, canceled)]))
+            await _stored(self.storage.update_task(task_id, 'canceled'))
             return
         artifacts = self._artifacts(result, chunks.artifact_id, accepted)
-        await self.storage.update_context(context_id, [*context, *result.messages])
-        await self.storage.update_task(
-            task_id, 'completed', new_artifacts=artifacts, new_messages=_answer(result.output)
+        await _stored(self.storage.update_context(context_id, [*context, *result.messages]))
+        await _stored(
+            self.storage.update_task(task_id, 'completed', new_artifacts=artifacts, new_messages=_answer(result.output))
         )
         for artifact in artifacts:
             await self.publish_artifact(task_id, context_id, artifact)
@@ -299,6 +306,14 @@ class AgentWorker(Worker[list[ModelMessage]]):
         await self.storage.update_task(task_id, 'failed', new_messages=[message])
         await self.publish_status(task_id, context_id, 'failed', message)
         await self.broker.event_bus.close(task_id)
+
+
+async def _stored(work: Awaitable[T]) -> T:
+    """What the storage gives."""
+    try:
+        return await work
+    except Exception as error:  # whatever it raises
+        raise StoreFailed from error
 
 
 @dataclass(slots=True)

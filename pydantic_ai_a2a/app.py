@@ -12,16 +12,18 @@ from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
+from .audit import audit
 from .auth.guard import Guard
 from .bindings.base import new_correlation_id
 from .bindings.browser import AllowedHosts, misdirected
+from .bindings.unread import closing
 from .errors import TaskNotFoundError
 from .hosting import Hosting
 from .ports import Backend
 from .protocol import stored
 from .quotas import Metering
 from .service import Service
-from .types import ANONYMOUS, CallContext, Caller, TaskQuery, TaskState
+from .types import ANONYMOUS, Call, Caller, TaskQuery, TaskState
 from .worker import now_ms
 
 __all__ = ('A2AApp',)
@@ -33,20 +35,29 @@ class A2AApp(FastA2A):
     The methods act for whoever owns a task, so call them only from code that may see everything.
     """
 
-    hosting: Hosting
-    """Starts with the first call, or with the lifespan."""
-    guard: Guard
-    """Decides who may call."""
-    metering: Metering | None = None
-    """Counts what callers take; None: nothing is."""
-    allowed_hosts: AllowedHosts | None = None
-    """The hosts that are answered for; None: all."""
-
-    def __init__(self, backend: Backend, service: Service, **options: Any) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        service: Service,
+        *,
+        hosting: Hosting,
+        guard: Guard,
+        metering: Metering | None,
+        allowed_hosts: AllowedHosts | None,
+        **options: Any,
+    ) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
         super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
         self._backend = backend
         self._service = service
+        self.hosting = hosting
+        """Starts with the first call, or with the lifespan."""
+        self.guard = guard
+        """Decides who may call."""
+        self.metering = metering
+        """Counts what callers take; None: nothing is."""
+        self.allowed_hosts = allowed_hosts
+        """The hosts that are answered for; None: all."""
 
     @property
     def backend(self) -> Backend:
@@ -55,10 +66,14 @@ class A2AApp(FastA2A):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
-        if self.allowed_hosts is None or self.allowed_hosts.answer(scope):
-            await Starlette.__call__(self, scope, receive, send)
-        else:
+        if not self.guard.anonymous:
+            self.guard.redact(scope)
+        if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
             await misdirected(scope, receive, send)
+            return
+        if scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
+            receive, send = closing(scope, receive, send)  # JSON-RPC sees to it itself, at less cost
+        await Starlette.__call__(self, scope, receive, send)
 
     async def get_task(self, task_id: str) -> Task:
         """A task as it is now, with its whole history.
@@ -92,7 +107,7 @@ class A2AApp(FastA2A):
         """
         if limit < 1:
             raise ValueError(f'limit must be at least 1, not {limit!r}.')
-        owner = None if caller is None else caller.owner
+        owner = None if caller is None else self._owner(caller)
         query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
         page = await self._backend.reader.list(query)
         return [stored.load_task(task) for task in page.tasks]
@@ -104,7 +119,17 @@ class A2AApp(FastA2A):
             TaskNotFoundError: There is none with this id.
             TaskNotCancelableError: It has ended.
         """
-        return stored.load_task(await self._service.cancel(task_id, None))
+        task = await self._service.cancel(task_id, None)
+        header = task.header
+        audit(
+            'task-canceled',
+            correlation_id=new_correlation_id(),
+            via='python',
+            task=task_id,
+            context=header.context_id,
+            owner=header.owner,
+        )
+        return stored.load_task(task)
 
     async def resume_task(self, task_id: str, text: str = 'Access was granted.') -> Task:
         """Let a task go on that is `auth-required`, once its credentials have come by another way (§7.6.1).
@@ -119,7 +144,7 @@ class A2AApp(FastA2A):
             TaskNotFoundError: There is none with this id.
             UnsupportedOperationError: It does not wait for credentials.
         """
-        call = CallContext(ANONYMOUS, new_correlation_id())
+        call = Call(ANONYMOUS, new_correlation_id())
         return stored.load_task(await self._service.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:
@@ -128,7 +153,10 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: It is queued or running; cancel it first.
         """
-        return await self._backend.housekeeping.erase_task(task_id, None, at=now_ms())
+        erased = await self._backend.housekeeping.erase_task(task_id, None, at=now_ms())
+        if erased:
+            audit('erased', correlation_id=new_correlation_id(), via='python', task=task_id)
+        return erased
 
     async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
         """Delete a caller's conversation and all its tasks; whether there was anything.
@@ -136,8 +164,15 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
         """
-        return await self._backend.housekeeping.erase_context(context_id, caller.owner, at=now_ms())
+        owner = self._owner(caller)
+        erased = await self._backend.housekeeping.erase_context(context_id, owner, at=now_ms())
+        if erased:
+            audit('erased', correlation_id=new_correlation_id(), via='python', context=context_id, owner=owner)
+        return erased
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:
         """A caller's conversations, as Pydantic AI's store: load, fork or delete them by their context id."""
-        return self._backend.conversations(caller.owner)
+        return self._backend.conversations(self._owner(caller))
+
+    def _owner(self, caller: Caller) -> str:
+        return self.guard.owning(caller).owner

@@ -7,19 +7,28 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from typing import Any
 
+from fasta2a.schema import AgentExtension
 from pydantic_ai.agent import AbstractAgent
 
+from .auth.guard import Guard
+from .auth.tenants import Tenants
+from .bindings.base import AnswerUnread, request_late
+from .bindings.exchange import Serving
+from .bindings.extended import ExtendedCard
+from .bindings.extensions import Extensions
+from .bindings.slow import SlowClients
 from .bindings.sse import OpenStreams
-from .card import CardFacts
+from .card import CardFacts, CardTemplate
 from .conversion.answers import PlainText
+from .direct import Direct, Rule
 from .hosting import Hosting
 from .own_parts import Conversion, Held
 from .ports import Backend
 from .push.sending import webhooks
 from .quotas import Metering
 from .service import Service
-from .settings import Limits, Push, Retention, Workers
-from .worker import Worker, now_ms
+from .settings import Limits, Push, Retention, WhileWorking, Workers
+from .worker import Worker
 
 __all__ = ('Assembly',)
 
@@ -38,17 +47,27 @@ class Assembly:
         workers: Workers,
         conversion: Conversion,
         plain_text_answers: PlainText,
+        while_working: WhileWorking = 'queue',
         push: Push | None = None,
+        reply: Rule = 'task',
     ) -> None:
         self._agent = agent
         self._conversion = conversion
+        self._limits = limits
+        self._metering = metering
         self.streams = OpenStreams(limits.keep_alive)
 
         def make_worker() -> Worker:
-            job = conversion.job(backend, metering)
+            job = conversion.job(backend, metering, referenced=limits.referenced)
             return Worker(backend, job, settings=workers, retention=retention, metering=metering)
 
-        registration, sending = (None, None) if push is None else webhooks(backend, push, now_ms)
+        self.direct = None
+        """Answers messages with messages; None if all answers are tasks."""
+        if reply != 'task':
+            job = partial(conversion.job, backend, metering, referenced=limits.referenced)
+            limit, max_wait = workers.running, limits.max_wait
+            self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
+        registration, sending = (None, None) if push is None else webhooks(backend, push, backend.now)
         kept = [each for each in (backend, sending) if isinstance(each, AbstractAsyncContextManager)]
         store = Held(*kept) if kept else None
         self.hosting = Hosting(
@@ -60,6 +79,7 @@ class Assembly:
             drain_grace=workers.drain_grace,
             drain_delay=workers.drain_delay,
             durable=backend.durable,
+            beside=None if self.direct is None else self.direct.drain,
         )
         self.read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
         """The smallest read that there is."""
@@ -70,10 +90,41 @@ class Assembly:
             check_content=conversion.check_content,
             check_output=conversion.check_output,
             accepting=self.hosting.accepting,
-            now=now_ms,
+            now=backend.now,
             metering=metering,
             push=registration,
             plain_text_answers=plain_text_answers,
+            only_waiting=while_working == 'reject',
+        )
+
+    def serving(
+        self,
+        guard: Guard,
+        card: CardTemplate,
+        extensions: Sequence[AgentExtension],
+        *,
+        tenants: Tenants | None,
+        extended: ExtendedCard | None,
+    ) -> Serving:
+        """What the bindings need."""
+        limits = self._limits
+        return Serving(
+            service=self.service,
+            body_limit=limits.body,
+            senders=SlowClients(limits.body_time, request_late),
+            readers=SlowClients(limits.answer_time, AnswerUnread),
+            value_limit=limits.values,
+            guard=guard,
+            metering=self._metering,
+            extensions=Extensions(extensions),
+            capabilities=card.capabilities,
+            direct=self.direct,
+            tenants=tenants,
+            extended=extended,
+            streams=self.streams,
+            runs_here=self.hosting.running,
+            start=self.hosting.ensure,
+            keep=self._conversion.keep,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:

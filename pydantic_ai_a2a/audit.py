@@ -1,4 +1,6 @@
-"""The audit log: who was refused, and who answered calls, one line of JSON each. Knows no credentials.
+"""The audit log: who was refused, and who answered, cancelled and erased what, one line of JSON each.
+
+It knows neither credentials nor content.
 
 The logger is `pydantic_ai_a2a.audit`. Each record of it has the same facts as a dict, in its attribute `audit`.
 """
@@ -22,9 +24,14 @@ Event: TypeAlias = Literal[
     'authentication-unavailable',
     'forbidden',
     'quota-exceeded',
+    'refused',
     'calls-answered',
+    'task-canceled',
+    'erased',
 ]
 """What happened. A request without credentials is how many clients ask what they need, so it is no warning."""
+
+_ORDINARY = ('authentication-missing', 'calls-answered', 'task-canceled')
 
 Fact: TypeAlias = 'str | list[str] | dict[str, str] | None'
 """What is said about it."""
@@ -40,7 +47,7 @@ def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
         correlation_id: Names the request in its answer, too.
         facts: More about it: names and classes, never credentials or content. Those that are None are left out.
     """
-    level = logging.INFO if event in ('authentication-missing', 'calls-answered') else logging.WARNING
+    level = logging.INFO if event in _ORDINARY else logging.WARNING
     if not logger.isEnabledFor(level):
         return
     known = {name: value for name, value in facts.items() if value is not None}

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
-from types import MappingProxyType
 from typing import Any, cast
+from urllib.parse import quote
 
 from fasta2a.schema import (
     AgentCapabilities,
@@ -34,14 +35,13 @@ __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
-_INTERFACES = ((_BINDING, '1.0'), (_HTTP, '1.0'), (_BINDING, '0.3'))
+_OLDER = '0.3'
+_INTERFACES = ((_BINDING, '1.0'), (_HTTP, '1.0'), (_BINDING, _OLDER))
 """The bindings and versions that are declared, all at one URL; the preferred one first (§8.3.1)."""
-_FOR_0_3: Mapping[str, Any] = MappingProxyType(
-    {'preferredTransport': _BINDING, 'protocolVersion': '0.3.0', 'supportsAuthenticatedExtendedCard': False}
-)
-"""What 0.3 has instead of the interfaces and one of the capabilities, but for the URL (0.3 §5.5)."""
 _URLS = 32
-"""Cards kept rendered: one for each URL that the server is reached under."""
+"""Cards kept rendered: one for each URL that the server is reached under, and each tenant."""
+_OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
+"""What is the server's to say: an extended card has it as the public one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,30 +77,80 @@ class CardSettings:
     """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
     http_json: bool = True
     """Whether the HTTP+JSON binding is served beside JSON-RPC."""
+    extended: bool = False
+    """Whether there is an extended card for callers that are known."""
 
 
 class CardTemplate:
-    """A card that lacks only the server's URL, which may depend on the request.
+    """A card that lacks only the server's URL, which may depend on the request, and the tenant that it is for.
 
     Raises:
         ValueError: The card would not be one, with what is missing and where.
     """
 
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
-        self._card = _wire(_checked(_card(facts, settings)))
-        self._interfaces = [each for each in _INTERFACES if settings.http_json or each[0] != _HTTP]
-        if facts.input_schema is not None:  # A2A has no place for it, and clients pass over what they do not know
-            for skill in self._card['skills']:
-                skill['inputSchema'] = facts.input_schema
+        self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
+        self._schema = facts.input_schema
+        self._bindings = [each for each in _INTERFACES if settings.http_json or each[0] != _HTTP]
+        self._card = _checked(_card(facts, settings, self._modes))
+        self.capabilities = _capabilities(settings)
+        """Capabilities that it declares, by their names there (§4.4.3)."""
         self.render = lru_cache(maxsize=_URLS)(self._render)
-        """The card as JSON for the absolute URL of the agent."""
+        """The card as JSON for the absolute URL of the agent, and a tenant or ''."""
 
-    def _render(self, url: str) -> bytes:
-        interfaces = [
-            {'url': url, 'protocolBinding': binding, 'protocolVersion': version}
-            for binding, version in self._interfaces
-        ]
-        return to_json({**self._card, 'supportedInterfaces': interfaces, 'url': url, **_FOR_0_3})
+    def public(self, url: str, tenant: str = '') -> AgentCard:
+        """The card as a value."""
+        card = deepcopy(self._card)
+        card['supported_interfaces'] = [_interface(*each, url, tenant) for each in self._bindings]
+        return card
+
+    def extended(self, public: AgentCard, said: Mapping[str, Any]) -> bytes:
+        """A card that says more, as JSON (§3.1.11).
+
+        Args:
+            public: What `public` gave.
+            said: What the card has instead, by FastA2A's names of the fields; the rest is as in the public one.
+
+        Raises:
+            ValueError: It would be no card, or say something else of the server.
+        """
+        for name in _OWN:
+            if name in said and said[name] != public.get(name):
+                raise ValueError(f'An extended agent card has the {name} of the public one.')
+        skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in said.get('skills', public['skills'])]
+        return self._json(_checked(cast('AgentCard', {**public, **said, 'skills': skills})))
+
+    def _render(self, url: str, tenant: str = '') -> bytes:
+        return self._json(self.public(url, tenant))
+
+    def _json(self, card: AgentCard) -> bytes:
+        wire = _wire(card)
+        if self._schema is not None:  # A2A has no place for it, and clients pass over what they do not know
+            for skill in wire['skills']:
+                skill['inputSchema'] = self._schema
+        # What 0.3 has instead of the interfaces and one of the capabilities (0.3 §5.5).
+        return to_json(
+            {
+                **wire,
+                'url': wire['supportedInterfaces'][-1]['url'],
+                'preferredTransport': _BINDING,
+                'protocolVersion': '0.3.0',
+                'supportsAuthenticatedExtendedCard': wire['capabilities']['extendedAgentCard'],
+            }
+        )
+
+
+def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterface:
+    if not tenant:
+        return AgentInterface(url=url, protocol_binding=binding, protocol_version=version)
+    if version == _OLDER:
+        return AgentInterface(url=_of_tenant(url, tenant), protocol_binding=binding, protocol_version=version)
+    return AgentInterface(url=url, protocol_binding=binding, protocol_version=version, tenant=tenant)
+
+
+def _of_tenant(url: str, tenant: str) -> str:
+    """The URL under which clients reach a tenant that cannot name it otherwise."""
+    return f'{url.removesuffix("/")}/{quote(tenant, safe="")}/'
 
 
 def etag(card: bytes) -> str:
@@ -108,11 +158,16 @@ def etag(card: bytes) -> str:
     return f'"{sha256(card).hexdigest()}"'
 
 
-def _card(facts: CardFacts, settings: CardSettings) -> AgentCard:
+def _capabilities(settings: CardSettings) -> frozenset[str]:
+    has = {'streaming': True, 'pushNotifications': settings.push_notifications, 'extendedAgentCard': settings.extended}
+    return frozenset(name for name, there in has.items() if there)
+
+
+def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) -> AgentCard:
     name = settings.name or facts.name or 'agent'
     description = settings.description or facts.description or f'An AI agent called {name}.'
     capabilities = AgentCapabilities(
-        streaming=True, push_notifications=settings.push_notifications, extended_agent_card=False
+        streaming=True, push_notifications=settings.push_notifications, extended_agent_card=settings.extended
     )
     if settings.extensions:
         capabilities['extensions'] = list(settings.extensions)
@@ -124,7 +179,7 @@ def _card(facts: CardFacts, settings: CardSettings) -> AgentCard:
         capabilities=capabilities,
         default_input_modes=list(facts.input_modes),
         default_output_modes=list(facts.output_modes),
-        skills=_skills(name, description, facts, settings),
+        skills=_skills(name, description, settings.skills, modes),
     )
     _add_options(card, settings)
     return card
@@ -139,15 +194,14 @@ def _add_options(card: AgentCard, settings: CardSettings) -> None:
         card['security_requirements'] = list(settings.security_requirements)
 
 
-def _skills(name: str, description: str, facts: CardFacts, settings: CardSettings) -> list[Skill]:
+def _skills(name: str, description: str, given: Sequence[Skill], modes: Mapping[str, Any]) -> list[Skill]:
     """The user's skills, or one that stands for the agent: the list must not be empty (§5.7).
 
     FastA2A requires the modes that A2A leaves optional, so a skill without its own says the card's.
     """
     slug = re.sub(r'[\W_]+', '-', name.lower()).strip('-') or 'agent'
-    modes: dict[str, Any] = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
     derived = {'id': slug, 'name': name, 'description': description, 'tags': ['agent']}
-    return [cast('Skill', {**skill, **modes, **skill}) for skill in settings.skills or [derived]]
+    return [cast('Skill', {**skill, **modes, **skill}) for skill in given or [derived]]
 
 
 def _checked(card: AgentCard) -> AgentCard:

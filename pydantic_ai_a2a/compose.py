@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fasta2a.broker import Broker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
@@ -13,34 +13,36 @@ from fasta2a.storage import Storage
 from fasta2a.worker import Worker as FastA2AWorker
 from pydantic_ai.agent import AbstractAgent
 from starlette.middleware import Middleware
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
 from .app import A2AApp
 from .assembly import Assembly
 from .auth.base import Authenticate, Authenticator
-from .auth.guard import guard
+from .auth.guard import Guard, Owner, guard
+from .auth.tenants import TenantRule
 from .backends.postgres_settings import Postgres
 from .bindings import http_json
 from .bindings.browser import AllowedHosts, cors_middleware
-from .bindings.discovery import CARD_PATH, Discovery
-from .bindings.exchange import Serving
-from .bindings.extensions import Extensions
-from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
-from .bindings.jsonrpc import JsonRpc
-from .bindings.slow import SlowSenders
+from .bindings.discovery import Discovery
+from .bindings.extended import ExtendedCard, MakeCard
+from .bindings.health import Ready
 from .card import CardSettings, CardTemplate
 from .conversion.answers import PlainText
 from .conversion.inbound import HTTPS_ONLY
+from .dependencies import DepsFactory, dependencies
+from .direct import Reply, Rule
+from .hooks import Hooks, OnCancel, OnComplete, OnFailure
 from .hosting import Hosting
 from .own_parts import Conversion, OwnParts, own_parts
 from .ports import Backend
+from .protocol.run_metadata import EXTENSION
 from .quotas import Metering
+from .routing import app_routes, tenants_of
 from .runner import RunOptions
-from .settings import Limits, Progress, Push, Quotas, Retention, Workers
+from .settings import Limits, Progress, Push, Quotas, Retention, WhileWorking, Workers
 from .stores import choose_backend
-from .worker import now_ms
 
 __all__ = ('to_a2a',)
 
@@ -58,6 +60,8 @@ def to_a2a(
     provider: AgentProvider | None = None,
     skills: list[Skill] | None = None,
     extensions: list[AgentExtension] | None = None,
+    extended_card: MakeCard | Mapping[str, Any] | None = None,
+    run_metadata: bool = True,
     security_schemes: dict[str, SecurityScheme] | None = None,
     security_requirements: list[SecurityRequirement] | None = None,
     docs_url: str | None = None,
@@ -72,8 +76,11 @@ def to_a2a(
     auth: Authenticator | Sequence[Authenticator] | None = None,
     authenticate: Authenticate | None = None,
     scopes: Mapping[str, str | Collection[str]] | None = None,
+    tenants: TenantRule | None = None,
+    owner: Owner | None = None,
     anonymous_list: bool | None = None,
     allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
+    force_download: bool = True,
     allowed_hosts: Sequence[str] | None = None,
     cors: Sequence[str] = (),
     limits: Limits = Limits(),
@@ -85,6 +92,13 @@ def to_a2a(
     input_type: Any = None,
     plain_text_answers: PlainText = 'questions',
     hide_arguments: Collection[str] = (),
+    deps_factory: DepsFactory | None = None,
+    deps_headers: Collection[str] = (),
+    on_complete: OnComplete | None = None,
+    on_cancel: OnCancel | None = None,
+    on_failure: OnFailure | None = None,
+    while_working: WhileWorking = 'queue',
+    reply: Rule = 'task',
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
@@ -116,6 +130,10 @@ def to_a2a(
         provider: Who offers the agent.
         skills: What it can do; without any, the card has one skill: the agent as a whole.
         extensions: Protocol extensions that the card declares; a request must declare the required ones.
+        extended_card: What callers that are known may read of the agent besides: a function of the caller and the
+            public card that returns what stands in the place of the card's fields, or None for nobody's card; or what
+            every one of them reads more, whose lists go on those of the public card.
+        run_metadata: Whether clients that ask for it are told what runs used: the card declares the extension.
         security_schemes: How callers authenticate, for the card, where `authenticate` enforces it; what `auth` enforces
             is on the card by itself.
         security_requirements: Which of the schemes are needed, for the card; not with `auth` either.
@@ -142,11 +160,21 @@ def to_a2a(
         scopes: Scopes that callers need, by operation of A2A 1.0 (`*`: all that are not named); else HTTP 403.
             `SendStreamingMessage` needs those of `SendMessage`, and `ListTasks` and `SubscribeToTask` those of
             `GetTask`, unless they are named themselves.
+        owner: A function that says whose a caller's tasks and conversations are, within the caller's tenant: all
+            callers of the tenant for whom it returns the same name share them, and what quotas allow. None: each
+            caller's are its own.
+        tenants: Tenants that requests may name, in the path (`/acme/message:send`) or as `tenant` in their params, so
+            that a caller acts in the one that it names: True for any, a collection of names, or a function of the
+            caller and the name, which may be async. Credentials that say a tenant hold: such a caller may name no other
+            one. None: what requests name means nothing.
         anonymous_list: Whether callers that nobody vouches for may list tasks, which shows each of them those of all;
             else HTTP 403. None: those on this machine may.
         allowed_file_url_schemes: Schemes of the URLs that clients may send as files, as Pydantic AI's UI adapters have
             it. `http` shows files to whoever listens on the way; `s3` or `gs` let clients read what the model's
             provider may read for you.
+        force_download: Whether the server downloads the files whose `https` and `http` URLs clients send, by Pydantic
+            AI's download that refuses private addresses. False leaves the URLs to a provider that takes them: one in
+            your own network then fetches from there what clients name.
         allowed_hosts: Names of the hosts that the app answers for, such as `agent.example.com` or `*.example.com`,
             beside `localhost` and IP addresses; others get HTTP 421. None answers for every host, but `run` and `serve`
             do not on an address that is reached from this machine only.
@@ -167,6 +195,22 @@ def to_a2a(
             (`'none'`).
         hide_arguments: Names of tools whose arguments clients are not shown when a call of them waits for approval or
             for its result.
+        while_working: What becomes of a message to a task that is queued or runs: it is the prompt of the task's next
+            run (`'queue'`), enters the run with its next request to the model (`'steer'`), or is refused with -32004
+            (`'reject'`).
+        reply: What a message that goes to no task is answered with: `'task'`, or `'message'` (one run within the
+            request, of which nothing but the turn of its conversation is stored), or a function of the message that
+            says which and may be async.
+        deps_factory: Makes the `deps` of each run, instead of one `deps` for all of them: a function, async or not, of
+            the `CallContext`. If what it returns is a context manager, async or not, that is entered for the run, and
+            left however the run ends. What it raises fails the task. It is called in the event loop.
+        deps_headers: Names of the HTTP headers that it is told, which are stored with the task; not those that have
+            credentials.
+        on_complete: Called, as by Pydantic AI's UI adapters, with the `AgentRunResult` of each run that has completed:
+            once its answer is stored, at most once, and what it raises is only logged. It may be async; else it is
+            called in a thread.
+        on_cancel: Called like that with the `RunCancelled` of each run that was cancelled with its task.
+        on_failure: Called like that with a `RunFailure` for each run that has failed.
         debug: See Starlette, like all that follow.
         routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
         middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
@@ -175,16 +219,17 @@ def to_a2a(
         run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
 
     Raises:
-        TypeError: A run option is none, or belongs to a request; `namespace`, `storage`, `broker` or `worker` is given
-            with a `Backend`, or run options or budgets are given with a `worker`; or `auth` is given with
-            `authenticate`, `security_schemes` or `security_requirements`, or `scopes` without anything that
-            authenticates.
+        TypeError: A run option is none, or belongs to a request; the agent is a `DBOSAgent`, a `PrefectAgent`, or a
+            `TemporalAgent` that is given a `timeout`; `namespace`, `storage`, `broker` or `worker` is given with a
+            `Backend`, or run options, hooks or budgets are given with a `worker`; `deps_factory` is given with `deps`,
+            or `deps_headers` without it; or `auth` is given with `authenticate`, `security_schemes` or
+            `security_requirements`, or `scopes`, `owner` or `extended_card` without anything that authenticates.
         ValueError: The agent card would not be valid; `auth` is empty, or `scopes` has none; the worker has another
             agent, storage or broker; the backend is none that there is, or in use by another app of this process; or it
             is memory, and a server of several processes imports the app, or has no push notifications.
     """
-    if namespace is not None and isinstance(backend, Backend):
-        raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
+    _check(namespace, backend, while_working)
+    hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)
     own = own_parts(
         agent,
         storage=storage,
@@ -192,9 +237,12 @@ def to_a2a(
         worker=worker,
         backend_given=isinstance(backend, Backend),
         options=run,
+        hooks=hooks,
+        deps_factory=deps_factory,
+        force_download=force_download,
         url_schemes=allowed_file_url_schemes,
     )
-    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    guards = guard(auth, authenticate, scopes, security_schemes, security_requirements, owner=owner)
     store = choose_backend(backend, namespace or name or agent.name or 'agent', limits, own)
     metering = None if quotas is None else _metering(quotas, store, own)
     parts = Assembly(
@@ -212,12 +260,17 @@ def to_a2a(
             output_modes=default_output_modes,
             progress=progress,
             url_schemes=allowed_file_url_schemes,
+            force_download=force_download,
             hidden=hide_arguments,
             input_type=input_type,
+            steers=while_working == 'steer',
+            dependencies=dependencies(deps_factory, deps_headers, run, guards.schemes),
+            hooks=hooks,
         ),
         plain_text_answers=plain_text_answers,
+        while_working=while_working,
+        reply=_reply(reply, own),
     )
-    guards = guard(auth, authenticate, scopes, security_schemes, security_requirements)
     guards.anonymous_list = anonymous_list
     settings = CardSettings(
         name=name,
@@ -225,70 +278,80 @@ def to_a2a(
         version=version,
         provider=provider,
         skills=skills or (),
-        extensions=extensions or (),
+        extensions=[*(extensions or ()), *([EXTENSION] if run_metadata else ())],
+        extended=extended_card is not None,
         security_schemes=guards.schemes,
         security_requirements=guards.requirements,
         http_json=http_json.first_taken(routes or ()) is None,
         push_notifications=push is not None,
     )
     card = CardTemplate(parts.facts(default_input_modes, default_output_modes), settings)
-    serving = Serving(
-        service=parts.service,
-        body_limit=limits.body,
-        senders=SlowSenders(limits.body_time),
-        value_limit=limits.values,
-        guard=guards,
-        metering=metering,
-        extensions=Extensions(extensions or ()),
-        streams=parts.streams,
-        runs_here=parts.hosting.running,
-        start=parts.hosting.ensure,
+    serving = parts.serving(
+        guards,
+        card,
+        settings.extensions,
+        tenants=tenants_of(tenants, routes or (), docs_url),
+        extended=_extended(extended_card, card, url, guards),
     )
-    app = A2AApp(
+    return A2AApp(
         store,
         parts.service,
-        name=name or agent.name,
-        url=url or '',
-        version=version,
-        description=description,
-        provider=provider,
-        skills=skills,
-        extensions=extensions,
-        security_schemes=guards.schemes or None,
-        security_requirements=guards.requirements or None,
-        docs_url=docs_url,
+        hosting=parts.hosting,
+        guard=guards,
+        metering=metering,
+        allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
+        **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
-        routes=_routes(serving, Discovery(card, url), Ready(parts.hosting.components, parts.read), routes or ()),
+        routes=app_routes(serving, Discovery(card, url), Ready(parts.hosting.components, parts.read), routes or ()),
         middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
     )
-    app.hosting = parts.hosting
-    app.guard = guards
-    app.metering = metering
-    app.allowed_hosts = hosts
-    return app
 
 
-def _routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute]) -> list[BaseRoute]:
-    taken = http_json.first_taken(own)
-    if taken is not None:
-        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
-    return [
-        Route('/', JsonRpc(serving), methods=['POST']),
-        *([] if taken else http_json.routes(serving)),
-        Route(CARD_PATH, card, methods=['GET', 'HEAD']),
-        Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
-        Route(READY_PATH, ready, methods=['GET', 'HEAD']),
-        *own,
-        *([] if taken else http_json.last_routes()),
-    ]
+def _check(namespace: str | None, backend: object, while_working: str) -> None:
+    if namespace is not None and isinstance(backend, Backend):
+        raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
+    if while_working not in get_args(WhileWorking):
+        raise ValueError(f"while_working must be 'queue', 'steer' or 'reject', not {while_working!r}.")
+
+
+def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:
+    """What FastA2A keeps of a card, and where it shows it."""
+    return {
+        'name': name,
+        'url': url or '',
+        'docs_url': docs_url,
+        'version': card.version,
+        'description': card.description,
+        'provider': card.provider,
+        'skills': list(card.skills) or None,
+        'extensions': list(card.extensions),
+        'security_schemes': dict(card.security_schemes) or None,
+        'security_requirements': list(card.security_requirements) or None,
+    }
+
+
+def _reply(rule: Rule, own: OwnParts | None) -> Rule:
+    if not callable(rule) and rule not in get_args(Reply):
+        raise ValueError(f"reply must be 'task' or 'message', or a function that says which, not {rule!r}.")
+    if rule != 'task' and own is not None and own.storage is not None:
+        raise TypeError('reply= needs conversations that to_a2a() keeps; with storage= or worker= answers are tasks.')
+    return rule
+
+
+def _extended(
+    said: MakeCard | Mapping[str, Any] | None, card: CardTemplate, url: str | None, guards: Guard
+) -> ExtendedCard | None:
+    if said is not None and guards.anonymous:
+        raise TypeError('extended_card= needs auth= or authenticate=: it is for callers that are known.')
+    return None if said is None else ExtendedCard(card, url, said)
 
 
 def _metering(quotas: Quotas, store: Backend, own: OwnParts | None) -> Metering:
     if quotas.budgets and own is not None and own.foreign is not None:
         raise TypeError('Quotas.budgets need to know what runs use, which a worker= of your own does not tell.')
-    return Metering(quotas, store.quotas, now_ms)
+    return Metering(quotas, store.quotas, store.now)
 
 
 def _lifespan(hosting: Hosting, users: Lifespan[Any] | None) -> Callable[[Any], AbstractAsyncContextManager[Any]]:

@@ -15,6 +15,7 @@ __all__ = (
     'AnswerNeeded',
     'BackendUnusable',
     'ContentTypeNotSupportedError',
+    'ExtendedAgentCardNotConfiguredError',
     'ExtensionSupportRequiredError',
     'FieldViolation',
     'InternalError',
@@ -28,9 +29,11 @@ __all__ = (
     'OverloadedError',
     'PayloadTooLargeError',
     'PermissionDeniedError',
+    'PrivateAddressError',
     'PushNotificationNotSupportedError',
     'QuotaExceededError',
     'RequestTimeoutError',
+    'StoreFailed',
     'StoreUnavailable',
     'TaskNotCancelableError',
     'TaskNotFoundError',
@@ -64,6 +67,9 @@ class A2AError(Exception):
     """`ErrorInfo.reason` of the A2A-specific errors, else None."""
     transport: ClassVar[bool] = False
     """Whether JSON-RPC answers too with `http_status` instead of 200: the request was refused below the protocol."""
+    refusal: ClassVar[str | None] = None
+    """What the audit log calls the refusal of a request that may be an attack; None where it has no record of it, or
+    has had one already."""
 
     def __init__(
         self,
@@ -123,6 +129,12 @@ class InternalError(A2AError):
     """Internal error."""
 
 
+class PrivateAddressError(InvalidParamsError):
+    """Invalid parameters: a URL names a private address."""
+
+    refusal = 'private-address'
+
+
 class TaskNotFoundError(A2AError):
     """Task not found."""
 
@@ -153,6 +165,12 @@ class ContentTypeNotSupportedError(A2AError):
     code, http_status, status, reason = -32005, 400, 'INVALID_ARGUMENT', 'CONTENT_TYPE_NOT_SUPPORTED'
 
 
+class ExtendedAgentCardNotConfiguredError(A2AError):
+    """There is no extended agent card for this caller."""
+
+    code, http_status, status, reason = -32007, 400, 'FAILED_PRECONDITION', 'EXTENDED_AGENT_CARD_NOT_CONFIGURED'
+
+
 class ExtensionSupportRequiredError(A2AError):
     """The agent requires an extension that the request does not declare."""
 
@@ -175,6 +193,7 @@ class MisdirectedRequestError(A2AError):
     """The server does not answer for the host that the request names; `allowed_hosts` says for which it does."""
 
     code, http_status, status, transport = -32600, 421, 'INVALID_ARGUMENT', True
+    refusal = 'host'
 
 
 class PermissionDeniedError(A2AError):
@@ -187,18 +206,21 @@ class RequestTimeoutError(A2AError):
     """The request body did not come in time."""
 
     code, http_status, status, transport = -32600, 408, 'DEADLINE_EXCEEDED', True
+    refusal = 'body-time'
 
 
 class PayloadTooLargeError(A2AError):
     """The request body is larger than this server accepts."""
 
     code, http_status, status, transport = -32600, 413, 'INVALID_ARGUMENT', True
+    refusal = 'body-size'
 
 
 class UnsupportedMediaTypeError(A2AError):
     """The request body must be application/json."""
 
     code, http_status, status, transport = -32600, 415, 'INVALID_ARGUMENT', True
+    refusal = 'media-type'
 
 
 class OverloadedError(A2AError):
@@ -231,16 +253,20 @@ class BackendUnusable(ValueError):
 
 
 class AnswerNeeded(Exception):
-    """The task waits with something that a message has to answer, which has to be checked. Never sent to a client."""
+    """A message was not checked against what its task waits with, or no longer waits with. Never sent to a client."""
 
-    def __init__(self, task_id: str, context_id: str, pause: int, pending: bytes) -> None:
+    def __init__(self, task_id: str, context_id: str, pause: int, pending: bytes | None) -> None:
         super().__init__(task_id)
         self.task_id = task_id
         self.context_id = context_id
         self.pause = pause
         """Number of the event since which it waits so."""
         self.pending = pending
-        """What it waits with, as it was stored."""
+        """What it waits with, as it was stored; None if with nothing that has to be answered."""
+
+
+class StoreFailed(Exception):
+    """The store has not done what a run needs of it; the cause says why. Never sent to a client."""
 
 
 class LeaseLost(Exception):

@@ -10,7 +10,7 @@ import logging
 import multiprocessing
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from contextvars import Context
 from functools import partial
@@ -63,6 +63,7 @@ class Hosting:
         drain_grace: Seconds that running tasks get when the server shuts down.
         drain_delay: Seconds that the server goes on serving before, once it has been told to end by a signal.
         durable: Whether other processes see the tasks, and may run them.
+        beside: Ends within so many seconds, called in its loop, what runs beside the tasks.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Hosting:
         drain_grace: float,
         drain_delay: float = 0.0,
         durable: bool = False,
+        beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self._make_worker = make_worker
         self._agent = agent
@@ -85,6 +87,7 @@ class Hosting:
         self.drain_grace = drain_grace
         self.drain_delay = drain_delay
         self.durable = durable
+        self._beside = beside
         self.runs_tasks = True
         """Whether hosts run tasks; False, set before the first use, leaves them to other processes."""
         self.pauses: Callable[[], Iterator[float]] = _pauses
@@ -250,7 +253,7 @@ class Hosting:
             trying.cancel()
         if host is not None:
             self._draining = True
-            host.drain(self.drain_grace)
+            host.drain(self.drain_grace, self._beside)
             self._streams.close()
 
 
@@ -264,6 +267,10 @@ def _is_servers(handler: object) -> bool:
     inner = getattr(handler, 'func', None)  # asyncio.Runner installs a partial of one of its methods
     of_asyncio = isinstance(getattr(inner, '__self__', None), asyncio.Runner)
     return handler is not signal.default_int_handler and not of_asyncio
+
+
+async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
+    await asyncio.gather(one, other)
 
 
 class _Host:
@@ -364,11 +371,14 @@ class _Host:
             return 'starting'
         return 'stopped' if self.worker is None else 'ok'
 
-    def drain(self, grace: float) -> None:
+    def drain(self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None) -> None:
         """Begin to drain, once."""
         if self._draining is None and self.worker is not None:
             self.worker.begin_drain()
-            self._draining = self.loop.create_task(self.worker.drain(grace), context=Context())
+            draining = self.worker.drain(grace)
+            if beside is not None:
+                draining = _both(draining, beside(grace))
+            self._draining = self.loop.create_task(draining, context=Context())
 
     async def stop(self) -> None:
         """Finish the drain, and leave the agent."""

@@ -33,18 +33,23 @@ def may_move(state: TaskState, to: TaskState) -> bool:
     return to in _MOVES[state]
 
 
-def check_message(task: TaskHeader, context_id: str | None) -> None:
+def check_message(task: TaskHeader, context_id: str | None, *, only_waiting: bool = False) -> None:
     """Refuse a message that the task cannot take (§3.4.3, §3.1.1).
 
     Raises:
         InvalidParamsError: The message names another context than the task's.
-        UnsupportedOperationError: The task has ended.
+        UnsupportedOperationError: The task has ended; or it does not wait for its client, and `only_waiting` is set.
     """
     if context_id is not None and context_id != task.context_id:
         raise InvalidParamsError.of('message.contextId', "must be the task's own context, or absent")
     if task.state in TERMINAL:
         raise UnsupportedOperationError(
             f'The task is {task.state} and takes no more messages; send one without taskId to go on in its context.'
+        )
+    if only_waiting and task.state in LIVE:
+        raise UnsupportedOperationError(
+            f'The task is {task.state} and takes messages only while it waits for its client; send this one once the'
+            ' task has ended, without taskId.'
         )
 
 

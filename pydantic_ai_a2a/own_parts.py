@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from fasta2a.broker import Broker
@@ -24,12 +25,15 @@ from .backends.sqlite import SqliteBackend
 from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, resolve_profile
 from .conversion.outbound import OutputMapper
 from .conversion.typed_input import TypedInput
+from .dependencies import Dependencies
+from .hooks import Hooks
+from .job import Job
 from .ports import Backend
 from .quotas import Metering
+from .references import read_referenced
 from .runner import Runner, RunOptions
 from .settings import Progress
 from .types import Message
-from .worker import Job
 from .worker_job import WorkerJob
 
 __all__ = ('Conversion', 'OwnParts', 'own_parts')
@@ -64,7 +68,10 @@ def own_parts(
     worker: Worker[Any] | None,
     backend_given: bool,
     options: RunOptions,
-    url_schemes: frozenset[str] = HTTPS_ONLY,
+    hooks: Hooks,
+    deps_factory: object,
+    force_download: bool,
+    url_schemes: frozenset[str],
 ) -> OwnParts | None:
     """The user's own parts, if there are any.
 
@@ -78,7 +85,12 @@ def own_parts(
         raise TypeError('storage=, broker= and worker= are what FastA2A has for a backend; give them or backend=.')
     if worker is None:
         return OwnParts(storage, broker, None)
-    if given_here := [*sorted(options), *(['allowed_file_url_schemes'] if url_schemes != HTTPS_ONLY else ())]:
+    others = {
+        'deps_factory': deps_factory is not None,
+        'force_download': not force_download,
+        'allowed_file_url_schemes': url_schemes != HTTPS_ONLY,
+    }
+    if given_here := sorted([*options, *hooks.given, *(name for name, there in others.items() if there)]):
         raise TypeError(f'With worker=, the worker is given {", ".join(given_here)}, and not to_a2a().')
     given: dict[str, tuple[object, object]] = {'storage': (storage, worker.storage), 'broker': (broker, worker.broker)}
     given |= {'agent': (agent, getattr(worker, 'agent', agent))}
@@ -97,8 +109,15 @@ class Conversion:
         output_modes: What the user calls the agent's output on the card.
         progress: What clients see besides the answer.
         url_schemes: Schemes of the URLs that clients may send.
+        force_download: Whether the files are downloaded here.
         hidden: Names of the tools whose arguments clients are not shown when their calls wait.
         input_type: Type of the data that begins a task; None for whatever there is.
+        dependencies: Gives each run `deps` of its own.
+        hooks: What is told how runs end.
+        steers: Whether messages to a running task enter its run.
+
+    Raises:
+        TypeError: They are to, and a worker of the user's own runs tasks by itself.
     """
 
     takes: Accepts
@@ -113,21 +132,33 @@ class Conversion:
         output_modes: Sequence[str] | None,
         progress: Progress,
         url_schemes: frozenset[str] = HTTPS_ONLY,
+        force_download: bool = True,
         hidden: Collection[str] = (),
         input_type: Any = None,
+        steers: bool = False,
+        dependencies: Dependencies | None = None,
+        hooks: Hooks = Hooks(),
     ) -> None:
         self._worker = worker
         self.input = None if input_type is None else TypedInput(input_type)
         self._hidden = hidden
+        self._dependencies = dependencies
+        self.keep = None if dependencies is None else dependencies.keep
+        """What runs may want to know of a call, from its headers and caller; None if no run does."""
+        self._hooks = hooks
         if isinstance(worker, AgentWorker):
             options = worker.options
             self.outputs = WorkerOutputs(worker, output_modes)
         else:
             self.outputs = OutputMapper(options.get('output_type') or agent.output_type, output_modes)
-        self.takes = accepts(resolve_profile(options.get('model') or agent.model), url_schemes)
-        self._runner = Runner(agent, options, progress)
+        profile = resolve_profile(options.get('model') or agent.model)
+        self.takes = accepts(profile, url_schemes, force_download=force_download)
         self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
         self._foreign = worker if not isinstance(worker, AgentWorker) else None
+        self._runner = Runner(agent, options, progress) if self._foreign is None else None
+        if steers and self._foreign is not None:
+            raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
+        self._steers = steers
 
     def check_content(self, message: Message) -> None:
         """Refuse a message that the agent cannot take; a worker that reads messages itself is not asked."""
@@ -141,12 +172,22 @@ class Conversion:
         if self._foreign is None:
             self.outputs.check(modes)
 
-    def job(self, backend: Backend, metering: Metering | None = None) -> Job:
-        """What does the tasks."""
+    def job(self, backend: Backend, metering: Metering | None = None, *, referenced: int) -> Job:
+        """What does the tasks; their messages bring along so many bytes of artifacts that they refer to."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
+        assert self._runner is not None, 'there is no other worker'
         return AgentJob(
-            backend, self._runner, read=self._read, outputs=self.outputs, metering=metering, hidden=self._hidden
+            backend,
+            self._runner,
+            read=self._read,
+            outputs=self.outputs,
+            metering=metering,
+            hidden=self._hidden,
+            steers=self._steers,
+            refer=partial(read_referenced, accepts=self.takes, size=referenced),
+            dependencies=self._dependencies,
+            hooks=self._hooks,
         )
 
 

@@ -79,7 +79,7 @@ class Metering:
         return f'{caller.owner} {_network(address)}'
 
     async def admit(self, operation: str, subject: str) -> None:
-        """Count a request.
+        """Count a request; `*` is one that is refused before it is known what it asks for.
 
         Raises:
             QuotaExceededError: There were too many.
@@ -93,7 +93,7 @@ class Metering:
 
     @contextmanager
     def stream(self, subject: str) -> Generator[None]:
-        """Count a stream as long as it is open.
+        """Count a stream, or a send that waits for its task, as long as it is open.
 
         Raises:
             QuotaExceededError: There are too many.
@@ -170,7 +170,7 @@ def _rates(rates: Rate | Mapping[str, Rate] | None) -> dict[str, tuple[str, int,
     if unknown := given.keys() - OPERATIONS.keys() - {_ALL}:
         raise ValueError(f'Quotas.rates has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
     found: dict[str, tuple[str, int, int]] = {}
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, _ALL):
         name = next((each for each in (operation, _LIKE.get(operation), _ALL) if each in given), None)
         if name is not None:
             rate = given[name]

@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
-from typing import Any, TypeAlias
+from dataclasses import replace
+from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
-from .ports import Charge, Checkpoint, Claim, Finish, Status, TaskQueue
-from .protocol import stored
+from .errors import LeaseLost, StoreFailed, StoreUnavailable
+from .ports import Charge, Checkpoint, Claim, Finish, Status
+from .protocol import run_metadata, stored
 from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
-__all__ = ('Charges', 'Recorder')
+__all__ = ('Charges', 'Recorder', 'Sink')
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 """What a run for an owner is charged for what it used, a `RunUsage`."""
@@ -24,8 +26,26 @@ Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
 
+_KNOWN = (LeaseLost, StoreUnavailable)
+"""What a store says in its own words; whatever else its driver raises is `StoreFailed`."""
 _TOGETHER = 64
 """Pieces of text that are stored at once, although the time has not come."""
+
+
+class Sink(Protocol):
+    """Where what happens is written to: see `TaskQueue`, which is one."""
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Write what happens on the way."""
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        """Write the end."""
 
 
 class Recorder:
@@ -42,7 +62,7 @@ class Recorder:
     def __init__(
         self,
         claim: Claim,
-        queue: TaskQueue,
+        queue: Sink,
         now: Callable[[], int],
         flush_delay: float = 0.0,
         charges: Charges | None = None,
@@ -57,8 +77,12 @@ class Recorder:
         self._text: stored.TextArtifact | None = None
         self._flush = _Flush(self._store, flush_delay) if flush_delay else None
         self._charges = charges
+        self.tells = claim.request is not None and run_metadata.is_asked(claim.request)
+        """Whether the task's metadata says what the run used."""
         self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
         """What the run has used so far, a `RunUsage`: over all its attempts, and growing as it goes on."""
+        self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
+        """Row of the newest client message that entered the run on its way; 0 if none did."""
 
     async def write(self, event: TextDelta | Note | Step) -> None:
         """Store and publish what the running agent says.
@@ -83,6 +107,8 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         event, status = (None, None) if note is None else self._note(note)
+        if self.taken:
+            checkpoint = replace(checkpoint, taken=self.taken)
         if self._flush is not None:
             await self._flush.write(event, status, checkpoint)
         else:
@@ -125,11 +151,18 @@ class Recorder:
         """The run was cancelled; its context keeps what it had done."""
         await self._finish(Status('canceled', self._now(), None), messages=messages, usage=usage)
 
-    async def fail(self, kind: str, sentence: str, correlation_id: str) -> None:
-        """The run failed; its context stays as it was before."""
+    async def fail(self, kind: str, sentence: str, correlation_id: str, *, last: bool = False) -> Claim | None:
+        """The run failed, and its context stays as it was before; go on with another message of the task.
+
+        Args:
+            kind: Stable name of the failure.
+            sentence: What the client reads.
+            correlation_id: Under which the log has more.
+            last: Go on with none.
+        """
         metadata = {'failure': kind, 'correlationId': correlation_id}
         message = self._message(_text(sentence), metadata=metadata)
-        await self._finish(Status('failed', self._now(), message), failure=kind)
+        return await self._finish(Status('failed', self._now(), message), failure=kind, last=last)
 
     async def interrupt(
         self,
@@ -139,10 +172,13 @@ class Recorder:
         *,
         usage: Any = None,
         pending: bytes | None = None,
-    ) -> None:
-        """The task waits for its client, and its model messages stay with it until it ends; or it is rejected."""
+    ) -> Claim | None:
+        """The task waits for its client, and its model messages stay with it until it ends.
+
+        Or it is rejected, and goes on with another message of the task.
+        """
         status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
-        await self._finish(status, messages=messages, usage=usage, pending=pending)
+        return await self._finish(status, messages=messages, usage=usage, pending=pending)
 
     async def relay_message(self, message: Message) -> None:
         """Store and publish what a user's own worker says on the way.
@@ -185,25 +221,44 @@ class Recorder:
         if self._flush is not None:
             await self._flush.write(event, status)
             return
-        await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
+        try:
+            await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
+        except _KNOWN:
+            raise
+        except Exception as error:
+            raise StoreFailed from error
         self._n += 1  # only now: the number of an event that could not be stored goes to the next one
 
     async def _store(
         self, events: Sequence[_Event], status: Status | None, checkpoint: Checkpoint | None = None
     ) -> None:
         numbered = [TaskEvent(n, *event) for n, event in enumerate(events, self._n + 1)]
-        await self._queue.emit(self._claim, numbered, status, checkpoint)
+        try:
+            await self._queue.emit(self._claim, numbered, status, checkpoint)
+        except _KNOWN:
+            raise
+        except Exception as error:
+            raise StoreFailed from error
         self._n += len(events)
 
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
         if self._flush is not None:
             # Where the end brings no artifacts, those are kept that are in the log by then.
             events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
-        numbered = enumerate([*events, self._status_event(status)], self._n + 1)
+        metadata = None
+        if self.tells:
+            metadata = rest['metadata'] = self._metadata(**rest)
+        numbered = enumerate([*events, self._status_event(status, metadata)], self._n + 1)
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
         if self._charges is not None and self.usage is not None:
             rest['charges'] = self._charges(self._claim.header.owner, self.usage)
-        return await self._queue.finish(self._claim, Finish(status=status, events=before, final=final, **rest))
+        finish = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
+        try:
+            return await self._queue.finish(self._claim, finish)
+        except _KNOWN:
+            raise
+        except Exception as error:
+            raise StoreFailed from error
 
     def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
         """What a stream still lacks of the artifacts: at least the last chunk's mark (§4.2.2)."""
@@ -222,10 +277,16 @@ class Recorder:
             self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
         return None, self._text.chunk(text, first=first, last=last)
 
-    def _status_event(self, status: Status) -> _Event:
+    def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
+        claim = self._claim
+        run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        used = self.usage if usage is None else usage
+        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
+
+    def _status_event(self, status: Status, metadata: bytes | None = None) -> _Event:
         header = self._claim.header
         body = stored.status(status.state, status.at, status.message)
-        return status.state, stored.status_update(header.id, header.context_id, body)
+        return status.state, stored.status_update(header.id, header.context_id, body, metadata)
 
     def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)

@@ -6,28 +6,38 @@ plain one, and a run is never done twice to find out.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from pydantic_ai import Agent, AgentSpec, BinaryContent, CallToolsNode, CancellationToken
 from pydantic_ai.agent import (
     AbstractAgent,
     AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
     AgentRetries,
+    WrapperAgent,
 )
 from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
-from pydantic_ai.capabilities import AgentCapability
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    AgentCapability,
+    DynamicCapability,
+    Hooks,
+    ProcessHistory,
+    WrapperCapability,
+)
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import AgentStreamEvent, FilePart, ModelMessage, ModelResponse, UserContent
 from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.output import OutputSpec
-from pydantic_ai.run import AgentRun
+from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import RunUsage, UsageLimits
@@ -40,10 +50,12 @@ from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .quotas import Left
 from .settings import Progress
+from .steering import Steering
 from .turn import Turn
 from .types import Note, Step, TextDelta
+from .unanswered import add_unanswered
 
-__all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream')
+__all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream', 'may_change_history')
 
 
 class RunOptions(TypedDict, total=False):
@@ -105,6 +117,8 @@ class RunOutput:
     """Whether the output is no answer, but what the task waits for, or why it is rejected."""
     schemas: Mapping[str, dict[str, Any]] | None = None
     """Where calls are deferred: JSON Schemas of the parameters of the tools that they call, by name."""
+    result: AgentRunResult[Any] | None = None
+    """What the agent has returned; None if it was stopped."""
 
 
 class RunInfo(TypedDict):
@@ -127,17 +141,20 @@ class Runner:
         progress: What whoever watches sees beside the answer.
 
     Raises:
-        TypeError: An option is none, or belongs to a request.
+        TypeError: An option is none, or belongs to a request; or the agent is one of Pydantic AI's deprecated wrappers
+            for durable execution, and takes no run of ours.
     """
 
     def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions, progress: Progress = Progress()) -> None:
         if unknown := options.keys() - RunOptions.__annotations__.keys():
             raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
+        _check_durable(agent, options)
         self._agent = agent
         self._options = options
         metadata = options.get('metadata')
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress)
+        self._changes_history = may_change_history(agent, options)
 
     async def run(
         self,
@@ -155,12 +172,14 @@ class Runner:
         left: Left | None = None,
         may_wait: bool = False,
         answers: DeferredToolResults | None = None,
+        steering: Steering | None = None,
+        given: RunOptions | None = None,
     ) -> RunOutput:
         """One run of the agent, in the current task; or what is left of it, if `turn` has come some way already.
 
         Args:
             prompt: What the user says; None if there are only answers.
-            history: What goes before it.
+            history: What goes before it; it stays as it is.
             info: For tools.
             run_id: Names the run.
             token: Cancels it.
@@ -172,14 +191,18 @@ class Runner:
             left: What it may use at most.
             may_wait: Whether the run may end with deferred calls, whatever the agent's output types are.
             answers: The results of calls that the history ends with.
+            steering: Brings in what the user says meanwhile.
+            given: Options of this run only, over those of every run.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
         """
         answer = AnswerStream(text_output)
+        if self._changes_history:
+            history = deepcopy(history)
         resumed = turn is not None and turn.before
         metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
-        options: RunOptions = {**self._options, 'metadata': metadata}
+        options: RunOptions = {**self._options, **(given or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = lambda ctx: {**metadata_of(ctx), **metadata}
         if left is not None:
@@ -199,10 +222,15 @@ class Runner:
             ) as run:
                 node = run.next_node
                 if resumed:
-                    node = await _resume(run, prompt, resumed[-1])
+                    node = await _resume(run, prompt, resumed[-1], steering)
                     if may_wait and Agent.is_call_tools_node(node):
                         _let_wait(run, node.model_response)
-                await self._drive(run, node, answer, watched, emit, turn=turn, may_wait=may_wait)
+                try:
+                    await self._drive(run, node, answer, watched, emit, turn=turn, may_wait=may_wait, steering=steering)
+                except (asyncio.CancelledError, RunCancelled):
+                    if left is not None and run.new_messages():
+                        add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
+                    raise
         except STATES as state:
             if run is None or not may_wait:
                 raise
@@ -212,7 +240,8 @@ class Runner:
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
         waits = isinstance(result.output, _WAITS)
         schemas = _schemas(run, result.output) if waits else None
-        return RunOutput(result.output, _files(messages), answer.streamed, messages, run.usage, waits, schemas)
+        files = _files(messages)
+        return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, result)
 
     async def _drive(
         self,
@@ -224,6 +253,7 @@ class Runner:
         *,
         turn: Turn | None,
         may_wait: bool,
+        steering: Steering | None,
     ) -> None:
         while not isinstance(node, End) and run.result is None:
             streamed = False
@@ -233,6 +263,8 @@ class Runner:
             elif self._steps.of_tools and Agent.is_call_tools_node(node) and watched():
                 await self._observe(node.stream(run.ctx), answer, emit)
             before, node, note = node, await run.next(node), None
+            if steering is not None:
+                await steering.step(run, node)
             if Agent.is_call_tools_node(node):
                 if may_wait:
                     _let_wait(run, node.model_response)
@@ -253,6 +285,24 @@ class Runner:
     async def _show(self, response: ModelResponse, emit: Emit) -> None:
         for step in self._steps.of_response(response):
             await emit(step)
+
+
+_REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
+"""Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
+
+
+def _check_durable(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    while isinstance(agent, WrapperAgent):
+        for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
+            durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
+            refused = _REFUSED.get(kind.__name__) if durable else None
+            if refused == 'cancellation' or (refused is not None and 'timeout' in options):
+                instead = kind.__name__.replace('Agent', 'Durability')
+                raise TypeError(
+                    f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
+                    f'or one with the capability {instead}.'
+                )
+        agent = agent.wrapped
 
 
 def _let_wait(run: AgentRun[Any, Any], response: ModelResponse) -> None:
@@ -281,12 +331,12 @@ def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any
 def _stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
     """What a run came to that an output function has stopped, or a tool for good."""
     messages = run.new_messages() if turn is None else turn.all(run.new_messages())
-    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
-        messages[-1] = replace(last, state='interrupted')  # else Pydantic AI takes no prompt after it
     return RunOutput(state, (), None, messages, run.usage, waits=True)
 
 
-async def _resume(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None, last: ModelMessage) -> _Node:
+async def _resume(
+    run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None, last: ModelMessage, steering: Steering | None
+) -> _Node:
     """The node with which a run goes on after the last message that is stored of it."""
     run.ctx.deps.prompt = prompt
     first = run.next_node
@@ -297,6 +347,8 @@ async def _resume(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] |
         response = run.all_messages()[-1]
         assert isinstance(response, ModelResponse)
         return CallToolsNode[Any, Any](response)
+    if steering is not None:
+        await steering.step(run, node)
     return node
 
 
@@ -324,6 +376,28 @@ def _within(left: Left, limits: UsageLimits) -> UsageLimits:
 
 def _least(one: T | None, other: T | None) -> T | None:
     return min((each for each in (one, other) if each is not None), default=None)
+
+
+_USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
+"""Capabilities of Pydantic AI that call or hold what users have written."""
+
+
+def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Whether messages may be changed in place before they go to the model, as a history processor may do.
+
+    Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
+    """
+    while isinstance(agent, WrapperAgent):
+        agent = agent.wrapped
+    if not isinstance(agent, Agent) or 'spec' in options:
+        return True
+    found: list[AbstractCapability[Any]] = []
+    agent.root_capability.apply(found.append)
+    for given in options.get('capabilities', ()):
+        if not isinstance(given, AbstractCapability):
+            return True
+        cast('AbstractCapability[Any]', given).apply(found.append)
+    return any(isinstance(each, _USERS_CODE) or not type(each).__module__.startswith('pydantic_ai.') for each in found)
 
 
 def can_stream(model: Model) -> bool:

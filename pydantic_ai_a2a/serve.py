@@ -12,8 +12,7 @@ from math import ceil
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from starlette.routing import Mount
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
 from .app import A2AApp
 from .auth.hosts import is_loopback
@@ -22,7 +21,7 @@ from .bindings.browser import AllowedHosts, HostCheck
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('CannotListen', 'Server', 'answering', 'listen', 'run', 'serve', 'served', 'url_of')
+__all__ = ('CannotListen', 'Server', 'answering', 'check_callers', 'listen', 'run', 'serve', 'served', 'url_of')
 
 logger = logging.getLogger('uvicorn.error')
 
@@ -57,14 +56,15 @@ def run(
             every name. None: no others on an address that is reached from this machine only, elsewhere all. What a
             proxy on this machine passes on in the name of the outer host needs that name.
         anonymous: Whether everybody may call an agent without `auth=`, also on an address that is reached from
-            elsewhere.
+            elsewhere, or in the name of a host that is. It has to be said, too, for an app in which no agent is found:
+            one is found that is mounted in it, or wrapped in middleware that has it as `app`.
         uvicorn_options: Further arguments of `uvicorn.Config`.
 
     Raises:
-        ValueError: Everybody could, and `anonymous` does not say so.
+        ValueError: Everybody could, or it cannot be told who can, and `anonymous` does not say so.
     """
-    _check_callers(app, host, anonymous)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_callers(app, host, hosts, anonymous)
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
         server, _ = _uvicorn(app, listener, hosts, uvicorn_options)
@@ -103,20 +103,52 @@ def serve(
         ValueError: As for `run`.
         RuntimeError: The app did not start.
     """
-    _check_callers(app, host, anonymous)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_callers(app, host, hosts, anonymous)
     return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
 
 
-def _check_callers(app: ASGIApp, host: str, anonymous: bool) -> None:
-    """See that everybody may call only where that is meant."""
-    for each in served(app):
+def check_callers(
+    app: ASGIApp,
+    host: str,
+    hosts: AllowedHosts | None,
+    anonymous: bool,
+    *,
+    name: str = 'The app',
+    say: str = 'anonymous=True',
+) -> None:
+    """See that everybody may call only where that is meant.
+
+    Args:
+        app: What is to be served.
+        host: Where.
+        hosts: Names that it is to answer for, beside those that its apps have: whoever gives one has a proxy here.
+        anonymous: Whether everybody is meant.
+        name: What the app is called in an error.
+        say: How it is said that everybody is meant.
+
+    Raises:
+        ValueError: It is not said.
+    """
+    apps = list(served(app))
+    for each in apps:
         each.guard.expected |= anonymous
-        if each.guard.anonymous and not anonymous and not is_loopback(host):
-            raise ValueError(
-                f'The app lets everybody call it, and {host} is reached from elsewhere: give to_a2a() an auth=, or say'
-                ' anonymous=True.'
-            )
+    open_to_all = [each for each in apps if each.guard.anonymous]
+    given = (hosts, *(each.allowed_hosts for each in open_to_all))
+    names = [host, *(known for each in given if each is not None for known in each.names)]
+    public = next((known for known in names if not is_loopback(known)), None)
+    if anonymous or public is None:
+        return
+    if open_to_all:
+        raise ValueError(
+            f'{name} lets everybody call it, and {public} is reached from elsewhere: give to_a2a() an auth=, or say'
+            f' {say}.'
+        )
+    if not apps:
+        raise ValueError(
+            f'{name} has no app of to_a2a() that can be found, to tell who may call it as {public}: let middleware have'
+            f' what it wraps as its attribute app. If everybody may, say {say}.'
+        )
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -143,20 +175,37 @@ def url_of(listener: socket.socket) -> str:
 
 
 def served(app: ASGIApp) -> Iterator[A2AApp]:
-    """The app and what is mounted in it, as far as it is ours: uvicorn waits for streams that only these can end."""
+    """The app, and what is in it that is ours: uvicorn waits for streams that only these can end.
+
+    It is mounted there, or wrapped: middleware keeps what it wraps as `app`, and so do Starlette's routes.
+    """
+    return _served(app, set())
+
+
+def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
+    if id(app) in seen:
+        return
+    seen.add(id(app))
     if isinstance(app, A2AApp):
         yield app
-    for route in getattr(app, 'routes', ()):
-        if isinstance(route, Mount):
-            yield from served(route.app)
+    for inner in (getattr(app, 'app', None), *(getattr(app, 'routes', None) or ())):
+        if inner is not None:
+            yield from _served(inner, seen)
 
 
 def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
     """The app for the hosts that it is to answer for: pages that a browser here shows can reach a local address."""
     if hosts is None and not ip_address(listener.getsockname()[0]).is_loopback:
         return app
-    apart = (each.allowed_hosts for each in served(app))
-    return HostCheck(app, AllowedHosts(name for each in (hosts, *apart) if each is not None for name in each.names))
+    apps = list(served(app))
+    apart = (each.allowed_hosts for each in apps)
+    names = AllowedHosts(name for each in (hosts, *apart) if each is not None for name in each.names)
+
+    def redact(scope: Scope) -> None:
+        for each in apps:
+            each.guard.redact(scope)
+
+    return HostCheck(app, names, redact)
 
 
 def _uvicorn(

@@ -4,36 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
 
+from .answering import answered, audit_answers
 from .audit import audit
-from .conversion import answers, pending
+from .conversion import answers
 from .conversion.answers import PlainText
 from .errors import (
     AnswerNeeded,
     InvalidParamsError,
     OverloadedError,
     PushNotificationNotSupportedError,
+    QuotaExceededError,
     TaskNotCancelableError,
     TaskNotFoundError,
     UnsupportedOperationError,
 )
 from .lifecycle import TERMINAL, check_subscribe
-from .ports import Accepted, Answer, Backend, Submission, Subscription
+from .page_tokens import page_token, read_token
+from .ports import Accepted, Backend, Submission, Subscription
 from .protocol import push, stored
-from .protocol.fields import MAX_ID
-from .protocol.limits import check_message, check_metadata
-from .push.registration import Registration
+from .protocol.limits import check_message, check_metadata, check_names
+from .push.registration import Registration, page_of
 from .quotas import Metering
 from .settings import Limits, Retention
 from .types import (
-    CallContext,
+    Call,
     CancelParams,
     GetParams,
     ListParams,
@@ -65,13 +65,13 @@ _MEMBERS = (
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EventStream:
     """What a streaming operation answers."""
 
     task_id: str
     first: StoredTask | None
-    """The snapshot to begin with; None where the client resumes after an event that it has."""
+    """The snapshot to begin with, until it is sent; None where the client resumes after an event that it has."""
     subscription: Subscription | None
     """What follows; None if nothing does."""
     ends: frozenset[TaskState]
@@ -102,6 +102,7 @@ class Service:
         metering: Metering | None = None,
         push: Registration | None = None,
         plain_text_answers: PlainText = 'questions',
+        only_waiting: bool = False,
     ) -> None:
         self._backend = backend
         self._limits = limits
@@ -115,10 +116,11 @@ class Service:
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities that the agent card declares (§4.4.3)."""
         self._plain_text_answers: PlainText = plain_text_answers
+        self._only_waiting = only_waiting
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    async def send_message(self, call: CallContext, params: SendParams) -> StoredTask:
+    async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
         submission = self._submission(call, params)
         accepted = await self._submit(submission, call, params.message)
@@ -128,7 +130,7 @@ class Service:
         await self._wait(task_id, accepted.after, self._limits.max_wait)
         return await self._load(task_id, call.caller.owner, params.history_length)
 
-    async def stream_message(self, call: CallContext, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
+    async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task first and then its events (§3.1.2)."""
         submission = self._submission(call, params)
         if not submission.new:
@@ -145,18 +147,24 @@ class Service:
             raise
         return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
 
-    async def resume(self, call: CallContext, task_id: str, text: str) -> StoredTask:
+    async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
         """Let a task go on that waits for credentials, whoever owns it."""
         header = (await self._load(task_id, None, 0)).header
         if header.state != 'auth-required':
             raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
         message['metadata'] = {'resumed': True}
-        submission = replace(self._submission(call, SendParams(message=message)), owner=header.owner, anonymous=False)
+        submission = self._submission(call, SendParams(message=message))
+        # Two that let it go on at once do so once.
+        submission = replace(submission, owner=header.owner, anonymous=False, only_waiting=True)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
-    def _submission(self, call: CallContext, params: SendParams) -> Submission:
+    def checked(self, call: Call, params: SendParams) -> Submission:
+        """A message that makes no task, checked as if it did; nothing is stored."""
+        return self._submission(call, params)
+
+    def _submission(self, call: Call, params: SendParams) -> Submission:
         """Check what can be checked without storage, and give the message its stored form."""
         push_config = None
         if params.push_config is not None:
@@ -166,7 +174,8 @@ class Service:
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
         parts = stored.dump_parts(message['parts'])
-        check_message(message, len(parts), self._limits)
+        size = len(parts)
+        check_message(message, size, self._limits)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
         answers_calls = answers.answers_calls(message)
@@ -175,6 +184,7 @@ class Service:
         if not answers_calls:
             self._check_content(message)
         if params.accepted_output_modes:
+            check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
             self._check_output(params.accepted_output_modes)
         task_id, context_id = message.get('task_id'), message.get('context_id')
         members = b''
@@ -190,13 +200,16 @@ class Service:
             task_id=task_id or stored.new_id(),
             new=task_id is None,
             context_id=context_id or (stored.new_id() if task_id is None else None),
-            request=_request(params),
+            request=_request(params, call),
             traceparent=call.traceparent,
             dialect=params.dialect,
             at=self._now(),
+            size=size,
+            unread_limit=self._limits.messages,
             push=push_config,
             push_limit=0 if self._push is None else self._push.limit,
             answers_calls=answers_calls,
+            only_waiting=self._only_waiting,
         )
 
     async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
@@ -212,41 +225,27 @@ class Service:
         finally:
             stopped.cancel()
 
-    async def _submit(self, submission: Submission, call: CallContext, message: Message) -> Accepted:
+    async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
         if self._metering is not None:
-            await self._metering.check_budgets(submission.owner)
             submission = replace(submission, task_limit=self._metering.task_limit)
+            try:
+                await self._metering.check_budgets(submission.owner)
+            except QuotaExceededError as error:  # what was accepted before has an answer all the same
+                submission = replace(submission, refusal=error)
+        plain = submission
         while True:
             try:
                 accepted = await self._backend.queue.submit(
                     submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
                 )
             except AnswerNeeded as needed:  # again if another answer came first
-                submission = self._answered(submission, call, message, needed)
+                submission = answered(plain, call, message, needed, plain_text=self._plain_text_answers)
             else:
                 break
         logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
         if submission.answer is not None and not accepted.replayed:
-            _audit_answers(call, accepted.header.id, submission.answer)
+            audit_answers(call, accepted.header.id, submission.answer)
         return accepted
-
-    def _answered(
-        self, submission: Submission, call: CallContext, message: Message, needed: AnswerNeeded
-    ) -> Submission:
-        """The message as an answer to what its task waits with."""
-        before = pending.load(needed.pending)
-        after = answers.answered(before, message, by=call.caller.id, plain_text=self._plain_text_answers)
-        rest = None
-        if after.open:
-            body = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(pending.shown(after)))
-            rest = stored.with_ids(body, needed.task_id, needed.context_id)
-        answer = Answer(pause=needed.pause, pending=pending.dump(after), rest=rest)
-        if after is before:
-            return replace(submission, answer=answer)
-        by = {name: value for name, value in (('id', call.caller.id), ('tenant', call.caller.tenant)) if value}
-        metadata = {**message.get('metadata', {}), 'answeredBy': by}
-        body = to_json({**from_json(submission.body), 'metadata': metadata})
-        return replace(submission, answer=answer, body=body)
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
         """The task as it was when the message was accepted."""
@@ -258,11 +257,11 @@ class Service:
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 
-    async def get_task(self, call: CallContext, params: GetParams) -> StoredTask:
+    async def get_task(self, call: Call, params: GetParams) -> StoredTask:
         """The task as it is now (§3.1.3)."""
         return await self._load(params.id, call.caller.owner, params.history_length)
 
-    async def list_tasks(self, call: CallContext, params: ListParams) -> TaskList:
+    async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
         """One page of the caller's tasks (§3.1.4)."""
         query = TaskQuery(
             owner=call.caller.owner,
@@ -270,19 +269,29 @@ class Service:
             state=params.state,
             since=params.since,
             page_size=params.page_size,
+            max_bytes=self._limits.page,
             history_length=params.history_length,
             include_artifacts=params.include_artifacts,
         )
         if params.page_token is not None:
-            query = replace(query, before=_read_token(params.page_token, query))
+            query = replace(query, before=read_token(params.page_token, query))
         page = await self._backend.reader.list(query)
-        return TaskList(page, '' if page.next is None else _page_token(page.next, query))
+        return TaskList(page, '' if page.next is None else page_token(page.next, query))
 
-    async def cancel_task(self, call: CallContext, params: CancelParams) -> StoredTask:
+    async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
         """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        return await self.cancel(params.id, call.caller.owner)
+        task = await self.cancel(params.id, call.caller.owner)
+        audit(
+            'task-canceled',
+            correlation_id=call.correlation_id,
+            task=task.header.id,
+            context=task.header.context_id,
+            caller=call.caller.id or None,
+            tenant=call.caller.tenant or None,
+        )
+        return task
 
     async def cancel(self, task_id: str, owner: str | None) -> StoredTask:
         """`cancel_task` for an owner, or for whoever owns it."""
@@ -300,7 +309,7 @@ class Service:
 
     async def subscribe_to_task(
         self,
-        call: CallContext,
+        call: Call,
         params: SubscribeParams,
         on_drop: Callable[[], object],
         last_event_id: int | None = None,
@@ -346,29 +355,30 @@ class Service:
 
     # --- push notifications -----------------------------------------------------------------------------------------
 
-    async def create_push_config(self, call: CallContext, params: PushParams) -> Registered:
+    async def create_push_config(self, call: Call, params: PushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = self._registration()
         task_id, target = push.read_create(params)
         config = registration.config(target, params.dialect)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
-        return Registered(task_id, registration.target(config))
+        return Registered(task_id, registration.target(task_id, config))
 
-    async def get_push_config(self, call: CallContext, params: PushParams) -> Registered:
+    async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """One of a task's webhooks (§3.1.8)."""
         registration = self._registration()
         task_id, config_id = push.read_get(params)
         config = await registration.configs.get(task_id, call.caller.owner, config_id)
-        return Registered(task_id, registration.target(config))
+        return Registered(task_id, registration.target(task_id, config))
 
-    async def list_push_configs(self, call: CallContext, params: PushParams) -> list[Registered]:
-        """All webhooks of a task (§3.1.9)."""
+    async def list_push_configs(self, call: Call, params: PushParams) -> tuple[list[Registered], str]:
+        """Webhooks of a task, and where those begin that follow (§3.1.9)."""
         registration = self._registration()
-        task_id = push.read_list(params)
+        task_id, page_size, token = push.read_list(params)
         configs = await registration.configs.list(task_id, call.caller.owner)
-        return [Registered(task_id, registration.target(config)) for config in configs]
+        page, following = page_of(configs, task_id, page_size, token)
+        return [Registered(task_id, registration.target(task_id, config)) for config in page], following
 
-    async def delete_push_config(self, call: CallContext, params: PushParams) -> None:
+    async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Deliver nothing more to a webhook (§3.1.10)."""
         registration = self._registration()
         task_id, config_id = push.read_delete(params)
@@ -386,21 +396,7 @@ class Service:
         return task
 
 
-def _audit_answers(call: CallContext, task_id: str, answer: Answer) -> None:
-    """Who has decided about which calls, by now."""
-    decided = pending.load(answer.pending)
-    if decided.answers:
-        audit(
-            'calls-answered',
-            correlation_id=call.correlation_id,
-            task=task_id,
-            caller=call.caller.id,
-            tenant=call.caller.tenant or None,
-            decisions={call_id: each.decision for call_id, each in decided.answers.items()},
-        )
-
-
-def _request(params: SendParams) -> bytes | None:
+def _request(params: SendParams, call: Call) -> bytes | None:
     """What a run may need to know of the request later."""
     known: dict[str, Any] = {}
     if params.accepted_output_modes:
@@ -409,30 +405,6 @@ def _request(params: SendParams) -> bytes | None:
         known['metadata'] = params.metadata
     if params.extensions:
         known['extensions'] = params.extensions
+    if call.kept is not None:
+        known['call'] = call.kept
     return to_json(known) if known else None
-
-
-def _filter_mark(query: TaskQuery) -> str:
-    """Binds a page token to the owner and the filter it was made for."""
-    return sha256(to_json([query.owner, query.context_id, query.state, query.since])).hexdigest()[:16]
-
-
-def _page_token(before: tuple[int, str], query: TaskQuery) -> str:
-    return urlsafe_b64encode(to_json([*before, _filter_mark(query)])).decode()
-
-
-def _read_token(token: str, query: TaskQuery) -> tuple[int, str]:
-    try:
-        status_at, task_id, mark = from_json(urlsafe_b64decode(token.encode()))
-        if (
-            mark == _filter_mark(query)
-            and type(status_at) is int
-            and 0 <= status_at < 2**63
-            and isinstance(task_id, str)
-            and len(task_id) <= MAX_ID
-            and '\0' not in task_id
-        ):
-            return status_at, task_id
-    except (ValueError, TypeError):
-        pass  # no token of ours: refused below like one of another list
-    raise InvalidParamsError.of('pageToken', 'is not a token that this list with these filters has given')

@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
-from typing import Literal
+from typing import Literal, TypeAlias
 
-__all__ = ('Budget', 'Limits', 'Progress', 'Push', 'Quotas', 'Rate', 'Retention', 'Workers')
+__all__ = ('Budget', 'Limits', 'Progress', 'Push', 'Quotas', 'Rate', 'Retention', 'WhileWorking', 'Workers')
+
+WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
+"""What becomes of a message to a task that is queued or runs."""
 
 
 def _positive(owner: object, **values: float | Decimal | None) -> None:
@@ -26,6 +29,9 @@ class Limits:
     body_time: float = 30.0
     """Seconds that a request body may take to come; one that takes up to twice as long is answered with HTTP 408, and
     its connection closed."""
+    answer_time: float = 60.0
+    """Seconds that an answer of more than 64 KB may take to be read, in a stream each piece at once; one that takes up
+    to twice as long is broken off, and its connection closed."""
     values: int = 250_000
     """JSON values in a request body; one with more is answered with HTTP 413 too, because each takes much more memory
     than its text."""
@@ -40,12 +46,25 @@ class Limits:
     raw: int = 10_000_000
     """Largest file that is sent along, in bytes once decoded."""
     metadata: int = 100_000
-    """Largest metadata of a request, a message or a part, in bytes of JSON."""
+    """Largest metadata of a request, a message or a part, in bytes of JSON; also the list of a message's extensions,
+    and that of output modes."""
     depth: int = 32
     """How deep objects and lists may be nested in data and in metadata; the official client reads no more objects."""
+    references: int = 10
+    """Tasks that a message may refer to."""
+    referenced: int = 1_000_000
+    """Artifacts of those tasks that reach the model, in bytes of JSON, together; larger ones are left out."""
     queue: int = 10_000
-    """Tasks that may wait to be run, and messages that may wait in one task; over it a new one is refused with HTTP 503
-    before anything is stored."""
+    """Tasks that may wait to be run; over it a new one is refused with HTTP 503 before anything is stored."""
+    messages: int = 32
+    """Messages that may wait in one task; over it, too, a new one is refused with HTTP 503."""
+    memory: int = 1_000_000_000
+    """Bytes that the store of `backend='memory'` may take, with conversations and answers; while it has more, new
+    messages are refused with HTTP 503. What is finished goes as `Retention` says. Files and databases are bounded by
+    `Retention` and their disk alone."""
+    page: int = 10_000_000
+    """Bytes of messages and artifacts in one answer of ListTasks; a page with more ends earlier, after one task at
+    least, and the client asks for the next."""
     reader_lag: int = 1_000_000
     """Bytes that a reader of an event stream may be behind; then its stream is closed. It can resume from its last
     event id."""
@@ -61,6 +80,7 @@ class Limits:
             self,
             body=self.body,
             body_time=self.body_time,
+            answer_time=self.answer_time,
             values=self.values,
             parts=self.parts,
             text=self.text,
@@ -69,7 +89,12 @@ class Limits:
             raw=self.raw,
             metadata=self.metadata,
             depth=self.depth,
+            references=self.references,
+            referenced=self.referenced,
             queue=self.queue,
+            messages=self.messages,
+            memory=self.memory,
+            page=self.page,
             reader_lag=self.reader_lag,
             keep_alive=self.keep_alive,
             max_wait=self.max_wait,
@@ -123,7 +148,8 @@ class Workers:
     lease: float = 30.0
     """Seconds after which another process may take over a task whose holder has not renewed its lease."""
     attempts: int = 3
-    """How often a task is started again after its holder was lost; then it is `failed`."""
+    """How often a task is started at most, the first time among them: once more after each process that was lost with
+    it. Then it is `failed`, a dead letter."""
 
     def __post_init__(self) -> None:
         _positive(self, running=self.running, drain_grace=self.drain_grace, lease=self.lease, attempts=self.attempts)
@@ -177,17 +203,18 @@ class Budget:
 class Quotas:
     """What each caller may have; over it, a request is refused with HTTP 429 before anything is stored.
 
-    All callers of a tenant who are anonymous are one. All processes with one store count together, but for `streams`.
+    All callers of a tenant who are anonymous are one. Rates and streams are counted over all tenants that a caller's
+    requests name, tasks and budgets in each of them. All processes with one store count together, but for `streams`.
     """
 
     rates: Rate | Mapping[str, Rate] | None = None
     """Requests, together or by operation of A2A 1.0; `*` is for those that are not named, together.
-    `SendStreamingMessage` counts as `SendMessage`, and `ListTasks` and `SubscribeToTask` as `GetTask`, unless they are
-    named themselves."""
+    What cannot be read, or may not be asked for, counts as `*`. `SendStreamingMessage` counts as `SendMessage`, and
+    `ListTasks` and `SubscribeToTask` as `GetTask`, unless they are named themselves."""
     streams: int | None = None
-    """Event streams that are open at once, in each process."""
+    """Event streams that are open at once, and sends that wait for their tasks, together, in each process."""
     tasks: int | None = None
-    """Tasks that are queued or run, together."""
+    """Tasks that are queued or run, counted together: `tasks=5` is five in all, however many of them wait for a run."""
     budgets: Sequence[Budget] = ()
     """What runs may use of the model. A run gets what is left, and is `failed` when that is used up."""
     anonymous_by_address: bool = False
@@ -243,3 +270,6 @@ class Push:
             at_once=self.at_once,
             configs=self.configs,
         )
+        for name in ('private_hosts', 'keys'):
+            if isinstance(getattr(self, name), str):
+                raise TypeError(f'Push.{name} takes a list of strings, and not one.')

@@ -55,5 +55,5 @@ def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Li
             f'{processes} server processes do not see the tasks in the memory of each other:'
             " use backend='sqlite:///agent.db', or one process."
         )
-    memory = SqliteBackend(namespace, reader_lag=limits.reader_lag)
+    memory = SqliteBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)
     return memory if own is None else own.backend(memory)

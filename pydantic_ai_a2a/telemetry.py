@@ -1,4 +1,4 @@
-"""Every span of this package: one per operation and one per agent run, in the caller's trace. Knows no content.
+"""Every span of this package: one per operation, run and push notification, in the caller's trace. Knows no content.
 
 Spans are made only where an OpenTelemetry SDK is configured; attributes are ids and names, never what was said.
 """
@@ -13,7 +13,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 
-__all__ = ('SCOPE', 'operation_span', 'run_span', 'traceparent')
+__all__ = ('SCOPE', 'operation_span', 'push_span', 'run_span', 'traceparent')
 
 SCOPE = 'pydantic_ai_a2a'
 """Instrumentation scope of the spans, and name of the logger."""
@@ -55,6 +55,14 @@ def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractConte
         context = propagate.extract({'traceparent': parent})
     attributes = {'a2a.task.id': task_id, 'gen_ai.conversation.id': context_id}
     return _span('a2a run', SpanKind.CONSUMER, context, attributes)
+
+
+def push_span(task_id: str, delivery_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
+    """A client span `a2a push` around one call of a webhook; `parent` is the traceparent of the task's submitter."""
+    if not _recording():
+        return _NOTHING
+    context = None if parent is None else propagate.extract({'traceparent': parent})
+    return _span('a2a push', SpanKind.CLIENT, context, {'a2a.task.id': task_id, 'a2a.delivery.id': delivery_id})
 
 
 @contextmanager

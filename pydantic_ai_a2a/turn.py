@@ -28,12 +28,14 @@ class Turn:
         run: Names the run, in all its attempts.
         checkpoint: How far attempts before this one have come.
         save: Stores a checkpoint.
+        answers: Whether it begins with the results of calls in the last response of its conversation.
     """
 
-    def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save) -> None:
+    def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
         self._run = run
         self._checkpoint = checkpoint
         self._save = save
+        self._answers = answers
         self._before: list[ModelMessage] = [] if checkpoint is None else [*checkpoint.messages]
         self._stored = _marked(self._before)
 
@@ -60,8 +62,9 @@ class Turn:
     ) -> bool:
         """Store what the run has come to, if it can be gone on from there; whether it was.
 
-        It can after a response of the model: an earlier request would become one with the last one of the conversation.
-        A response that ends a run of one step is not stored, since the end of the task follows.
+        It can after a response of the model: an earlier request would become one with the last one of the conversation,
+        unless that ends with a response. A response that ends a run of one step is not stored, since the end of the
+        task follows.
 
         Args:
             new: The new messages of this attempt.
@@ -70,9 +73,7 @@ class Turn:
             note: What the agent said, to be stored together with the step.
         """
         turn = self.all(new)
-        if not turn or not isinstance(last := turn[-1], ModelResponse):
-            return False
-        if not (self._stored or unsent or last.tool_calls):
+        if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
             return False
         marked = _marked(turn)
         first = sum(1 for _ in takewhile(lambda pair: _same(*pair), zip(self._stored, marked, strict=False)))
@@ -81,6 +82,9 @@ class Turn:
         await self._save(checkpoint, note)
         self._stored = marked
         return True
+
+    def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
+        return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
 
 
 def canceled_turn(checkpoint: Checkpoint | None, canceled: RunCancelled) -> list[ModelMessage]:

@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from fasta2a.schema import Artifact, Message, Part, TaskState
 
 __all__ = (
     'ANONYMOUS',
     'Artifact',
-    'CallContext',
+    'Call',
     'Caller',
     'CancelParams',
+    'CardParams',
     'GetParams',
     'ListParams',
     'Message',
@@ -52,12 +53,14 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls: what `authenticate=` returns. Tasks and conversations belong to one (tenant, id)."""
+    """Who calls: what `authenticate=` returns. Tasks and conversations are of a (tenant, id) or (tenant, owner)."""
 
     id: str = ''
     """Stable name of the caller; empty for an anonymous one."""
     tenant: str = ''
     """The tenant the caller acts in; empty where there are none."""
+    owns_as: str = field(default='', compare=False)
+    """Whose the caller's tasks and conversations are, within its tenant; empty: its own. Set by `owner=`."""
     scopes: frozenset[str] = field(default=frozenset(), compare=False)
     """What the caller may do, as its credentials say."""
 
@@ -69,14 +72,21 @@ class Caller:
     @property
     def owner(self) -> str:
         """The key under which what the caller owns is stored."""
-        return f'{_quoted(self.tenant)}/{_quoted(self.id)}' if self.tenant or self.id else '/'
+        own = self.owns_as or self.id
+        return f'{_quoted(self.tenant)}/{_quoted(own)}' if self.tenant or own else '/'
+
+    @classmethod
+    def of(cls, owner: str) -> Caller:
+        """A caller to whom belongs what is stored under an owner's key."""
+        tenant, _, name = owner.partition('/')
+        return cls(id=unquote(name, errors='surrogatepass'), tenant=unquote(tenant, errors='surrogatepass'))
 
 
 ANONYMOUS = Caller()
 
 
 @dataclass(frozen=True, slots=True)
-class CallContext:
+class Call:
     """One call, as the service sees it."""
 
     caller: Caller
@@ -84,6 +94,8 @@ class CallContext:
     """Names the call in logs, in `X-Correlation-Id` and in an error's details."""
     traceparent: str | None = None
     """W3C trace context of the caller, to continue its trace in another process."""
+    kept: dict[str, Any] | None = None
+    """What else a run may want to know of the call, as JSON values; None if no run does."""
 
 
 class TaskEvent(NamedTuple):
@@ -162,6 +174,9 @@ class TaskQuery:
     page_size: int = 50
     before: tuple[int, str] | None = None
     """Where the page begins: after the task with this (status_at, id)."""
+    max_bytes: int | None = None
+    """What a page's messages and artifacts may come to, as they are stored: it ends before the task with which it would
+    be more, but has one at least. None: there is no limit."""
     history_length: int | None = None
     include_artifacts: bool = False
 
@@ -192,6 +207,8 @@ class SendParams:
     """Name of the codec that read them."""
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
+    tenant: str = ''
+    """The tenant that the request names (§8.3.2); so in all params."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +234,13 @@ class PushParams(NamedTuple):
     """The params as they were sent."""
 
 
+class CardParams(NamedTuple):
+    """Params of GetExtendedAgentCard: read, too, once it is known that it is served."""
+
+    wire: Any
+    """The params as they were sent."""
+
+
 class Registered(NamedTuple):
     """A push notification configuration as it is answered."""
 
@@ -235,6 +259,7 @@ class ListParams:
     page_token: str | None = None
     history_length: int | None = None
     include_artifacts: bool = False
+    tenant: str = ''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,6 +268,7 @@ class GetParams:
 
     id: str
     history_length: int | None = None
+    tenant: str = ''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +277,7 @@ class CancelParams:
 
     id: str
     metadata: dict[str, Any] | None = None
+    tenant: str = ''
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,3 +289,4 @@ class SubscribeParams:
     """States that end the stream besides those of A2A 1.0."""
     ended_too: bool = False
     """Whether a task that has ended is shown; A2A 1.0 refuses it."""
+    tenant: str = ''

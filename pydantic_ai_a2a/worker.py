@@ -13,22 +13,23 @@ from contextvars import Context, copy_context
 from dataclasses import dataclass
 from itertools import islice
 from os import urandom
-from typing import Any, Protocol
+from typing import Any
 
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 
 from . import telemetry
-from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, Failure, classify
+from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
 from .errors import LeaseLost, StoreUnavailable
 from .heartbeat import Heartbeat
-from .lifecycle import TERMINAL
+from .job import Job, Token
+from .owed import Owed
 from .ports import Backend, Claim
 from .quotas import Metering
 from .recorder import Recorder
+from .run_ends import RunEnds, run_id
 from .settings import Retention, Workers
-from .turn import canceled_turn
 
-__all__ = ('Job', 'Token', 'Worker', 'now_ms')
+__all__ = ('Worker', 'now_ms')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -38,36 +39,12 @@ _SWEEP_BATCHES = 20
 _FORGET_AT_ONCE = 100
 """Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
 _STOP_TIME = 5.0
-"""Seconds that a run which swallows its cancellation may hold up the end of its loop."""
+"""Seconds that a run which swallows its cancellation, or a store that is away, may hold up the end of the loop."""
 
 
 def now_ms() -> int:
     """The time, in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-class Token(Protocol):
-    """Cancels what one task does."""
-
-    def cancel(self) -> None:
-        """Cancel it, from any thread; again does nothing."""
-
-
-class Job(Protocol):
-    """What doing a task is."""
-
-    def token(self) -> Any:
-        """A `Token` for one task."""
-
-    async def begin(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
-        """What does a task, to be awaited at once: by the worker itself, since it is resumed for each delta.
-
-        What either raises is how the task fails, but for the `RunCancelled` of a cancelled token.
-        """
-        ...
-
-    async def record(self, claim: Claim, recorder: Recorder, result: Any) -> Claim | None:
-        """Record what came of it. See `TaskQueue.finish`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -102,10 +79,8 @@ class Worker:
         """Tasks that were submitted here and could not start at once, with the context to run them in."""
         self._behind = False
         """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
-        self._unrecorded: list[tuple[Claim, Recorder, Failure]] = []
-        """Tasks whose failure the store did not take."""
-        self._unreleased: list[Claim] = []
-        """Tasks whose runs have ended because the store could not be reached."""
+        self._owed = Owed()
+        self._ends = RunEnds(backend, self._owed, job.hooks, metering=metering, beside=self._beside, wait=self._wait)
         self._slots = settings.running
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
@@ -120,6 +95,7 @@ class Worker:
 
     async def start(self) -> None:
         """Listen for work, and take what waits already."""
+        await self._backend.queued()  # a store with a clock of its own says what it is, before a lease is made with it
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._beating = self._loop.create_task(self._beat(), context=Context())
         if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
@@ -142,6 +118,7 @@ class Worker:
             await asyncio.wait(self._active, timeout=grace)
         await self._abandon()
         await self._give_up()
+        await self._hear_out()
 
     async def _give_up(self) -> None:
         """Keep nobody waiting for tasks that will not be run here."""
@@ -154,6 +131,12 @@ class Worker:
         """Stop at once. Tasks that still run are handed back and go on when a worker starts again."""
         self.begin_drain()
         await self._abandon()
+        await self._hear_out()
+
+    async def _hear_out(self) -> None:
+        """Wait for hooks that were told at last."""
+        if self._active:
+            await asyncio.wait(self._active, timeout=_STOP_TIME)
 
     async def _abandon(self) -> None:
         self._deaf()
@@ -168,16 +151,18 @@ class Worker:
             if heartbeat is not None:
                 heartbeat.stop()
         self._active.clear()  # those that do not stop have had their time
-        for running in list(self._running.values()):  # theirs, and what had not begun
-            await self._backend.queue.release(running.claim)
+        while self._running:  # theirs, and what had not begun
+            self._ends.owe_release(self._running.popitem()[1].claim)
+        await self._owed.settle_at_last(_STOP_TIME)
 
     async def _fail_the_rest(self) -> None:
         """End every task that is queued or was handed back: its store goes with the process."""
-        await self._fail_unrecorded()
-        now = now_ms()
+        await self._owed.settle()
+        now = self._backend.now()
         while claims := await self._backend.queue.claim(self.holder, at=now, until=now + 60_000, limit=100):
-            self._unrecorded += [(claim, self._recorder(claim), SHUTDOWN) for claim in claims]
-            await self._fail_unrecorded()
+            for claim in claims:
+                self._owed.add(claim.header.id, self._ends.failing(claim, self._recorder(claim), SHUTDOWN))
+            await self._owed.settle()
 
     def _deaf(self) -> None:
         """Listen no more; also called for a loop that was closed before its worker was."""
@@ -247,7 +232,7 @@ class Worker:
         free = self._slots
         if self._draining or free <= 0:
             return
-        now = now_ms()
+        now = self._backend.now()
         until = now + int(self._settings.lease * 1000)
         self._slots -= free  # whatever comes while the store is asked waits for what is left of them
         try:
@@ -267,8 +252,7 @@ class Worker:
                 if self._heartbeat is None:
                     for cancel in await self._renew():
                         cancel()
-                await self._hand_back()
-                await self._fail_unrecorded()
+                await self._owed.settle()
                 await self._fill()
                 await self._forget_waiting()
             except Exception:  # a store that fails now may work at the next beat
@@ -276,29 +260,26 @@ class Worker:
             await self._sweep()
 
     async def _renew(self) -> list[Callable[[], None]]:
-        """Renew the leases of what runs, from any thread; what cancels the runs that are to stop."""
+        """Renew the leases, from any thread; what cancels the runs that are to stop."""
         held = self._running.copy()  # at once, as far as other threads can see
-        if not held:
+        tasks = list(dict.fromkeys((*held, *self._owed.tasks())))
+        if not tasks:
             return []
-        until = now_ms() + int(self._settings.lease * 1000)
-        marks = await self._backend.queue.renew(self.holder, list(held), until=until)
+        until = self._backend.now() + int(self._settings.lease * 1000)
+        marks = await self._backend.queue.renew(self.holder, tasks, until=until)
         # Of the runs that were there before: the tasks may have ended meanwhile, and been taken again.
-        return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel)]
+        return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel) if task_id in held]
 
     async def _forget_waiting(self) -> None:
         """Let go of tasks that wait here, but have been taken by another process."""
         for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
-            if not await self._is_queued(task_id):
+            if not await self._ends.is_in(task_id, 'submitted'):
                 self._waiting.pop(task_id, None)
-
-    async def _is_queued(self, task_id: str) -> bool:
-        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
-        return task is not None and task.header.state == 'submitted'
 
     async def _sweep(self) -> None:
         try:
             for _ in range(_SWEEP_BATCHES):
-                if not await self._backend.housekeeping.sweep(self._retention, at=now_ms()):
+                if not await self._backend.housekeeping.sweep(self._retention, at=self._backend.now()):
                     return
                 await asyncio.sleep(0)
         except Exception:  # what is too old is kept a little longer
@@ -333,93 +314,55 @@ class Worker:
             self._done()
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
-        now = now_ms()
+        now = self._backend.now()
         until = now + int(self._settings.lease * 1000)
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
-        if await self._is_queued(task_id):  # an earlier task of its context is not done yet
+        if await self._ends.is_in(task_id, 'submitted'):  # an earlier task of its context is not done yet
             self._waiting[task_id] = context
         return None
 
     async def _run_once(self, claim: Claim, token: Token) -> Claim | None:
         recorder = self._recorder(claim)
         if claim.attempt > self._settings.attempts:
-            return await self._fail(claim, recorder, EXPIRED_ATTEMPTS)
+            return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
         try:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
                 try:
-                    result = await (await self._job.begin(claim, recorder, token, _run_id(claim)))
+                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
                 except RunTimedOut:
                     raise
                 except RunCancelled as canceled:
-                    return await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
+                    return await self._ends.canceled(claim, recorder, canceled)
                 return await self._job.record(claim, recorder, result)
         except LeaseLost:
             logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
-            await self._settle(claim, recorder)
+            await self._ends.charge(claim, recorder)
         except StoreUnavailable:
             logger.warning('Task %s is handed back once its store can be reached again.', claim.header.id)
-            self._unreleased.append(claim)
+            self._ends.owe_release(claim)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             assert task is not None
             if not task.cancelling():  # raised by the agent itself: handed back, the task would fail like this for ever
-                return await self._fail(claim, recorder, classify(error), error)
-            await self._backend.queue.release(claim)
+                return await self._ends.failed(claim, recorder, classify(error), error)
+            await self._ends.release(claim)
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the process or the loop goes
         except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
-            return await self._fail(claim, recorder, classify(error), error)
+            return await self._ends.failed(claim, recorder, classify(error), error)
         return None
 
-    async def _fail(
-        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
-    ) -> None:
-        correlation_id = _run_id(claim)
-        logger.error(
-            'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, correlation_id, exc_info=error
-        )
-        try:
-            await recorder.fail(failure.kind, failure.sentence, correlation_id)
-        except LeaseLost:
-            logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
-            await self._settle(claim, recorder)
-        except Exception:
-            self._unrecorded.append((claim, recorder, failure))
-            raise
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._active.add(task)
+        task.add_done_callback(self._active.discard)
 
-    async def _settle(self, claim: Claim, recorder: Recorder) -> None:
-        """Charge what a run used whose task was ended over its head; who has taken it over charges for both."""
-        if self._metering is None or recorder.usage is None:
-            return
-        task = await self._backend.reader.load(claim.header.id, None, history_length=0, artifacts=False)
-        if task is None or task.header.state in TERMINAL:
-            await self._metering.settle(claim.header.owner, recorder.usage)
-
-    async def _hand_back(self) -> None:
-        """Let go of tasks whose runs have lost the store: they go on from what is stored of them, here or elsewhere."""
-        while self._unreleased:
-            await self._backend.queue.release(self._unreleased[-1])
-            self._unreleased.pop()
-
-    async def _fail_unrecorded(self) -> None:
-        """Try again to record failures: no process takes a task over while the one that holds it lives."""
-        for _ in range(len(self._unrecorded)):
-            claim, recorder, failure = self._unrecorded.pop(0)
-            try:
-                await self._fail(claim, recorder, failure)
-            except Exception:  # it is in the list again; the others may succeed
-                logger.exception('The failure of task %s could not be stored.', claim.header.id)
+    def _wait(self, task_id: str) -> None:
+        self._waiting[task_id] = copy_context()
 
     def _recorder(self, claim: Claim) -> Recorder:
         charges = None if self._metering is None else self._metering.charges
-        return Recorder(claim, self._backend.queue, now_ms, self._backend.flush_delay, charges)
-
-
-def _run_id(claim: Claim) -> str:
-    """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
-    run_id = f'{claim.header.id}.{claim.run}'
-    # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
-    return run_id if claim.attempt == 1 and claim.checkpoint is None else f'{run_id}.{claim.fence}'
+        return Recorder(claim, self._backend.queue, self._backend.now, self._backend.flush_delay, charges)

@@ -17,6 +17,7 @@ from fasta2a.worker import Worker
 from pydantic_core import from_json
 
 from .backends.fasta2a_values import context_key
+from .hooks import Hooks
 from .lifecycle import STOPPED, TERMINAL
 from .ports import Claim
 from .protocol import stored
@@ -77,6 +78,7 @@ class WorkerJob:
 
     def __init__(self, worker: Worker[Any]) -> None:
         self._worker = worker
+        self.hooks = Hooks()
 
     def token(self) -> Stop:
         """What cancels a task."""

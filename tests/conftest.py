@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from .postgres import Postgres, postgres_server
+from .postgres import Postgres, any_postgres
 
 LIMIT = 120.0
 
@@ -33,7 +33,7 @@ def bounded() -> Iterator[None]:
 @pytest.fixture(scope='session')
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server that stays up. For one that is to be ended, there is `postgres_server`."""
-    with postgres_server() as server:
+    with any_postgres() as server:
         yield server
 
 

@@ -2,7 +2,7 @@
 
 Nobody else sees such a server: it listens on a socket in its folder. It needs nothing but the wheel, runs as root too
 (as `nobody` then, because PostgreSQL refuses to run as root), and ends with the process that started it, however that
-ends.
+ends. `A2A_TEST_POSTGRES` is the URL of another one, for all tests but those that end theirs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
-from os import environ, getuid
+from os import environ, getpid, getuid
 from pathlib import Path
 from pwd import getpwnam
 from typing import Literal, TypedDict
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from .e2e.venvs import missing
 
@@ -68,11 +69,88 @@ class _User(TypedDict, total=False):
     extra_groups: list[int]
 
 
-class Postgres:
-    """A server with a folder of its own. `prepare` and `start` it; `close` ends it for good."""
+class Postgres(ABC):
+    """A server in which tests make databases."""
 
     def __init__(self) -> None:
         self._packages = _packages()
+        self._names = count()
+
+    @abstractmethod
+    def url(self, database: str = 'postgres', user: str = 'postgres', password: str = '') -> str:
+        """Where a database is."""
+
+    @property
+    def log(self) -> str:
+        """What it has complained of, as far as that is known."""
+        return ''
+
+    def _program(self, name: str) -> Path:
+        return self._packages / _PROGRAMS / name
+
+    def run(self, sql: str, database: str = 'postgres') -> list[str]:
+        """Execute SQL; its rows, with `|` between their columns."""
+        done = subprocess.run(
+            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database), '-c', sql],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            env=_ENVIRONMENT,
+        )
+        assert not done.returncode, f'{sql}: {done.stderr}\n{self.log}'
+        return done.stdout.splitlines()
+
+    def create(self) -> str:
+        """Create an empty database; its name."""
+        name = f'test_{getpid()}_{next(self._names)}'
+        self.run(f'CREATE DATABASE {name} TEMPLATE template0{self._STRATEGY}')
+        return name
+
+    _STRATEGY = ''
+    """How it is copied."""
+
+    def drop(self, name: str) -> None:
+        """Drop a database, whoever is connected to it."""
+        self.run(f'DROP DATABASE {name} WITH (FORCE)')
+
+    @contextmanager
+    def database(self) -> Generator[str]:
+        """The URL of an empty database, for the block."""
+        name = self.create()
+        try:
+            yield self.url(name)
+        finally:
+            self.drop(name)
+
+
+class GivenPostgres(Postgres):
+    """A server that somebody else runs.
+
+    Args:
+        given: The URL of one of its databases, for a user who may do everything.
+    """
+
+    def __init__(self, given: str) -> None:
+        super().__init__()
+        self._given = urlsplit(given)
+
+    def url(self, database: str = 'postgres', user: str = '', password: str = '') -> str:
+        """Where a database is; for another user, if one is named."""
+        who, at, where = self._given.netloc.rpartition('@')
+        if user:
+            who, at = f'{user}:{quote(password, safe="")}', '@'
+        return self._given._replace(netloc=f'{who}{at}{where}', path=f'/{database}').geturl()
+
+
+class OwnPostgres(Postgres):
+    """A server with a folder of its own. `prepare` and `start` it; `close` ends it for good."""
+
+    _STRATEGY = ' STRATEGY file_copy'
+
+    def __init__(self) -> None:
+        super().__init__()
         self._as: _User = {}
         self._folder = Path(tempfile.mkdtemp(prefix='a2a-pg-'))
         self._warden = subprocess.Popen(
@@ -81,7 +159,6 @@ class Postgres:
             start_new_session=True,  # a Ctrl-C is not for it
         )
         self._server: subprocess.Popen[bytes] | None = None
-        self._names = count()
         self._data = self._folder / 'data'
 
     def prepare(self) -> None:
@@ -89,7 +166,19 @@ class Postgres:
         self._data.mkdir(mode=0o700)
         if getuid() == 0:
             self._become_nobody()
-        self._run('initdb', '-D', self._data, '-U', 'postgres', '-E', 'UTF8', '--locale=C', '-N', '--wal-segsize=1')
+        options = ('-U', 'postgres', '-E', 'UTF8', '--locale=C', '-N', '--wal-segsize=1')
+        done = subprocess.run(
+            [self._program('initdb'), '-D', self._data, *options],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT,
+            cwd=self._folder,
+            env=_ENVIRONMENT,
+            **self._as,
+        )
+        assert not done.returncode, done.stderr
         self._data.joinpath('pg_hba.conf').write_text(
             f'local all {GUARDED} scram-sha-256\nlocal all all trust\nlocal replication all trust\n'
         )
@@ -105,24 +194,6 @@ class Postgres:
         for path in (self._folder, self._data):
             shutil.chown(path, user.pw_uid, user.pw_gid)
         self._packages = self._folder
-
-    def _program(self, name: str) -> Path:
-        return self._packages / _PROGRAMS / name
-
-    def _run(self, program: str, *arguments: str | Path) -> str:
-        done = subprocess.run(
-            [self._program(program), *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=LIMIT,
-            cwd=self._folder,
-            env=_ENVIRONMENT,
-            **self._as,
-        )
-        assert not done.returncode, f'{program} {arguments}: {done.stderr}\n{self.log}'
-        return done.stdout
 
     # --- the server -------------------------------------------------------------------------------------------------
 
@@ -195,36 +266,10 @@ class Postgres:
         """What it has complained of."""
         return self._log.read_text() if self._log.exists() else ''
 
-    # --- its databases ----------------------------------------------------------------------------------------------
-
     def url(self, database: str = 'postgres', user: str = 'postgres', password: str = '') -> str:
         """Where a database is."""
         who = f'{user}:{quote(password, safe="")}' if password else user
         return f'postgresql://{who}@/{database}?host={quote(str(self._folder), safe="")}&port={_PORT}'
-
-    def run(self, sql: str, database: str = 'postgres') -> list[str]:
-        """Execute SQL; its rows, with `|` between their columns."""
-        where = ('-h', self._folder, '-p', _PORT, '-U', 'postgres', '-d', database)
-        return self._run('psql', '-qXAt', '-v', 'ON_ERROR_STOP=1', *where, '-c', sql).splitlines()
-
-    def create(self) -> str:
-        """Create an empty database; its name."""
-        name = f'test_{next(self._names)}'
-        self.run(f'CREATE DATABASE {name} TEMPLATE template0 STRATEGY file_copy')
-        return name
-
-    def drop(self, name: str) -> None:
-        """Drop a database, whoever is connected to it."""
-        self.run(f'DROP DATABASE {name} WITH (FORCE)')
-
-    @contextmanager
-    def database(self) -> Generator[str]:
-        """The URL of an empty database, for the block."""
-        name = self.create()
-        try:
-            yield self.url(name)
-        finally:
-            self.drop(name)
 
 
 _ENVIRONMENT = {name: value for name, value in environ.items() if not name.startswith(('PG', 'LC_', 'LANG'))}
@@ -239,15 +284,22 @@ def _packages() -> Path:
 
 
 @contextmanager
-def postgres_server() -> Generator[Postgres]:
+def postgres_server() -> Generator[OwnPostgres]:
     """A server of one's own, running: it may be ended and started again."""
-    server = Postgres()
+    server = OwnPostgres()
     try:
-        try:
-            server.prepare()
-            server.start()
-        except (AssertionError, KeyError, OSError, subprocess.SubprocessError) as error:
-            missing(f'PostgreSQL cannot be started here: {error!r}')
+        server.prepare()
+        server.start()
         yield server
     finally:
         server.close()
+
+
+@contextmanager
+def any_postgres() -> Generator[Postgres]:
+    """A server that stays up: the one that `A2A_TEST_POSTGRES` names, or one of one's own."""
+    if given := environ.get('A2A_TEST_POSTGRES'):
+        yield GivenPostgres(given)
+        return
+    with postgres_server() as server:
+        yield server

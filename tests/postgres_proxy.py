@@ -24,8 +24,7 @@ class Proxy:
 
     def __init__(self, server_url: str) -> None:
         parts = urlsplit(server_url)
-        self._database = parts.path
-        self._socket = f'{parse_qs(parts.query)["host"][0]}/.s.PGSQL.5432'
+        self._parts = parts
         self._faults: list[tuple[bytes, Fault]] = []
         self.port = 0
         self.refuses = False
@@ -39,7 +38,8 @@ class Proxy:
     @property
     def url(self) -> str:
         """Where clients find it."""
-        return f'postgresql://postgres@127.0.0.1:{self.port}{self._database}?sslmode=disable'
+        who = self._parts.netloc.rpartition('@')[0]
+        return f'postgresql://{who}@127.0.0.1:{self.port}{self._parts.path}?sslmode=disable'
 
     def when(self, said: bytes, fault: Fault) -> None:
         """When a client says this next: lose the answer with the connection, or say nothing more over it."""
@@ -63,12 +63,17 @@ class Proxy:
             await asyncio.gather(task, return_exceptions=True)
             await _close(writer)
 
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._parts.hostname:
+            return await asyncio.open_connection(self._parts.hostname, self._parts.port or 5432)
+        return await asyncio.open_unix_connection(f'{parse_qs(self._parts.query)["host"][0]}/.s.PGSQL.5432')
+
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         first = b'' if self.refuses else await reader.read(1 << 16)
         if not first.endswith(_CANCEL, 4, 8):
             self.connected.put_nowait(None)
         if first:
-            answers, server = await asyncio.open_unix_connection(self._socket)
+            answers, server = await self._open()
             server.write(first)
             await self._pass_on(reader, server, answers, writer)
             await _close(server)

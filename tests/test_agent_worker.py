@@ -334,6 +334,23 @@ async def test_what_ends_the_process_is_not_held_up() -> None:
         await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
 
 
+class Full(Storage):
+    """Has no room for the context of a run."""
+
+    async def update_context(self, context_id: str, context: list[ModelMessage]) -> None:
+        raise OSError('SECRET: no space left')
+
+
+async def test_a_storage_that_fails_is_told_as_such() -> None:
+    storage = Full()
+    worker = AgentWorker(agent=Agent('test'), broker=InMemoryBroker(), storage=storage)
+    task = await storage.submit_task('c', said('hello'))
+    await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
+    reason = storage.tasks[task['id']].get('history', [])[-1]
+    assert reason['parts'] == [{'text': 'The store of the server failed.'}]
+    assert reason.get('metadata') == {'failure': 'storage', 'correlationId': task['id']}
+
+
 async def test_a_file_keeps_its_media_type() -> None:
     def draw() -> BinaryImage:
         return BinaryImage(b'png', media_type='image/png', identifier='drawing')

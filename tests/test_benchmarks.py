@@ -44,3 +44,24 @@ def test_the_benchmark_measures_every_backend(tmp_path: Path) -> None:
         '| SQLite file | N | N | N | N | N |\n'
         '| PostgreSQL | N | N | N | N | N |\n'
     )
+
+
+def test_a_backend_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    command = [sys.executable, 'benchmarks/backends.py', '--only', 'MySQL']
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 2
+    assert "choose from 'memory', 'SQLite file', 'PostgreSQL'" in ran.stderr
+
+
+def test_the_benchmark_measures_what_slow_clients_cost(tmp_path: Path) -> None:
+    table = tmp_path / 'table.md'
+    command = [sys.executable, 'benchmarks/slow.py', '--quick', '--out', str(table)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
+        '| | idle: ms | N slow connectionsN N stalled streams: ms | ratio |\n'
+        '|---|---:|---:|---:|\n'
+        '| card | N | N | N |\n'
+        '| send | N | N | N |\n'
+    )
+    assert table.read_text() in ran.stdout

@@ -80,6 +80,23 @@ async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers(capl
     assert len([said for said in caplog.messages if said.startswith('The event loop has not answered for 0.')]) == 1
 
 
+async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming() -> None:
+    renewals = Renewals()
+    held = threading.Event()
+
+    async def renew() -> Sequence[Callable[[], object]]:
+        first = not held.is_set()
+        held.set()
+        if first:
+            await asyncio.Event().wait()
+        return await renewals()
+
+    heartbeat = Heartbeat(renew, 20 * LEASE)
+    await asyncio.to_thread(renewals.wait, 2)
+    heartbeat.stop()
+    assert beating() == []
+
+
 async def test_a_renewal_that_takes_for_ever_does_not_hold_up_the_end() -> None:
     began = threading.Event()
 

@@ -77,6 +77,14 @@ def test_a_task_that_has_not_ended_takes_messages_readers_and_a_cancel(
     check_cancel(task(state))
 
 
+@pytest.mark.parametrize('state', sorted(LIVE))
+def test_a_task_that_waits_for_nothing_takes_no_message_that_is_only_for_one_that_does(state: TaskState) -> None:
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and takes messages only while it waits'):
+        check_message(task(state), None, only_waiting=True)
+    for waiting in INTERRUPTED:
+        check_message(task(waiting), None, only_waiting=True)
+
+
 @pytest.mark.parametrize('state', STATES)
 def test_a_message_cannot_take_a_task_into_another_context(state: TaskState) -> None:
     with pytest.raises(InvalidParamsError) as refused:

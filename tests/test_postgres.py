@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import signal
 import socket
+import subprocess
+import sys
+import sysconfig
 import time
+from os import getuid
 from pathlib import Path
+from pwd import getpwnam
 from urllib.parse import unquote, urlsplit
 
-from .e2e.server import LIMIT, process
-from .postgres import Postgres, postgres_server
+import pytest
+
+from .e2e.server import LIMIT, ROOT, process
+from .postgres import GivenPostgres, Postgres, any_postgres, postgres_server
 
 
 def test_each_database_is_empty_and_gone_after_its_block(postgres: Postgres) -> None:
@@ -29,6 +36,54 @@ def test_what_was_committed_outlives_a_restart_and_a_kill() -> None:
             server.start()
 
         assert server.run('SELECT n FROM kept ORDER BY n') == ['0', '1']
+
+
+def test_another_server_is_taken_where_one_is_named(postgres: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('A2A_TEST_POSTGRES', postgres.url())
+    with any_postgres() as given, given.database() as url:
+        name = urlsplit(url).path[1:]
+        assert postgres.run(f"SELECT 1 FROM pg_database WHERE datname = '{name}'") == ['1']
+        assert given.run('SELECT current_database()', name) == [name]
+
+
+def test_the_url_of_another_server_is_kept_but_for_database_and_user() -> None:
+    server = GivenPostgres('postgresql://me:secret@db.example:5433/app?sslmode=require')
+    assert server.url('test_1') == 'postgresql://me:secret@db.example:5433/test_1?sslmode=require'
+    assert server.url('test_1', 'ann', 'a b') == 'postgresql://ann:a%20b@db.example:5433/test_1?sslmode=require'
+
+
+def test_a_server_is_started_by_a_user_who_is_not_root() -> None:
+    if getuid() != 0:
+        pytest.skip('all other tests show it')
+    nobody = getpwnam('nobody')
+
+    def run(python: str, program: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, '-B', '-c', program],
+            user=nobody.pw_uid,
+            group=nobody.pw_gid,
+            extra_groups=[],
+            cwd=ROOT,
+            env={'PYTHONPATH': sysconfig.get_path('purelib')},
+            capture_output=True,
+            text=True,
+            timeout=2 * LIMIT,
+            check=False,
+        )
+
+    def works(python: str) -> bool:
+        """Whether it is where this user may look."""
+        try:
+            return not run(python, 'import tests.postgres').returncode
+        except OSError:
+            return False
+
+    python = next(filter(works, (sys.executable, '/usr/bin/python3')), None)
+    if python is None:
+        pytest.skip('there is no Python that nobody may execute')
+    program = "from tests.postgres import postgres_server as p\nwith p() as s: print(*s.run('SELECT 1'))"
+    ran = run(python, program)
+    assert (ran.stdout, ran.stderr) == ('1\n', '')
 
 
 def test_a_server_ends_with_the_process_that_started_it() -> None:

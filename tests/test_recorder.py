@@ -9,8 +9,8 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
-from pydantic_ai_a2a.errors import LeaseLost
-from pydantic_ai_a2a.ports import Checkpoint, Claim, Status
+from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
+from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.recorder import Recorder
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
@@ -141,7 +141,7 @@ async def test_who_writes_after_something_could_not_be_stored_is_told(backend: S
     queue.gate.set()
     recorder = await recording(backend, queue)
     await recorder.write(delta(0))
-    with pytest.raises(StorageError):
+    with pytest.raises(StoreFailed):
         await write_on(recorder)
     await recorder.fail('internal', 'It failed.', 'id')  # with what was not stored then
     assert await state_of(backend, 't') == 'failed'
@@ -162,7 +162,7 @@ async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_
         await writing
     queue.gate.set()
     await recorder.write(Note('kept'))  # waits for the one before
-    with pytest.raises(StorageError):
+    with pytest.raises(StoreFailed):
         await recorder.write(delta(0))
     assert queue.stored == [1]
 
@@ -199,3 +199,39 @@ async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_
     await recorder.save(STEP, note)
     assert await numbers(backend) == [*range(1, last + 1)]
     assert (await claim_one(backend, 't', 'next', at=AT + 10**6)).checkpoint == STEP
+
+
+class Broken(Wrapped):
+    """Stores nothing, for one reason."""
+
+    def __init__(self, backend: SqliteBackend, error: Exception) -> None:
+        super().__init__(backend.queue)
+        self.error = error
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        raise self.error
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        raise self.error
+
+
+@pytest.mark.parametrize('flush_delay', [0.0, 0.001])
+@pytest.mark.parametrize(
+    ('error', 'told'),
+    [(LeaseLost(), LeaseLost), (StoreUnavailable(), StoreUnavailable), (StorageError(), StoreFailed)],
+)
+async def test_what_a_store_says_in_its_own_words_stays_and_all_else_is_that_it_failed(
+    error: Exception, told: type[Exception], flush_delay: float, backend: SqliteBackend
+) -> None:
+    await submit(backend, message(new='t'))
+    recorder = Recorder(await claim_one(backend, 't'), Broken(backend, error), lambda: AT, flush_delay=flush_delay)
+    for writing in (recorder.write(Note('so')), recorder.cancel((), None)):
+        with pytest.raises(told) as raised:
+            await writing
+        assert error in (raised.value, raised.value.__cause__)

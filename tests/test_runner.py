@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from pydantic_ai import Agent, CancellationToken
+from pydantic_ai import Agent, CancellationToken, RunContext
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai.capabilities import AbstractCapability, Hooks, PrefixTools, ProcessHistory, Thinking
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
@@ -12,7 +15,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 
 from pydantic_ai_a2a import Rejected
-from pydantic_ai_a2a.runner import RunInfo, Runner, can_stream
+from pydantic_ai_a2a.runner import RunInfo, Runner, RunOptions, can_stream, may_change_history
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -60,3 +63,40 @@ async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_i
 
 async def unused(event: object) -> None:
     raise NotImplementedError
+
+
+class Own(AbstractCapability[Any]):
+    pass
+
+
+async def unchanged(messages: list[ModelMessage]) -> list[ModelMessage]:
+    raise NotImplementedError
+
+
+def own(ctx: RunContext[Any]) -> Own:
+    raise NotImplementedError
+
+
+PROCESSED = ProcessHistory[Any](unchanged)
+NONE = RunOptions()
+
+
+@pytest.mark.parametrize(
+    ('agent', 'options', 'changes'),
+    [
+        (Agent('test'), NONE, False),
+        (Agent('test', capabilities=[Thinking()]), RunOptions(capabilities=[Thinking()]), False),
+        (Agent('test', capabilities=[PROCESSED]), NONE, True),
+        (WrapperAgent(WrapperAgent(Agent('test', capabilities=[PROCESSED]))), NONE, True),
+        (Agent('test', capabilities=[Hooks()]), NONE, True),
+        (Agent('test', capabilities=[PrefixTools(wrapped=Own(), prefix='own')]), NONE, True),
+        (Agent('test', capabilities=[own]), NONE, True),
+        (Agent('test'), RunOptions(capabilities=[Own()]), True),
+        (Agent('test'), RunOptions(capabilities=[own]), True),
+        (Agent('test'), RunOptions(spec={}), True),
+    ],
+)
+def test_whether_messages_of_the_history_may_be_changed_is_known_by_what_the_agent_has(
+    agent: AbstractAgent[Any, Any], options: RunOptions, changes: bool
+) -> None:
+    assert may_change_history(agent, options) is changes

@@ -33,6 +33,14 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
+async def later(delay: float) -> None:
+    """Wait until all timers of this delay have been called whose start was scheduled before."""
+    loop, called = asyncio.get_running_loop(), asyncio.Event()
+    loop.call_soon_threadsafe(loop.call_later, delay, called.set)
+    async with asyncio.timeout(LIMIT):
+        await called.wait()
+
+
 async def test_without_a_delay_the_server_is_told_at_once() -> None:
     log = Log()
     log.departure('app', 0.0).before(log.server)(TERM, None)
@@ -57,7 +65,7 @@ async def test_a_second_signal_of_either_kind_does_not_wait_for_the_delay() -> N
     departure.before(log.server)(TERM, None)
     departure.before(log.server)(INT, None)
     assert log == ['app leaves', 'server gets SIGINT']
-    await asyncio.sleep(0.02)  # the first one's time is over, and it is told nothing more
+    await later(0.01)  # the first one's time is over, and it is told nothing more
     assert log == ['app leaves', 'server gets SIGINT', 'app drains']
 
 

@@ -21,6 +21,9 @@ class Empty(TaskReader):
     async def list(self, query):
         return await self.reader.list(query)
 
+    async def unread(self, task_id, after):
+        return []
+
 class TestEmpty(TaskReaderSuite):
     @pytest.fixture
     def make_backend(self):

@@ -53,6 +53,15 @@ async def test_a_step_stores_what_is_new_and_a_request_again_once_it_was_sent() 
     assert stored == [(0, [PROMPT, CALL]), (2, [RETURN]), (2, [RETURN, ANSWER])]
 
 
+async def test_results_of_calls_that_the_conversation_ends_with_are_stored_before_the_model_is_asked() -> None:
+    stored = Stored()
+    turn = Turn('t.2', None, stored.save, answers=True)
+    assert not await step(turn)
+    assert await step(turn, unsent=RETURN)
+    assert await step(turn, RETURN, ANSWER, unsent=PROMPT)
+    assert stored == [(0, [RETURN]), (0, [RETURN, ANSWER, PROMPT])]
+
+
 async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_alone() -> None:
     stored = Stored()
     turn = stored.turn()

@@ -23,8 +23,8 @@ class APIKeyAuth(Authenticator):
     """Keys in a header, `X-API-Key` unless said otherwise, or in the query or a cookie.
 
     Only their hashes are kept. A header is the place for them: what is in a URL ends up in logs and histories. A key in
-    the query is replaced by `redacted` before anybody further in sees it, and the web server's access log may be
-    written from that; proxies on the way have seen it.
+    the query is replaced by `redacted` before anybody further in sees it, and the web server's access log is written
+    from that; proxies on the way have seen it, and so has middleware around the app.
 
     Args:
         keys: Whom each key stands for, by the key (16 characters of ASCII or more, without spaces) or its hash as
@@ -81,7 +81,7 @@ class APIKeyAuth(Authenticator):
         return one(request.query_params.getlist(self._called))
 
     def redact(self, request: Request) -> None:
-        """Replace a key in the query, also one that nobody asked for because another credential was enough."""
+        """Replace a key in the query, whatever is asked for."""
         if self._place == 'query' and self._called in request.query_params:
             pairs = parse_qsl(request.scope['query_string'].decode('latin-1'), keep_blank_values=True)
             shown = [(key, 'redacted' if key == self._called else value) for key, value in pairs]

@@ -56,9 +56,10 @@ class Authenticator(ABC):
         """
 
     def redact(self, request: Request) -> None:  # noqa: B027 - most ways have nothing to take out
-        """Take credentials out of the request's scope that a server would write to its access log: those in a URL.
+        """Take credentials out of the request's query, `request.scope['query_string']`.
 
-        It is called for every request, when it has been decided; by default it does nothing.
+        It is called for every request that has a query, before anything else is done with it: what it leaves there is
+        what the server's access log and everybody further in see, but for `authenticate`. By default it does nothing.
         """
 
 

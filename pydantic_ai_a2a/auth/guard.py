@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NoReturn, TypeAlias
 
 from fasta2a.schema import SecurityRequirement, SecurityScheme
 from starlette.requests import Request
 from starlette.types import Scope
 
 from ..audit import Event, Fact, audit
-from ..errors import OverloadedError, PermissionDeniedError, UnauthenticatedError
+from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
+from ..protocol.fields import MAX_ID
 from ..types import ANONYMOUS, Caller
 from .base import AllOf, Authenticate, Authenticator, CallableAuth, InvalidCredentials
 from .challenge import challenges
-from .hosts import is_loopback
+from .hosts import OF_PROXIES, remote
 from .jwt import JWTAuth
 from .scopes import needed_scopes
 
-__all__ = ('Guard', 'guard')
+__all__ = ('Guard', 'Owner', 'guard')
 
 logger = logging.getLogger('pydantic_ai_a2a')
+
+Owner: TypeAlias = Callable[[Caller], str]
+"""Says whose a caller's tasks are, within the caller's tenant."""
+
+_QUERY = 'pydantic_ai_a2a.query'
+"""Where a scope has the query as it was sent, for who authenticates."""
 
 
 def guard(
@@ -30,18 +38,20 @@ def guard(
     scopes: Mapping[str, str | Collection[str]] | None,
     schemes: Mapping[str, SecurityScheme] | None,
     requirements: Sequence[SecurityRequirement] | None,
+    *,
+    owner: Owner | None = None,
 ) -> Guard:
     """The guard of an app, from what the user gave.
 
     Raises:
         TypeError: `auth` is given with `authenticate`, or with schemes or requirements for the card, which are its own;
-            or scopes with neither.
+            or scopes or an owner with neither.
         ValueError: `auth` is empty, two of it give one name to different schemes or take callers of two issuers for the
             same, or scopes are wrong.
     """
     if auth is None:
         alone = [] if authenticate is None else [CallableAuth(authenticate, schemes or {})]
-        return Guard(alone, scopes or {}, card=(dict(schemes or {}), list(requirements or ())))
+        return Guard(alone, scopes or {}, card=(dict(schemes or {}), list(requirements or ())), owner=owner)
     if authenticate is not None:
         raise TypeError('Give auth= or authenticate=, not both.')
     if schemes or requirements:
@@ -50,7 +60,7 @@ def guard(
     if not authenticators:
         raise ValueError('auth= is empty; leave it out for a server that everybody may call.')
     _check_issuers(authenticators)
-    return Guard(authenticators, scopes or {})
+    return Guard(authenticators, scopes or {}, owner=owner)
 
 
 def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
@@ -74,6 +84,7 @@ class Guard:
         authenticators: Alternatives, asked in this order; without any, everybody is anonymous.
         scopes: What operations need.
         card: Schemes and requirements of the card; None takes them from the authenticators.
+        owner: Whose a caller's tasks are; None: its own.
     """
 
     def __init__(
@@ -82,15 +93,20 @@ class Guard:
         scopes: Mapping[str, str | Collection[str]],
         *,
         card: tuple[dict[str, SecurityScheme], list[SecurityRequirement]] | None = None,
+        owner: Owner | None = None,
     ) -> None:
         if scopes and not authenticators:
             raise TypeError('scopes= needs auth= or authenticate=: an anonymous caller has none.')
+        if owner is not None and not authenticators:
+            raise TypeError('owner= needs auth= or authenticate=: all anonymous callers are one owner.')
+        self._owner = owner
         self._authenticators = authenticators
         self.anonymous = not authenticators
         """Whether everybody may call."""
         self.expected = False
         """Whether whoever runs the server has said that everybody may: else it is told once that others do."""
-        self._client: str | None = None
+        self._here: str | None = None
+        """An address that is known to be of this machine."""
         self._scopes = needed_scopes(scopes)
         self.anonymous_list: bool | None = None
         """Whether anonymous callers may list tasks; None: those on this machine."""
@@ -117,6 +133,17 @@ class Guard:
                 requirements.append(requirement)
         return requirements
 
+    def redact(self, scope: Scope) -> None:
+        """Take credentials out of a request's query before anything else is done with it; `admit` still finds them."""
+        if not self._authenticators or not scope.get('query_string'):
+            return
+        request = Request({**scope, 'type': 'http'})  # that of a websocket is logged as well
+        for each in self._authenticators:
+            each.redact(request)
+        if request.scope['query_string'] != scope['query_string']:
+            scope[_QUERY] = _AsSent(scope['query_string'])
+            scope['query_string'] = request.scope['query_string']
+
     async def admit(self, scope: Scope, correlation_id: str) -> Caller:
         """Who calls, before a body is read or state touched.
 
@@ -126,18 +153,31 @@ class Guard:
             OverloadedError: Credentials cannot be checked at the moment.
         """
         if self.anonymous:
-            client = scope['client'] if 'client' in scope else None  # noqa: SIM401 - a call for each request
-            if client is not None and client[0] != self._client:
-                self._notice(client[0])
+            if not self.expected:  # looked at without calls, of which each request would have more
+                client = scope['client'] if 'client' in scope else None  # noqa: SIM401
+                here = client is None or client[0] == self._here
+                for name, _ in scope['headers']:
+                    here = here and name not in OF_PROXIES
+                if not here:
+                    self._notice(scope)
             return ANONYMOUS
-        request = Request(scope)
-        try:
-            caller = await self._identify(request, correlation_id)
-        finally:
-            for each in self._authenticators:
-                each.redact(request)
+        request = Request({**scope, 'query_string': scope[_QUERY].query} if _QUERY in scope else scope)
+        caller = self.owning(await self._identify(request, correlation_id))
         self._check(caller, self._always, scope, correlation_id, None)
         return caller
+
+    def owning(self, caller: Caller) -> Caller:
+        """The caller, who knows now whose its tasks are.
+
+        Raises:
+            ValueError: `owner=` has named nobody.
+        """
+        if self._owner is None or caller.anonymous:
+            return caller
+        owner: Any = self._owner(caller)  # what a user's function returns, whatever it says that it does
+        if not isinstance(owner, str) or not owner:
+            raise ValueError(f'owner= must return a string that names somebody, not {owner!r}.')
+        return replace(caller, owns_as=owner)
 
     async def _identify(self, request: Request, correlation_id: str) -> Caller:
         """The first caller that an authenticator finds."""
@@ -158,15 +198,16 @@ class Guard:
             raise unavailable
         self._refuse(invalid, request.scope, correlation_id)
 
-    def _notice(self, client: str) -> None:
+    def _notice(self, scope: Scope) -> None:
         """Say it, once, when an anonymous server is called from elsewhere."""
-        self._client = client
-        if not self.expected and is_loopback(client) is False:
+        if (stranger := remote(scope)) is None:
+            self._here = scope['client'][0]
+        else:
             self.expected = True
             logger.warning(
                 'Whoever reaches this agent may call it, and %s does: all callers are one owner, who sees everything.'
                 ' to_a2a(agent, auth=...) tells them apart.',
-                client,
+                stranger,
             )
 
     def _refuse(
@@ -200,11 +241,29 @@ class Guard:
         """
         if not caller.anonymous or self.anonymous_list:
             return
-        client = scope.get('client')
-        if self.anonymous_list is None and client and is_loopback(client[0]) is not False:
+        if self.anonymous_list is None and scope.get('client') and remote(scope) is None:
             return
         self._audit('forbidden', scope, correlation_id, operation='ListTasks', tenant=caller.tenant or None)
         raise PermissionDeniedError('Anonymous callers may not list tasks here.', headers=self._challenge({}))
+
+    def refuse_tenant(self, caller: Caller, name: str, scope: Scope, correlation_id: str) -> NoReturn:
+        """Refuse a tenant that there is not, or not for this caller: nobody but the audit log is told which.
+
+        Raises:
+            InvalidParamsError: Always.
+        """
+        facts = {'caller': caller.id or None, 'tenant': caller.tenant or None}
+        self._audit('forbidden', scope, correlation_id, **facts, named=name[:MAX_ID])
+        raise InvalidParamsError.of('tenant', 'is none that there is for this caller')
+
+    def check_known(self, caller: Caller, scope: Scope, correlation_id: str) -> None:
+        """See that a caller is somebody, where that is needed whatever else is not (§13.3).
+
+        Raises:
+            UnauthenticatedError: Nobody vouches for the caller.
+        """
+        if caller.anonymous:
+            self._refuse({}, scope, correlation_id)
 
     def _check(
         self, caller: Caller, needed: frozenset[str], scope: Scope, correlation_id: str, operation: str | None
@@ -238,6 +297,13 @@ class Guard:
     def _audit(self, event: Event, scope: Scope, correlation_id: str, **facts: Fact) -> None:
         client = scope.get('client')
         audit(event, correlation_id=correlation_id, remote=client[0] if client else None, **facts)
+
+
+class _AsSent:
+    """A query with its credentials, which does not show in a log of the scope."""
+
+    def __init__(self, query: bytes) -> None:
+        self.query = query
 
 
 def _invalid_token(error: InvalidCredentials) -> dict[str, str]:

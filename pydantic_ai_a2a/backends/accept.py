@@ -8,6 +8,7 @@ from ..ports import Accepted, Status, Submission
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import deliveries, pauses, push_configs
+from .contexts import BEHIND, NEXT
 from .sql import (
     ADD_ITEM,
     BY_ID_AND_OWNER,
@@ -24,7 +25,10 @@ from .sql import (
 )
 from .transaction import Lock, LockTasks
 
-__all__ = ('cancel', 'locks_of_submit', 'submit')
+__all__ = ('MIGRATION', 'cancel', 'locks_of_submit', 'submit')
+
+MIGRATION = ('ALTER TABLE inbox ADD COLUMN request BLOB',)
+"""`Submission.request` of a message that did not begin its task, empty if there is none; NULL: the task's."""
 
 REPLAYABLE_ANONYMOUS_ID = 16
 """From this length on a message id is unlikely to be another anonymous client's."""
@@ -44,6 +48,8 @@ def submit(
         replayed = yield from _replay(agent, message, key, idempotency_window)
         if replayed is not None:
             return replayed, []
+    if message.refusal is not None:
+        raise message.refusal
     answer, answers = None, False
     if message.new:
         yield from _check_tasks(agent, message)
@@ -54,9 +60,10 @@ def submit(
     else:
         # Its run may be about to end, and then has to see the message or be over.
         header = yield from find_locked(agent, message.task_id, message.owner)
-        check_message(header, message.context_id)
-        yield from _check_waiting(agent, header.id, queue_limit)
+        check_message(header, message.context_id, only_waiting=message.only_waiting)
         answer, answers = (yield from pauses.check(agent, header, message)), header.state in INTERRUPTED
+        unread = queue_limit if message.unread_limit is None else message.unread_limit
+        yield from _check_waiting(agent, header, unread)
         if message.push is not None:  # gets the event that follows
             yield from push_configs.put(agent, header.id, message.push, message.push_limit)
         if answer is not None and answer.rest is not None:
@@ -66,18 +73,18 @@ def submit(
                 yield from _check_tasks(agent, message)
             header, events = yield from _continue(agent, header, message.at)
         yield (
-            'UPDATE task SET request = ?, watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END'
-            f' WHERE {TASK}',
-            (message.request, message.watched_until, message.watched_until, agent, header.id),
+            f'UPDATE task SET watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END WHERE {TASK}',
+            (message.watched_until, message.watched_until, agent, header.id),
         )
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
     kind = (2 if message.answers_calls else 1) if answers else 0
+    request = None if message.new else message.request or b''  # the first message's is the task's
     rows = yield (
-        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer)'
-        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
-        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind),
+        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer, request)'
+        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
+        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind, request),
     )
     if answers and header.state == 'submitted':
         yield from pauses.go_on(agent, header.id, answer, rows[0][0])
@@ -114,9 +121,9 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
     assert message.context_id is not None
     rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
-        " traceparent, dialect, watched_until) SELECT ?, ?, ?, ?, 'submitted', ?,"
-        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?'
-        " WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted') < ? RETURNING id",
+        " traceparent, dialect, watched_until, behind) SELECT ?, ?, ?, ?, 'submitted', ?,"
+        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?,'
+        f" {BEHIND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted') < ? RETURNING id",
         (
             agent,
             message.task_id,
@@ -128,6 +135,9 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
             message.traceparent,
             message.dialect,
             message.watched_until,
+            agent,
+            message.owner,
+            message.context_id,
             agent,
             queue_limit,
         ),
@@ -160,10 +170,12 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
         raise QuotaExceededError.of('tasks', 1000)
 
 
-def _check_waiting(agent: str, task_id: str, queue_limit: int) -> Transaction[None]:
+def _check_waiting(agent: str, header: TaskHeader, limit: int) -> Transaction[None]:
     """Refuse a message to a task that has too many already: each that is unread is one more run."""
-    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, task_id)
-    if rows[0][0] > queue_limit:
+    if header.state in INTERRUPTED:
+        return  # all of them wait for this one
+    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, header.id)
+    if rows[0][0] > limit:
         raise OverloadedError(headers={'Retry-After': '1'})
 
 
@@ -175,8 +187,8 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     event = status_event(header, status, header.last_event + 1)
     yield from set_status(agent, header, status)
     rows = yield (
-        'UPDATE task SET queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1'
-        f' WHERE {TASK} RETURNING push',
+        'UPDATE task SET queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1,'
+        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END WHERE {TASK} RETURNING push',
         (agent, agent, header.id),
     )
     yield [add_events(agent, header.id, [event])]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..errors import LeaseLost
 from ..ports import Checkpoint, Claim
 from . import conversations
-from .sql import HELD, Transaction, Write
+from .sql import HELD, Transaction
 
-__all__ = ('KEPT', 'MIGRATION', 'load', 'move', 'save')
+__all__ = ('KEPT', 'MIGRATION', 'TAKEN', 'load', 'move', 'save')
 
 MIGRATION = (
     """
@@ -25,19 +27,21 @@ MIGRATION = (
 
 KEPT = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
 """Whether the task of a row has a checkpoint."""
+TAKEN = ('ALTER TABLE checkpoint ADD COLUMN taken BIGINT NOT NULL DEFAULT 0',)
+"""A migration: the row of the newest client message that entered the run on its way."""
 _OF_TASK = 'agent = ? AND task_id = ?'
 _ADD = (
-    'INSERT INTO checkpoint (agent, task_id, n, run, message, used)'
-    f' SELECT agent, id, ?, ?, ?, ? FROM task WHERE {HELD} RETURNING n'
+    'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
+    f' SELECT agent, id, ?, ?, ?, ?, ? FROM task WHERE {HELD} RETURNING n'
 )
 
 
 def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
     """The checkpoint of a task that has one."""
-    rows = yield f'SELECT run, message, used FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
+    rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
     messages = conversations.load_messages(b'[' + b','.join(row[1] for row in rows) + b']')
-    run, _, used = rows[-1]
-    return Checkpoint(run=run, messages=messages, usage=conversations.load_usage(used))
+    run, _, used, taken = rows[-1]
+    return Checkpoint(run=run, messages=messages, usage=conversations.load_usage(used), taken=taken)
 
 
 def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
@@ -47,11 +51,27 @@ def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None
     used = conversations.dump_usage(checkpoint.usage)
     for n, message in enumerate(checkpoint.messages, checkpoint.first):
         body = conversations.dump_message(message)
-        rows = yield _ADD, (n, checkpoint.run, body, used, agent, task_id, claimed.fence, claimed.holder)
+        kept = (n, checkpoint.run, body, used, checkpoint.taken)
+        rows = yield _ADD, (*kept, agent, task_id, claimed.fence, claimed.holder)
         if not rows:
             raise LeaseLost
 
 
-def move(agent: str, task_id: str, new_id: str) -> Write:
-    """Give the checkpoint of a task to another one, whose first run goes on from it."""
-    return f'UPDATE checkpoint SET task_id = ? WHERE {_OF_TASK}', [(new_id, agent, task_id)]
+def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[None]:
+    """Give the checkpoint of a task to another one, whose first run goes on from it.
+
+    Args:
+        agent: Namespace.
+        task_id: The task.
+        new_id: The other one, which has been sent copies of the messages that are not done.
+        inbox: The rows that those messages have in the inbox.
+    """
+    rows = yield f'SELECT MAX(taken) FROM checkpoint WHERE {_OF_TASK}', (agent, task_id)
+    taken = rows[0][0] or 0
+    entered = sum(row <= taken for row in inbox)
+    yield (
+        'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
+        f'(SELECT MAX(seq) FROM (SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq LIMIT ?) AS entered), 0)'
+        f' WHERE {_OF_TASK}',
+        (new_id, agent, new_id, entered, agent, task_id),
+    )

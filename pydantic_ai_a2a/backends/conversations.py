@@ -28,11 +28,13 @@ from .transaction import Lock, Transaction, Write
 
 __all__ = (
     'HEAD',
+    'MIGRATION',
     'SCHEMA',
     'SqlConversationStore',
     'StoredEntry',
     'append',
     'closed',
+    'drop_left',
     'dump_message',
     'dump_messages',
     'dump_usage',
@@ -80,6 +82,18 @@ SCHEMA = (
     """,
 )
 
+MIGRATION = (
+    """
+    CREATE TABLE entry_left (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        tip TEXT NOT NULL,
+        PRIMARY KEY (agent, owner, tip)
+    )
+    """,
+)
+"""Where the entries of erased conversations begin, from the newest on, that are still to be deleted."""
+
 RECORD_OF_TASK = (
     '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
 )
@@ -102,15 +116,29 @@ _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message F
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
-_DROP_UNUSED = (
-    'DELETE FROM entry WHERE agent = ? AND owner = ? AND id = ?'
-    ' AND NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = ? AND child.owner = ? AND child.parent_id = ?)'
-    ' AND NOT EXISTS (SELECT 1 FROM conversation c WHERE c.agent = ? AND c.owner = ? AND c.head_id = ?)'
-    ' AND NOT EXISTS (SELECT 1 FROM conversation_branch b WHERE b.agent = ? AND b.owner = ? AND b.tip = ?)'
-    ' RETURNING parent_id'
+_LEFT = 'SELECT tip FROM entry_left WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
+_LEAVE = 'INSERT INTO entry_left (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
+_NOT_LEFT = 'DELETE FROM entry_left WHERE agent = ? AND owner = ? AND tip = ?'
+_UNUSED = (
+    'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
+    ' AND child.parent_id = e.id{})'
+    ' AND NOT EXISTS (SELECT 1 FROM conversation c WHERE c.agent = e.agent AND c.owner = e.owner AND c.head_id = e.id)'
+    ' AND NOT EXISTS'
+    ' (SELECT 1 FROM conversation_branch b WHERE b.agent = e.agent AND b.owner = e.owner AND b.tip = e.id)'
 )
+_DROP_UNUSED = (
+    'WITH RECURSIVE chain (id, parent_id, depth) AS ('
+    f' SELECT id, parent_id, 1 FROM entry e WHERE agent = ? AND owner = ? AND id = ? AND {_UNUSED.format("")}'
+    ' UNION ALL SELECT e.id, e.parent_id, chain.depth + 1 FROM chain JOIN entry e'
+    ' ON e.agent = ? AND e.owner = ? AND e.id = chain.parent_id'
+    f' WHERE chain.depth < ? AND {_UNUSED.format(" AND child.id <> chain.id")})'
+    ' DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN (SELECT id FROM chain) RETURNING id, parent_id'
+)
+"""Delete an entry and those before it, up to a number and to one that something else reaches."""
 
 _NO_LIMIT = 2**31 - 1
+_BATCH = 500
+"""Entries that one transaction deletes at most."""
 
 
 class StoredEntry(NamedTuple):
@@ -221,26 +249,45 @@ def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write
     return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
 
 
-def erase(agent: str, owner: str, conversation_id: str) -> Transaction[int | None]:
-    """Delete a conversation, and the entries that no other conversation of the owner reaches.
+def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transaction[int | None]:
+    """Delete a conversation, and so many at most of the entries that no other conversation of the owner reaches.
 
-    How many entries went; None if there is no such conversation.
+    How many entries went, and `drop_left` deletes the rest; None if there is no such conversation.
     """
     yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
         return None
-    erased = 0
     record = _record_ta().validate_json(rows[0][0])
     key = (agent, owner, conversation_id)
-    yield [('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]), (_DROP_BRANCHES, [key])]
-    for tip in (record.head_id, *record.branches):
-        entry_id = tip
-        while entry_id is not None:
-            dropped = yield _DROP_UNUSED, (agent, owner, entry_id) * 4
-            entry_id = dropped[0][0] if dropped else None
-            erased += len(dropped)
-    return erased
+    yield [
+        ('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]),
+        (_DROP_BRANCHES, [key]),
+        (_LEAVE, [(agent, owner, tip) for tip in (record.head_id, *record.branches) if tip is not None]),
+    ]
+    return (yield from _drop_left(agent, owner, limit))
+
+
+def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
+    """Delete so many at most of the entries that erased conversations of an owner have left; how many went."""
+    if not (yield _LEFT, (agent, owner)):
+        return 0
+    yield Lock((agent, owner))
+    return (yield from _drop_left(agent, owner, limit))
+
+
+def _drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
+    dropped = 0
+    while dropped < limit:
+        left = yield _LEFT, (agent, owner)
+        if not left:
+            break
+        tip: str = left[0][0]
+        rows = yield _DROP_UNUSED, (agent, owner, tip, agent, owner, limit - dropped, agent, owner)
+        dropped += len(rows)
+        rest = {parent_id for _, parent_id in rows} - {entry_id for entry_id, _ in rows} - {None}
+        yield [(_NOT_LEFT, [(agent, owner, tip)]), (_LEAVE, [(agent, owner, entry_id) for entry_id in rest])]
+    return dropped
 
 
 def load(
@@ -256,6 +303,9 @@ def load(
         rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
         histories.append([entry.message for entry in _entries(rows)])
     return record, histories
+
+
+_DROP_LEFT = Operation(drop_left)
 
 
 class SqlConversationStore(ConversationStore):
@@ -326,9 +376,11 @@ class SqlConversationStore(ConversationStore):
         def delete() -> Transaction[None]:
             yield Lock((self._agent, self._owner, conversation_id))
             yield from self._check(conversation_id, expected_revision)
-            yield from erase(self._agent, self._owner, conversation_id)
+            yield from erase(self._agent, self._owner, conversation_id, _BATCH)
 
         await self._database.write(Operation(delete))
+        while await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH):
+            pass
         self._database.forget(self._owner, conversation_id)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -11,7 +12,7 @@ from ..errors import UnsupportedOperationError
 from ..ports import DEAD_LETTER, DeadLetter, Submission
 from ..protocol import stored
 from ..types import TaskHeader
-from . import accept, checkpoints
+from . import accept, checkpoints, push_configs
 from .sql import TASK, Transaction, find, find_locked
 
 __all__ = ('MIGRATION', 'dead_letters', 'retry')
@@ -22,6 +23,11 @@ MIGRATION = (
 )
 
 _DEAD = f"failure = '{DEAD_LETTER}'"
+_OF_TASK = 'agent = ? AND task_id = ?'
+_FORGET_TURN = (
+    'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
+    f' WHERE {TASK}'
+)
 _NO_LIMIT = 2**31 - 1
 """The queue takes what an operator decides on, however long it is."""
 
@@ -69,23 +75,59 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
     unless_retried = '' if again else ' AND retried_as IS NULL'
     rows = yield (
         f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD}{unless_retried}'
-        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read',
+        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer',
         (new_id, agent, task_id),
     )
     if not rows:
         yield from _refuse(agent, task_id)
-    *common, inbox_read = rows[0]
+    *common, inbox_read, answer = rows[0]
     messages = yield (
-        'SELECT item.body, inbox.digest FROM inbox JOIN item ON item.seq = inbox.item'
-        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? AND inbox.answer < 2'
+        'SELECT inbox.seq, inbox.answer, item.body, inbox.digest, inbox.request FROM inbox'
+        ' JOIN item ON item.seq = inbox.item'
+        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? AND (inbox.answer = 0 OR ?)'
         ' ORDER BY inbox.seq',
-        (agent, task_id, inbox_read),
+        (agent, task_id, inbox_read, answer is not None),
     )
-    for n, (body, digest) in enumerate(messages):
+    for n, (*_, body, digest, own_request) in enumerate(messages):
         message = _submission(common, new_id, *_again(body, task_id), digest=digest, new=n == 0, at=at)
+        if own_request is not None:
+            message = replace(message, request=own_request or None)
         yield from accept.submit(agent, message, queue_limit=_NO_LIMIT, idempotency_window=0)
-    yield [checkpoints.move(agent, task_id, new_id)]
+    if answer is not None:
+        yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
+    yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
+    yield from push_configs.copy(agent, task_id, new_id)
     return (yield from find(agent, new_id, None))
+
+
+def _move_turn(
+    agent: str, task_id: str, new_id: str, inbox: Sequence[tuple[int, int]], answer: int
+) -> Transaction[None]:
+    """Give the turn that a task was in, which waited and was answered, to another one, whose first run goes on with it.
+
+    Args:
+        agent: Namespace.
+        task_id: The task.
+        new_id: The other one, which has been sent copies of the turn's messages.
+        inbox: The rows that those messages have in the inbox, and what they answer there.
+        answer: The row of the one that the task was to go on with.
+    """
+    copies = yield f'SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq', (agent, new_id)
+    copy_of = {seq: copy for (seq, _), (copy,) in zip(inbox, copies, strict=True)}
+    turn = yield (
+        'SELECT own_messages, own_usage, pending, (SELECT id FROM entry WHERE entry.agent = task.agent'
+        f' AND entry.owner = task.owner AND entry.id = task.context_head) FROM task WHERE {TASK}',
+        (agent, task_id),
+    )
+    move = (
+        'UPDATE task SET own_messages = ?, own_usage = ?, pending = ?, context_head = ?, inbox_read = ?, answer = ?'
+        f' WHERE {TASK}'
+    )
+    yield [
+        ('UPDATE inbox SET answer = ? WHERE seq = ?', [(answers, copy_of[seq]) for seq, answers in inbox if answers]),
+        (move, [(*turn[0], copies[0][0], copy_of[answer], agent, new_id)]),
+        (_FORGET_TURN, [(agent, task_id)]),
+    ]
 
 
 def _refuse(agent: str, task_id: str) -> Transaction[None]:

@@ -119,4 +119,4 @@ def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, 
 
 def drop(agent: str, task_id: str) -> list[Write]:
     """Delete a task's configurations, and what they have not been told."""
-    return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('delivery', 'push_config')]
+    return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('push_config', 'delivery')]

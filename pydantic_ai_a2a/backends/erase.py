@@ -18,6 +18,8 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     yield from _check_idle(agent, owner, context_id)
     erased, told = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
+        erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
+    if not erased:
         erased = yield from _erase_conversations(agent, owner, context_id)
     if not erased and context_id is None:
         erased = yield from _erase_entries(agent, owner)
@@ -70,10 +72,11 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
     found: Rows = [(context_id,)]
     if context_id is None:
         found = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
+    for each in sorted(str(row[0]) for row in found):  # all of them before the owner, whom each erasure locks
+        yield Lock((agent, owner, each))
     erased = entries = 0
     for (each,) in found:
-        yield Lock((agent, owner, str(each)))
-        dropped = yield from conversations.erase(agent, owner, each)
+        dropped = yield from conversations.erase(agent, owner, each, ROWS - entries)
         erased += dropped is not None
         entries += dropped or 0
         if entries >= ROWS:

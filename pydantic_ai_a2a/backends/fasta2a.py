@@ -378,6 +378,9 @@ class _Reader(TaskReader):
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks.')
 
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        return await self._backend.memory.reader.unread(task_id, after)
+
 
 class _Events(EventLog):
     def __init__(self, backend: FastA2ABackend) -> None:

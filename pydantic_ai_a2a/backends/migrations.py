@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ..errors import BackendUnusable
-from . import checkpoints, dead, deliveries, pauses, quotas
+from . import accept, checkpoints, contexts, conversations, dead, deliveries, notice, pauses, quotas
 from .schema import SCHEMA
 from .transaction import Transaction
 
@@ -23,6 +23,8 @@ MIGRATIONS: Migrations = (
     quotas.MIGRATION,
     deliveries.MIGRATION,
     pauses.MIGRATION,
+    checkpoints.TAKEN,
+    (*contexts.MIGRATION, *notice.MIGRATION, *conversations.MIGRATION, *accept.MIGRATION),
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

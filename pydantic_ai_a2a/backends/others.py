@@ -28,14 +28,16 @@ class Others:
 
     Args:
         tails: The readers of this process.
+        now: The time (ms), which is the same for all processes.
     """
 
-    def __init__(self, tails: Tails) -> None:
+    def __init__(self, tails: Tails, now: Callable[[], int]) -> None:
+        self.now = now
         self.listeners: list[Listener] = []
         self._tails = tails
         self._newest: Mapping[str, int | None] = {}
         """The newest events of the tasks that are watched here, as they were last noticed."""
-        self._elsewhere: Mapping[str, int] = {}
+        self._elsewhere: dict[str, int] = {}
         """Tasks with a reader in some process, and until when that is known (ms)."""
         self._ready = False
         """Whether a task waited to be run at the last look."""
@@ -56,7 +58,7 @@ class Others:
 
     def watched_elsewhere(self, task_id: str) -> bool:
         """Whether a task has a reader in some process, as far as is known."""
-        return self._elsewhere.get(task_id, 0) > now_ms()
+        return self._elsewhere.get(task_id, 0) > self.now()
 
     def tell(self, noticed: Noticed) -> bool:
         """Tell whom it concerns what has been written; whether to look again soon.
@@ -68,7 +70,7 @@ class Others:
         for task_id, newest in noticed.newest.items():
             if task_id not in before or before[task_id] != newest:
                 self._tails.hint(task_id, newest)
-        self._elsewhere = noticed.watched
+        self._elsewhere = dict(noticed.watched)
         still_ready, self._ready = noticed.ready and self._ready, noticed.ready
         for task_id in noticed.canceled:
             self.cancel(task_id)
@@ -78,7 +80,8 @@ class Others:
 
     def is_watched(self, task_id: str, until: int) -> None:
         """Another process says that a task has a reader there, and until when that is known (ms)."""
-        self._elsewhere = {**self._elsewhere, task_id: until}
+        if self.listeners:  # who runs nothing need not know, nor looks at what has become of it
+            self._elsewhere[task_id] = until
 
     def cancel(self, task_id: str) -> None:
         """Tell the workers of this process that somebody wants a task to be canceled."""
@@ -91,7 +94,7 @@ class Others:
 
     def to_mark(self) -> tuple[list[str], int]:
         """The tasks of whose readers the others are to be told, before they forget, and until when (ms)."""
-        now = now_ms()
+        now = self.now()
         marked = {task_id: self._marked.get(task_id, 0) for task_id in self._tails.read_tasks()}
         due = [task_id for task_id, until in marked.items() if until < now + WATCH // 2]
         self._marked = marked | dict.fromkeys(due, now + WATCH)

@@ -20,7 +20,7 @@ _PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND 
 _GO_ON = f'CASE WHEN EXISTS ({_PENDING} AND died_at IS NULL) THEN 0 END'
 _NEXT = (
     'SELECT d.id, d.task_id, task.owner, c.id, c.version, c.takes, c.body, d.n, d.state, d.payload, d.failures,'
-    ' c.seq, c.lease + 1 FROM push_config c JOIN delivery d ON d.agent = c.agent AND d.config = c.seq'
+    ' c.seq, c.lease + 1, task.traceparent FROM push_config c JOIN delivery d ON d.agent = c.agent AND d.config = c.seq'
     ' JOIN task ON task.agent = c.agent AND task.id = c.task_id'
     ' WHERE c.agent = ? AND c.seq = ? AND d.died_at IS NULL ORDER BY d.seq LIMIT 1'
 )
@@ -51,7 +51,7 @@ def lease(agent: str, *, at: int, until: int, limit: int) -> Transaction[Leased]
 
 
 def _delivery(row: Any) -> Delivery:
-    id, task_id, owner, config_id, version, takes, body, n, state, payload, failures, place, lease = row
+    id, task_id, owner, config_id, version, takes, body, n, state, payload, failures, place, lease, trace = row
     return Delivery(
         id=id,
         task_id=task_id,
@@ -61,6 +61,7 @@ def _delivery(row: Any) -> Delivery:
         failures=failures,
         place=place,
         lease=lease,
+        traceparent=trace,
     )
 
 

@@ -24,7 +24,7 @@ def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[An
     """What a message is to its task: an answer that was checked; None if there is nothing to check.
 
     Raises:
-        AnswerNeeded: There is, and it was not checked against this.
+        AnswerNeeded: There is, and it was not checked against this; or there is nothing, and it was checked.
         InvalidParamsError: It answers calls, and none wait.
     """
     if header.state in INTERRUPTED:
@@ -35,6 +35,8 @@ def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[An
             return message.answer
     if message.answers_calls:
         raise InvalidParamsError.of('message.parts', 'answers calls, but the task waits with none')
+    if message.answer is not None:  # another one came first: this is one message more, and decides nothing
+        raise AnswerNeeded(header.id, header.context_id, header.last_event, None)
     return None
 
 

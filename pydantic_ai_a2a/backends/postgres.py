@@ -28,5 +28,12 @@ class PostgresBackend(SharedBackend[PostgresProcess]):
         self._reader_lag = reader_lag
         super().__init__(settings.place, namespace)
 
+    @property
+    def settings(self) -> Postgres:
+        return self._settings
+
+    def now(self) -> int:
+        return self.process.clock.now()
+
     def _make_process(self) -> PostgresProcess:
         return PostgresProcess(self._settings, self.namespace, self._reader_lag)

@@ -12,6 +12,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ..errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from .migrations import MIGRATIONS, missing, version
+from .postgres_clock import Clock
 from .postgres_settings import Postgres
 from .postgres_sql import begin, lock, migrations_of, translated
 from .transaction import Lock, LockTasks, Rows, Step, Transaction
@@ -94,13 +95,16 @@ def _options(settings: Postgres) -> dict[str, Any]:
     }
 
 
-async def open_connection(settings: Postgres, url: str) -> asyncpg.Connection[asyncpg.Record]:
-    """Open one connection."""
-    return await asyncpg.connect(url, **_options(settings))
+async def open_connection(settings: Postgres, url: str, *, patient: bool = False) -> asyncpg.Connection[asyncpg.Record]:
+    """Open one connection; over a `patient` one, answers may take as long as the database lets them."""
+    options = _options(settings)
+    if patient:
+        del options['command_timeout']
+    return await asyncpg.connect(url, **options)
 
 
-async def open_pool(settings: Postgres, size: int) -> Pool:
-    """Make a pool, which opens its connections as they are needed."""
+async def open_pool(settings: Postgres, size: int, clock: Clock) -> Pool:
+    """Make a pool, which opens its connections as they are needed, and asks over each of them what time it is."""
 
     async def reset(_: object) -> None:
         """A transaction leaves nothing behind that would have to be reset."""
@@ -110,6 +114,7 @@ async def open_pool(settings: Postgres, size: int) -> Pool:
         min_size=0,
         max_size=size,
         max_inactive_connection_lifetime=_IDLE,
+        init=clock.ask,
         reset=reset,
         **_options(settings),
     )
@@ -121,8 +126,13 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
     Raises:
         BackendUnusable: The server is too old, or the tables are newer than the package.
     """
-    if await stored_version(settings, connection) < len(MIGRATIONS):  # else a role that may not create anything goes on
-        await _in_transaction(settings, connection, lambda: _create(settings, connection))
+    if await stored_version(settings, connection) == len(MIGRATIONS):
+        return  # so that a role goes on that may not create anything
+    patient = await open_connection(settings, settings.url, patient=True)
+    try:
+        await _in_transaction(settings, patient, lambda: _create(settings, patient))
+    finally:
+        await patient.close(timeout=_LATE)
 
 
 async def stored_version(settings: Postgres, connection: Connection) -> int:
@@ -159,7 +169,8 @@ async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaita
 
 
 async def _create(settings: Postgres, connection: Connection) -> None:
-    await connection.execute(lock(Lock(('schema', settings.schema))) + '; SET LOCAL statement_timeout TO 0')
+    # Another process may be at it, and a step over a large table takes its time.
+    await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(Lock(('schema', settings.schema))))
     if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
         await connection.execute(f'CREATE SCHEMA {settings.schema}')
     await perform(connection, missing(migrations_of(MIGRATIONS)))
@@ -179,7 +190,8 @@ async def _in_transaction(settings: Postgres, connection: Connection, work: Call
 async def roll_back(connection: Connection) -> None:
     """Leave nothing of a transaction; a connection that is in the middle of something, or lost, is given up."""
     try:
-        await asyncio.wait_for(connection.execute('ROLLBACK'), _LATE)
+        async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
+            await connection.execute('ROLLBACK')
     except _AWAY:
         give_up(connection)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from functools import partial
 from urllib.parse import unquote
 
@@ -15,7 +14,7 @@ import asyncpg
 
 from ..errors import BackendUnusable, StoreUnavailable
 from . import notice
-from .others import Others, now_ms
+from .others import Others
 from .postgres_connect import open_connection, perform, roll_back, told
 from .postgres_settings import Postgres
 from .postgres_sql import begin, notify
@@ -59,7 +58,7 @@ class Listener:
         self._tails = tails
         self._others = others
         self._wanted = asyncio.Event()
-        """Whether there is something to do at once."""
+        """Whether there is something to do at once. Belongs to the loop of one life of the thread."""
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._deaf = False
         """Whether it has been logged that there is no connection."""
@@ -73,10 +72,11 @@ class Listener:
 
     async def run(self, session: Session) -> None:
         """Listen until cancelled."""
-        self._connection, self._deaf = None, False
+        self._wanted, self._connection, self._deaf = asyncio.Event(), None, False
         loop = asyncio.get_running_loop()
         try:
-            await self._wanted.wait()
+            if not self._others.interested():
+                await self._wanted.wait()
             look_at = loop.time()
             while True:
                 self._wanted.clear()
@@ -93,8 +93,11 @@ class Listener:
                 self._connection.terminate()
 
     async def _wait(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wanted.wait(), max(0.0, seconds))
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):  # in Python 3.11, wait_for may swallow a cancellation
+                await self._wanted.wait()
+        except TimeoutError:
+            pass  # time to look
 
     async def _connect(self) -> bool:
         try:
@@ -126,7 +129,7 @@ class Listener:
         again = False
         try:
             if full and self._connection is not None:
-                await self._ping(self._connection)
+                await self._ping(self._connection, session)
             if self._others.interested() and (full or self._ready):
                 again = await self._look(session, full=full)
             await self._mark(session)
@@ -135,10 +138,11 @@ class Listener:
                 logger.exception('What other processes have written cannot be read; it is tried again in a moment.')
         return again
 
-    async def _ping(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Find out whether anybody is still there."""
+    async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:
+        """Find out whether anybody is still there, and what time it is there."""
         try:
-            await connection.execute('SELECT 1', timeout=_POLL)
+            async with asyncio.timeout(_POLL):
+                await session.clock.ask(connection)
         except _FAILS:
             connection.terminate()
             self._lost(connection)
@@ -146,7 +150,7 @@ class Listener:
     async def _look(self, session: Session, *, full: bool) -> bool:
         self._ready = False
         tasks = self._tails.awaited_tasks() if full else ()
-        noticed = await session.read(partial(notice.look, self._namespace, tasks, now_ms()))
+        noticed = await session.read(partial(notice.look, self._namespace, tasks, self._others.now()))
         if not full:
             noticed = noticed._replace(newest=self._noticed.newest)
         self._noticed = noticed

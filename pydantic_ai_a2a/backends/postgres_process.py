@@ -17,7 +17,8 @@ from . import views
 from .answer import Answer
 from .database import Operation, Published
 from .others import Others
-from .postgres_connect import give_up, is_away, perform, roll_back
+from .postgres_clock import Clock
+from .postgres_connect import give_up, is_away, perform, roll_back, told
 from .postgres_listener import Listener
 from .postgres_settings import Postgres
 from .postgres_sql import begin, channel, notify
@@ -36,7 +37,8 @@ class PostgresProcess:
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
-        self.others = Others(self.tails)
+        self.clock = Clock()
+        self.others = Others(self.tails, self.clock.now)
         self._settings = settings
         self._namespace = namespace
         self._channel = channel(settings, namespace)
@@ -44,7 +46,7 @@ class PostgresProcess:
         self._listener = Listener(
             settings, self._channel, self._sender, namespace=namespace, tails=self.tails, others=self.others
         )
-        self._thread = ConnectionThread(settings, self._listener.run)
+        self._thread = ConnectionThread(settings, self.clock, self._listener.run)
 
     def stop(self) -> None:
         """Close the connections; in another process than this one's they are not to be touched."""
@@ -69,14 +71,23 @@ class PostgresProcess:
         undo: Callable[[Any], Transaction[None]] | None,
     ) -> Any:
         """Run a transaction, publish its events in the order of commits, and return its result."""
-        answer = Answer(undo and (lambda result: self._do(partial(undo, result))))
+        answer = Answer(undo and (lambda result: self._take_back(partial(undo, result))))
         self._thread.put(lambda session: self._write(session, operation, make, published, undo), answer)
         return await answer.wait()
 
-    def _do(self, make: partial[Transaction[None]]) -> None:
-        """Run a transaction for which nobody waits."""
-        operation = Operation(make.func, ready=True)
-        self._thread.put(lambda session: self._write(session, operation, make, lambda _: (), None), _log_failure)
+    def _take_back(self, undo: partial[Transaction[None]]) -> None:
+        """Undo what nobody knows of, or has asked for; as soon as the database is there, however long it is away."""
+        operation = Operation(undo.func, ready=True)
+
+        async def take_back(session: Session) -> None:
+            while True:
+                try:
+                    return await self._write(session, operation, undo, lambda _: (), None)
+                except Exception as error:
+                    if not isinstance(told(self._settings, error), StoreUnavailable):
+                        raise
+
+        self._thread.put(take_back, _log_failure)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(views.events_after, self._namespace, task_id, after, limit))
@@ -100,7 +111,7 @@ class PostgresProcess:
     def _known(self, result: Any, undo: Callable[[Any], Transaction[None]] | None) -> Any:
         if isinstance(result, _InDoubt):
             if undo is not None:  # what it may have taken, nobody else would get for as long as this process lives
-                self._do(partial(undo, result.result))
+                self._take_back(partial(undo, result.result))
             raise StoreUnavailable from result.error
         return result
 
@@ -117,12 +128,12 @@ class PostgresProcess:
             try:
                 await connection.execute(begin(self._settings, locks=at_once))
                 result = await perform(connection, make(), [each for each in locks if not isinstance(each, Lock)])
-                told = self._told(operation, published(result))
+                notices = self._notices(operation, published(result))
             except BaseException:
                 await roll_back(connection)
                 raise
             try:
-                await connection.execute(f'{told}; COMMIT' if told else 'COMMIT')
+                await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
             except Exception as error:
                 if not is_away(error):
                     await roll_back(connection)
@@ -131,7 +142,7 @@ class PostgresProcess:
                 return _InDoubt(result, error)
         return result
 
-    def _told(self, operation: Operation[..., Any], published: Published) -> str:
+    def _notices(self, operation: Operation[..., Any], published: Published) -> str:
         flags = 'r' * operation.ready + 'c' * operation.cancels + 'g' * operation.erases
         newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
         tasks = [each for each in newest if each[1] or operation.cancels]
@@ -148,4 +159,4 @@ class _InDoubt:
 
 def _log_failure(result: Any, error: BaseException | None) -> None:
     if error is not None:
-        logger.error('A write for which nobody waits has failed.', exc_info=error)
+        logger.error('What may have been claimed for nobody could not be handed back.', exc_info=error)

@@ -49,7 +49,9 @@ def migrations_of(migrations: Migrations) -> Migrations:
 def script_of(settings: Postgres, migrations: Migrations, known: int) -> str:
     """The steps after one, as SQL, like `script`."""
     first = [f'SET LOCAL search_path TO {settings.schema}']
-    return script(migrations_of(migrations), known, first if known else [f'CREATE SCHEMA {settings.schema}', *first])
+    if not known:
+        first = [f'CREATE SCHEMA IF NOT EXISTS {settings.schema}', *first]
+    return script(migrations_of(migrations), known, first)
 
 
 def _typed(statement: str) -> str:

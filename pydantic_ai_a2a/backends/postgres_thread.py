@@ -15,6 +15,7 @@ from contextvars import Context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 
+from .postgres_clock import Clock
 from .postgres_connect import CONFLICTS, Connection, Pool, is_away, migrate, open_pool, perform, roll_back, told
 from .postgres_settings import Postgres
 from .postgres_sql import READ, begin
@@ -37,10 +38,12 @@ class Session:
 
     Args:
         settings: Which database.
+        clock: Asked for the database's time over each of them first.
     """
 
-    def __init__(self, settings: Postgres) -> None:
+    def __init__(self, settings: Postgres, clock: Clock) -> None:
         self.settings = settings
+        self.clock = clock
         self._pools: dict[bool, Pool] = {}
         self._migrating = asyncio.Lock()
         self._migrated = False
@@ -50,7 +53,9 @@ class Session:
         """A connection to oneself; `first` for what must not wait for others, and is not done twice at once."""
         pool = self._pools.get(first)
         if pool is None:
-            pool = self._pools[first] = await open_pool(self.settings, 1 if first else self.settings.pool_size)
+            pool = self._pools[first] = await open_pool(
+                self.settings, 1 if first else self.settings.pool_size, self.clock
+            )
         async with pool.acquire(timeout=self.settings.acquire_timeout) as connection:
             if not self._migrated:
                 await self._migrate(connection)
@@ -98,7 +103,8 @@ class Session:
         """Close all connections."""
         for pool in self._pools.values():
             try:
-                await asyncio.wait_for(pool.close(), _STOP_TIME)
+                async with asyncio.timeout(_STOP_TIME):
+                    await pool.close()
             except TimeoutError:
                 pool.terminate()
 
@@ -109,9 +115,10 @@ Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
 class _Life:
     """One run of the thread."""
 
-    def __init__(self, settings: Postgres, beside: Work) -> None:
+    def __init__(self, settings: Postgres, clock: Clock, beside: Work) -> None:
         self.loop = asyncio.new_event_loop()
         self._settings = settings
+        self._clock = clock
         self._beside = beside
         self._stopping = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -124,7 +131,7 @@ class _Life:
             runner.run(self._live())
 
     async def _live(self) -> None:
-        session = self._session = Session(self._settings)
+        session = self._session = Session(self._settings, self._clock)
         beside = asyncio.create_task(self._beside(session))
         await self._stopping.wait()
         beside.cancel()
@@ -160,11 +167,13 @@ class ConnectionThread:
 
     Args:
         settings: Which database.
+        clock: Is told its time.
         beside: What else the thread does, until it is stopped.
     """
 
-    def __init__(self, settings: Postgres, beside: Work) -> None:
+    def __init__(self, settings: Postgres, clock: Clock, beside: Work) -> None:
         self._settings = settings
+        self._clock = clock
         self._beside = beside
         self._lock = Lock()
         self._life: _Life | None = None
@@ -181,7 +190,7 @@ class ConnectionThread:
         """Start the thread, if there is none, and call back in it."""
         with self._lock:
             if self._life is None:
-                self._life = _Life(self._settings, self._beside)
+                self._life = _Life(self._settings, self._clock, self._beside)
             # Connections outlive what they are used for, and must not keep what a request carries.
             self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
 

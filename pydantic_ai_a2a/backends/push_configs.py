@@ -7,7 +7,7 @@ from ..ports import PushConfig, Takes
 from .deliveries import TAKES
 from .sql import TASK, Transaction, find, find_locked
 
-__all__ = ('NAMES', 'create', 'delete', 'get', 'list_all', 'put')
+__all__ = ('NAMES', 'copy', 'create', 'delete', 'get', 'list_all', 'put')
 
 NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
 """What a configuration takes, by the number that is stored."""
@@ -38,6 +38,21 @@ def put(agent: str, task_id: str, config: PushConfig, limit: int) -> Transaction
         )
     push = max(takes, TAKES['artifacts'])
     yield f'UPDATE task SET push = CASE WHEN push < ? THEN ? ELSE push END WHERE {TASK}', (push, push, agent, task_id)
+
+
+def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
+    """Give a task that has just been made the configurations of another one."""
+    yield [
+        (
+            'INSERT INTO push_config (agent, task_id, id, version, takes, body)'
+            f' SELECT agent, CAST(? AS TEXT), id, version, takes, body FROM push_config WHERE {_OF_TASK} ORDER BY seq',
+            [(new_id, agent, task_id)],
+        ),
+        (
+            f'UPDATE task SET push = (SELECT old.push FROM task old WHERE old.agent = ? AND old.id = ?) WHERE {TASK}',
+            [(agent, task_id, agent, new_id)],
+        ),
+    ]
 
 
 def get(agent: str, task_id: str, owner: str, config_id: str | None) -> Transaction[PushConfig]:

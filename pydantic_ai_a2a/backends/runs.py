@@ -13,6 +13,7 @@ from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import DEAD_LETTER, Checkpoint, Claim, Finish, Marks, Status
 from ..types import TaskEvent, TaskHeader
 from . import checkpoints, conversations, deliveries, quotas
+from .contexts import NEXT, QUEUED, let_go
 from .sql import (
     HEADER,
     HEADER_SIZE,
@@ -33,7 +34,6 @@ from .sql import (
 from .transaction import Lock, LockTasks
 
 __all__ = (
-    'QUEUED',
     'claim',
     'emit',
     'finish',
@@ -44,24 +44,19 @@ __all__ = (
     'renew',
 )
 
-QUEUED = (
-    "state = 'submitted' AND NOT EXISTS (SELECT 1 FROM task e WHERE e.agent = task.agent AND e.owner = task.owner"
-    " AND e.context_id = task.context_id AND e.state IN ('submitted', 'working') AND e.queue_seq < task.queue_seq)"
-)
-"""Waits, and is the first of its context to run."""
 _LOST = "state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
 _FIND_QUEUED = _FIND.format(QUEUED)
 _FIND_LOST = _FIND.format(_LOST)
 _RENEWED = 500
 """Leases that one statement renews; SQLite takes 999 values at least."""
+_MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
 _RUN = (
-    'run, request, traceparent, own_messages, pending, context_head,'
-    ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
+    f'run, COALESCE((SELECT inbox.request FROM inbox WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
+    ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id),'
     f' answer, inbox_read, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
-    ' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq'
-    f' WHERE inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD})))'
+    f' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq WHERE {_MESSAGE})'
 )
 _TOLD = (
     '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
@@ -139,7 +134,7 @@ def _claim_of(
         message=message,
         head=head_now if own_messages is None else head_then,
         own_messages=None if own_messages is None else conversations.load_messages(own_messages),
-        request=request,
+        request=request or None,
         traceparent=traceparent,
         checkpoint=checkpoint,
         push=push,
@@ -153,9 +148,11 @@ def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Trans
     for start in range(0, len(tasks), _RENEWED):
         some = tasks[start : start + _RENEWED]
         rows = yield (
-            f'UPDATE task SET lease_until = ? WHERE agent = ? AND id IN ({", ".join("?" * len(some))}) AND holder = ?'
+            # One that was held up, and comes after a later one, takes nothing back of it.
+            'UPDATE task SET lease_until = CASE WHEN lease_until < ? THEN ? ELSE lease_until END'
+            f' WHERE agent = ? AND id IN ({", ".join("?" * len(some))}) AND holder = ?'
             " AND state = 'working' RETURNING id, cancel_requested",
-            (until, agent, *some, holder),
+            (until, until, agent, *some, holder),
         )
         held |= dict(rows)
     lost = [task_id for task_id in tasks if task_id not in held]
@@ -196,9 +193,13 @@ _FIRST_EVENT = (
 )
 _STANDING = (
     f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
-    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push FROM task WHERE {HELD} AND run = ?'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, {NEXT} FROM task WHERE {HELD} AND run = ?'
     ' /* FOR NO KEY UPDATE */'
 )
+
+
+_HANDS_ON = TERMINAL - {'canceled'}
+"""States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
 
 
 def locks_of_renew(agent: str, holder: str, tasks: Sequence[str], **_: object) -> list[Lock | LockTasks]:
@@ -213,25 +214,24 @@ def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock | LockT
 
 def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
     """See `TaskQueue.finish`; also gives the events to publish."""
-    header = claimed.header
-    rows = yield _STANDING, (claimed.inbox, agent, header.id, claimed.fence, claimed.holder, claimed.run)
+    header, read = claimed.header, end.taken or claimed.inbox
+    rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         raise LeaseLost
-    said, own_usage, unread, record, checkpointed, push = rows[0]
+    said, own_usage, unread, record, checkpointed, push, following = rows[0]
     usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
         writes.append(quotas.charged(agent, end.charges))
-    if checkpointed and (end.failure != DEAD_LETTER or claimed.own_messages is not None):
-        # What a dead letter is retried with begins its turn: it lacks what came before an interruption.
+    if checkpointed and end.failure != DEAD_LETTER:
         writes.append(drop_checkpoint(agent, header.id))
-    if end.artifacts is None and end.status.state in TERMINAL:
+    goes_on = unread is not None and _hands_on(end)
+    if end.artifacts is None and end.status.state in TERMINAL and not goes_on:
         yield from keep_streamed(agent, header.id)
     elif end.artifacts is not None and claimed.run > 1:
         writes.append(("DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", [(agent, header.id)]))
-    goes_on = unread is not None and end.status.state == 'completed'
-    events = [*end.events] if goes_on else [*end.events, end.final]
-    writes += [add_items(agent, header.id, _items(said, end)), add_events(agent, header.id, events)]
+    events = [*end.events, *(_handed_on(header, end) if goes_on else (end.final,))]
+    writes += [add_items(agent, header.id, _items(said, end, goes_on)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
@@ -243,16 +243,30 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if goes_on:
         yield writes
     else:
-        yield [*writes, _end(agent, claimed, end, usage)]
+        yield [*writes, *_end(agent, claimed, end, usage, read, following=following)]
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
-    return (yield from _next_run(agent, claimed)) if goes_on else None, events
+    return (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None, events
 
 
-def _items(said: bytes | None, end: Finish) -> list[tuple[str, str, bytes]]:
+def _hands_on(end: Finish) -> bool:
+    """Whether a task goes on with what is unread when a run ends like this."""
+    return end.status.state in _HANDS_ON and not end.last and end.failure != DEAD_LETTER
+
+
+def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
+    """What readers are told of the end of a run whose task goes on: why it failed, if it did."""
+    if end.status.message is None:
+        return []
+    return [status_event(header, end.status._replace(state='working'), end.final.n)]
+
+
+def _items(said: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
     """What a run adds to its task; the message of the status before moves into the history (§3.7)."""
     items = [] if said is None else [('message', '', said)]
     items += [('message', *message) for message in end.history]
+    if goes_on and end.status.message is not None:
+        items.append(('message', '', end.status.message))
     return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
 
 
@@ -262,38 +276,47 @@ def _of_turn(own: bytes, end: Finish) -> RunUsage:
     return before if end.usage is None else before + end.usage
 
 
-def _end(agent: str, claimed: Claim, end: Finish, usage: RunUsage | None) -> Write:
-    """Write the status, and let go of the task; the model messages of an interrupted one stay with it."""
-    interrupted = end.status.state in INTERRUPTED
-    own = [*(claimed.own_messages or ()), *end.messages] if interrupted else ()
-    statement = (
-        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
-        ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, inbox_read = ?, answer = NULL,'
-        ' holder = NULL, lease_until = NULL, cancel_requested = 0'
-        f' WHERE {TASK}'
-    )
+def _end(
+    agent: str, claimed: Claim, end: Finish, usage: RunUsage | None, read: int, *, following: str | None
+) -> list[Write]:
+    """Write the status, and let go of the task; the turn of an interrupted one, or of a dead letter, stays with it."""
     values = (
         *end.status,
         end.metadata if end.metadata is not None else claimed.header.metadata,
         end.final.n,
         end.failure,
-        conversations.dump_messages(own) if interrupted else None,
-        conversations.dump_usage(usage) if interrupted and usage is not None else None,
-        end.pending if interrupted else None,
-        claimed.head if interrupted else None,
-        claimed.inbox,
-        agent,
-        claimed.header.id,
+        claimed.inbox if end.failure == DEAD_LETTER else read,  # a retry goes on from the checkpoint, or begins anew
     )
-    return statement, [values]
+    turn, of_turn = _TURN, _NO_TURN
+    if end.failure == DEAD_LETTER:
+        turn, of_turn = '', ()
+    elif end.status.state in INTERRUPTED:
+        of_turn = _turn(claimed, end, usage)
+    statement = (
+        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
+        f' inbox_read = ?,{turn} holder = NULL, lease_until = NULL, cancel_requested = 0 WHERE {TASK}'
+    )
+    ended = (statement, [(*values, *of_turn, agent, claimed.header.id)])
+    return [ended] if following is None else [ended, let_go(agent, following)]
 
 
-def _next_run(agent: str, claimed: Claim) -> Transaction[Claim]:
+_TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'
+_NO_TURN: tuple[Any, ...] = (None, None, None, None)
+
+
+def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
+    """What a task that waits for its client goes on with."""
+    own = [*(claimed.own_messages or ()), *end.messages]
+    used = None if usage is None else conversations.dump_usage(usage)
+    return conversations.dump_messages(own), used, end.pending, claimed.head
+
+
+def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
     row = yield (
         'UPDATE task SET run = run + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
-        ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
+        ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL, metadata = COALESCE(?, metadata)'
         f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
-        (claimed.inbox, agent, claimed.header.id),
+        (read, metadata, agent, claimed.header.id),
     )
     header = header_of(row[0])
     return _claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)

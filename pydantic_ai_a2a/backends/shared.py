@@ -24,8 +24,10 @@ from .database import Operation, Published
 from .histories import Histories
 from .notice import WATCH
 from .others import Listener, Others
+from .postgres_settings import Postgres
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sql_push import Due, SqlOutbox, SqlPushConfigs
+from .sqlite_connect import SqliteFile
 from .tail import Tails
 from .transaction import Transaction
 
@@ -104,6 +106,11 @@ class SharedBackend(Backend, Generic[ProcessT]):
         self.quotas = SqlQuotas(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
         self._check_alone()
+
+    @property
+    @abstractmethod
+    def settings(self) -> SqliteFile | Postgres:
+        """Which database it is."""
 
     @abstractmethod
     def _make_process(self) -> ProcessT:

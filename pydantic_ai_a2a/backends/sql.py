@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import TaskNotFoundError
+from ..lifecycle import LIVE
 from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import conversations, deliveries
+from .contexts import NEXT, let_go
 from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
 
 __all__ = (
@@ -147,10 +149,10 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
     event = status_event(header, status, header.last_event + 1)
     rows = yield (
-        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push FROM task WHERE {TASK}',
+        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push, {NEXT} FROM task WHERE {TASK}',
         (agent, header.id),
     )
-    run, own_messages, own_usage, record, push = rows[0]
+    run, own_messages, own_usage, record, push, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
         messages = conversations.closed(conversations.load_messages(own_messages))
         usage = None if own_usage is None else conversations.load_usage(own_usage)
@@ -166,6 +168,8 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     ended = (freed, [(event.n, failure, agent, header.id)])
     yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
+    if following is not None and header.state in LIVE:
+        yield [let_go(agent, following)]
     if push:
         yield from deliveries.enqueue(agent, header, push, [event])
     return event

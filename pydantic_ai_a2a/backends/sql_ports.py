@@ -30,6 +30,7 @@ from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import accept, conversations, dead, erase, export, quotas, runs, sweep, views
 from .database import Database, Operation, Published
+from .room import COPIES, ROW, Room
 from .sql_push import Due
 from .transaction import Transaction
 
@@ -84,12 +85,18 @@ _CHARGE = Operation(quotas.charge)
 class SqlQueue(TaskQueue):
     """The queue of a database; `due` is told of tasks that have webhooks."""
 
-    def __init__(self, database: Database, due: Due | None = None) -> None:
+    def __init__(self, database: Database, due: Due | None = None, room: Room | None = None) -> None:
         self._database = database
+        self._room = room
         self._agent = database.namespace
         self._due = due or Due()
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        if (room := self._room) is not None:
+            needed = COPIES * submission.size + ROW
+            room.left -= needed
+            if room.left < 0:
+                room.measure(needed)
         accepted, _ = await self._database.write(
             _SUBMIT, self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
         )
@@ -159,6 +166,9 @@ class SqlReader(TaskReader):
 
     async def list(self, query: TaskQuery) -> Page:
         return await self._database.read(views.page, self._database.namespace, query)
+
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        return await self._database.read(views.unread, self._database.namespace, task_id, after)
 
 
 class SqlEvents(EventLog):

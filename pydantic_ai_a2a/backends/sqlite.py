@@ -23,6 +23,7 @@ from .conversations import SqlConversationStore, prepare
 from .database import Operation
 from .histories import Histories
 from .migrations import MIGRATIONS
+from .room import COPIES, ROW, Room
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sql_push import Due, SqlOutbox, SqlPushConfigs
 from .sqlite_steps import check_version, perform
@@ -39,7 +40,7 @@ class SqliteBackend(Backend):
 
     durable = False
 
-    def __init__(self, namespace: str, *, reader_lag: int) -> None:
+    def __init__(self, namespace: str, *, reader_lag: int, max_bytes: int | None = None) -> None:
         check_version()
         self.namespace = namespace
         self.tails = Tails(self.read_events, reader_lag)
@@ -49,7 +50,8 @@ class SqliteBackend(Backend):
         """Held from a transaction's begin until its events are published, so that they are in order for readers."""
         self._histories = Histories()
         due = Due()
-        self.queue = SqlQueue(self, due)
+        self._room = None if max_bytes is None else Room(max_bytes, self._bytes)
+        self.queue = SqlQueue(self, due, self._room)
         self.reader = SqlReader(self)
         self.events = SqlEvents(self)
         self.housekeeping = SqlHousekeeping(self)
@@ -65,6 +67,12 @@ class SqliteBackend(Backend):
             connection.execute(statement)
         prepare()
         return connection
+
+    def _bytes(self) -> int:
+        used = 'SELECT (page_count - freelist_count) * page_size FROM'
+        pragmas = 'pragma_page_count(), pragma_freelist_count(), pragma_page_size()'
+        with self.lock:
+            return self._connection.execute(f'{used} {pragmas}').fetchone()[0]
 
     def run(self, transaction: sql.Transaction[T]) -> T:
         """Run a transaction, and commit it or leave nothing of it behind."""
@@ -99,6 +107,10 @@ class SqliteBackend(Backend):
     async def read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         """Stored events after a number."""
         return self.run(views.events_after(self.namespace, task_id, after, limit))
+
+    def take_room(self, size: int) -> None:
+        if self._room is not None:
+            self._room.measure(COPIES * size + ROW)
 
     def conversations(self, owner: str) -> SqlConversationStore:
         return SqlConversationStore(self, self.namespace, owner)

@@ -33,6 +33,10 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         self._reader_lag = reader_lag
         super().__init__(str(file.path.resolve()), namespace)
 
+    @property
+    def settings(self) -> SqliteFile:
+        return self._file
+
     def _make_process(self) -> SqliteProcess:
         return SqliteProcess(self._file, self.namespace, self._reader_lag)
 

@@ -44,19 +44,21 @@ class Job:
         self.answer(result, error)
 
 
-Work = Callable[[sqlite3.Connection, Sequence[Job]], None]
+Work = Callable[[sqlite3.Connection, list[Job]], None]
+"""Does jobs, and may take those out of the list that are done."""
 
 
-def read(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+def read(connection: sqlite3.Connection, jobs: list[Job]) -> None:
     """Do each job on a state of its own, and leave nothing written."""
-    for job in jobs:
-        result, failed = None, None
+    while jobs:
+        job, result, failed = jobs[0], None, None
         try:
             connection.execute('BEGIN')
             result = perform(connection, job.make())
         except BaseException as error:  # it is the caller's, who waits in another thread
             failed = error
         connection.rollback()
+        jobs.pop(0)  # before the answer, after which the next job may look for a lane with nothing to do
         job.done(result, failed)
 
 
@@ -127,11 +129,12 @@ class Lane:
         self._condition = Condition()
         self._jobs: deque[Job] = deque()
         self._thread: Thread | None = None
+        self._doing: list[Job] = []
         self._stopping = False
 
     def __len__(self) -> int:
-        """How many jobs wait."""
-        return len(self._jobs)
+        """How many jobs are being done, or wait."""
+        return len(self._doing) + len(self._jobs)
 
     def put(self, job: Job, *, first: bool = False) -> None:
         """Hand over a job; `first` lets it go before all others that wait."""
@@ -188,8 +191,10 @@ class Lane:
                 self._thread = None
                 return False
             jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _GROUP))]
+            self._doing = jobs
         if jobs:
             self._work(connection, jobs)
+            self._doing = []
         if self._poll is not None:
             self._poll(connection)
         return True

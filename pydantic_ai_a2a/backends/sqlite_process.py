@@ -42,7 +42,7 @@ class SqliteProcess:
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
-        self.others = Others(self.tails)
+        self.others = Others(self.tails, now_ms)
         self._writer = Lane('pydantic_ai_a2a writer', partial(connect, file), commit, _Polling(self))
         self._readers = [Lane('pydantic_ai_a2a reader', partial(connect, file), read) for _ in range(_READERS)]
         self._namespace = namespace

@@ -10,7 +10,7 @@ from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from . import conversations, deliveries, quotas
+from . import contexts, conversations, deliveries, quotas
 from .sql import HEADER, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
 from .transaction import Lock, LockTasks
 
@@ -31,11 +31,13 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, T
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
     if (yield Lock((agent, 'sweep'), wait=False)):
         return 0, []  # another process does it
+    yield [contexts.let_go_who_is_first(agent, ROWS)]
     ended = yield from _expire_waiting(agent, retention, at)
     swept = len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
     swept += yield from _sweep_tasks(agent, retention, at)
-    swept += yield from _sweep_contexts(agent, retention, at)
+    left = yield from _sweep_left(agent)
+    swept += left + (yield from _sweep_contexts(agent, retention, at, ROWS - left))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
     return swept, ended
 
@@ -117,15 +119,25 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
 
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
     """Delete a task and what belongs to it; how many rows went: its messages, its artifacts and itself."""
+    # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
+    yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
-    yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
     return len(items) + 1
 
 
-def _sweep_contexts(agent: str, retention: Retention, at: int) -> Transaction[int]:
+def _sweep_left(agent: str) -> Transaction[int]:
+    """Delete what erased conversations have left."""
+    rows = yield 'SELECT DISTINCT owner FROM entry_left WHERE agent = ? LIMIT ?', (agent, TASKS)
+    swept = 0
+    for (owner,) in rows:
+        swept += yield from conversations.drop_left(agent, owner, ROWS - swept)
+    return swept
+
+
+def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
     rows = yield 'SELECT COUNT(*) FROM conversation WHERE agent = ?', (agent,)
     surplus = max(0, rows[0][0] - retention.max_contexts)
     rows = yield (
@@ -140,8 +152,9 @@ def _sweep_contexts(agent: str, retention: Retention, at: int) -> Transaction[in
             continue
         # A message may have come since: then the row is another one, or there is a task again.
         if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
-            yield from conversations.erase(agent, owner, context_id)
-            swept += 1
+            swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
+        if swept >= limit:
+            break
     return swept
 
 

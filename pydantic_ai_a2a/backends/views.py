@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from ..protocol import stored
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from .sql import BY_ID_AND_OWNER, HEADER, Transaction, header_of
 
-__all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after')
+__all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after', 'unread')
 
 _NO_LIMIT = 2**31
 _ITEMS = ' UNION ALL '.join(
@@ -73,14 +74,28 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
         (*values, query.page_size + 1),
     )
     tasks: list[StoredTask] = []
+    left = sys.maxsize if query.max_bytes is None else query.max_bytes
     for row in rows[: query.page_size]:
-        header = header_of(row)
-        tasks.append((yield from _with_items(agent, header, query.history_length, query.include_artifacts)))
+        task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts)
+        left -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))
+        if tasks and left < 0:
+            break
+        tasks.append(task)
     following = None
-    if len(rows) > query.page_size:
+    if len(rows) > len(tasks):
         last = tasks[-1].header
         following = (last.status_at, last.id)
     return Page(tasks, following, total[0][0])
+
+
+def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:
+    """See `TaskReader.unread`."""
+    rows = yield (
+        'SELECT inbox.seq, item.body FROM inbox JOIN item ON item.seq = inbox.item'
+        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq > ? AND inbox.answer = 0 ORDER BY inbox.seq',
+        (agent, task_id, after),
+    )
+    return [(seq, body) for seq, body in rows]
 
 
 def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:

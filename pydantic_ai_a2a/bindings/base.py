@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from os import urandom
 
 from starlette.types import Receive, Scope, Send
 
+from ..audit import audit
 from ..errors import (
     A2AError,
     InternalError,
     PayloadTooLargeError,
+    RequestTimeoutError,
     UnsupportedMediaTypeError,
 )
+from ..types import Caller
 
 __all__ = (
+    'CHUNK',
     'JSON',
     'NO_SNIFF',
+    'AnswerUnread',
     'ClientGone',
     'as_error',
+    'audit_refused',
     'check_content_type',
     'header',
     'new_correlation_id',
     'read_body',
     'reply',
+    'request_late',
+    'send_body',
 )
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -35,12 +43,19 @@ NO_SNIFF = (b'x-content-type-options', b'nosniff')
 
 JSON = ('application/json',)
 
+CHUNK = 65_536
+"""Bytes that are sent at once: servers wait for a client that does not read between two sends, and never in one."""
+
 _DIGITS = re.compile('[0-9]{1,19}')
 """A length, as servers let it pass; what is none is counted while it is read."""
 
 
 class ClientGone(Exception):
-    """The client went away before its request was read: there is nobody to answer."""
+    """The client went away before its request was read, or its answer: there is nobody to answer."""
+
+
+class AnswerUnread(ClientGone):
+    """The client takes too long to read its answer, which is broken off."""
 
 
 def new_correlation_id() -> str:
@@ -72,6 +87,11 @@ def check_content_type(scope: Scope, taken: Collection[str] = JSON) -> None:
     declared = header(scope, b'content-type') or ''
     if declared not in taken and declared.partition(';')[0].strip().lower() not in taken:
         raise UnsupportedMediaTypeError(f'The request body must be {" or ".join(taken)}.')
+
+
+def request_late() -> RequestTimeoutError:
+    """What is answered where a request takes too long to come: it is the connection's last answer."""
+    return RequestTimeoutError(headers={'Connection': 'close'})
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
@@ -111,22 +131,52 @@ def as_error(exception: Exception, correlation_id: str) -> A2AError:
     return InternalError()
 
 
+def audit_refused(error: A2AError, scope: Scope, correlation_id: str, caller: Caller | None = None) -> None:
+    """Record that a request was refused, if the audit log is to know."""
+    if error.refusal is None:
+        return
+    client = scope.get('client')
+    audit(
+        'refused',
+        correlation_id=correlation_id,
+        remote=client[0] if client else None,
+        refusal=error.refusal,
+        caller=(caller.id or None) if caller else None,
+        tenant=(caller.tenant or None) if caller else None,
+    )
+
+
 async def reply(
     send: Send,
     status: int,
     body: bytes,
     correlation_id: str,
-    headers: Iterable[tuple[str, str]] = (),
+    headers: Collection[tuple[str, str]] = (),
     *,
     media_type: bytes = b'application/json',
+    patient: Callable[[Awaitable[None]], Awaitable[None]] | None = None,
 ) -> None:
-    """One whole answer, JSON unless said otherwise."""
+    """One whole answer, JSON unless said otherwise; `patient` waits for clients to read what is long."""
+    size = len(body)
     raw = [
         (b'content-type', media_type),
-        (b'content-length', b'%d' % len(body)),
+        (b'content-length', b'%d' % size),
         (b'x-correlation-id', correlation_id.encode()),
         NO_SNIFF,
     ]
-    raw += [(name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in headers]
+    if headers:
+        raw += [(name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in headers]
     await send({'type': 'http.response.start', 'status': status, 'headers': raw})
-    await send({'type': 'http.response.body', 'body': body})
+    if patient is None or size <= CHUNK:
+        await send({'type': 'http.response.body', 'body': body})
+    else:
+        await patient(send_body(send, body))
+
+
+async def send_body(send: Send, body: bytes, *, more: bool = False) -> None:
+    """The body of an answer, or the next piece of it; what is long goes bit by bit, as the client reads it."""
+    sent = 0
+    while len(body) - sent > CHUNK:
+        await send({'type': 'http.response.body', 'body': body[sent : sent + CHUNK], 'more_body': True})
+        sent += CHUNK
+    await send({'type': 'http.response.body', 'body': body[sent:], 'more_body': more})

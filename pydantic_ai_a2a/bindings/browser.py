@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -12,12 +12,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import MisdirectedRequestError
 from ..protocol import versions
-from .base import header, new_correlation_id, reply
+from .base import audit_refused, header, new_correlation_id, reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal
+from .unread import closing
 
 __all__ = ('AllowedHosts', 'HostCheck', 'cors_middleware', 'misdirected')
 
-_HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*]+))(?::[0-9]{0,5})?')
+_HOST = re.compile(r'(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<name>[^\s:/@\[\]\\*,]+))(?::[0-9]{0,5})?')
 _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
 _ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
 
@@ -78,15 +79,26 @@ def _is_address(text: str) -> bool:
 
 
 class HostCheck:
-    """An app that answers for some hosts only, as an ASGI app; others get HTTP 421."""
+    """An app that answers for some hosts only, as an ASGI app; others get HTTP 421.
 
-    def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
+    Args:
+        app: The app.
+        hosts: Those that it answers for.
+        redact: Takes credentials out of a request that is refused; the app itself sees to those that it gets.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: AllowedHosts, redact: Callable[[Scope], None]) -> None:
         self._app = app
         self._hosts = hosts
+        self._redact = redact
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what is for one of the hosts, and the lifespan."""
-        await (self._app if self._hosts.answer(scope) else misdirected)(scope, receive, send)
+        if self._hosts.answer(scope):
+            await self._app(scope, receive, send)
+        else:
+            self._redact(scope)
+            await misdirected(scope, receive, send)
 
 
 async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,7 +106,9 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
     if scope['type'] == 'websocket':
         await send({'type': 'websocket.close', 'code': 1008})
         return
+    _, send = closing(scope, receive, send)
     error, correlation_id = MisdirectedRequestError(), new_correlation_id()
+    audit_refused(error, scope, correlation_id)
     if is_http_json(scope):
         body, media_type = refusal(error, correlation_id), MEDIA_TYPE
     else:
@@ -125,7 +139,7 @@ def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=tuple(origins),
-            allow_methods=('GET', 'POST'),
+            allow_methods=('GET', 'POST', 'DELETE'),
             # A page that may call at all may name a version, extensions, credentials, and where its stream broke off.
             allow_headers=('*',),
             expose_headers=_EXPOSED,

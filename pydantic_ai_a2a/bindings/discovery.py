@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..card import CardTemplate, etag
 from .base import NO_SNIFF, header
 
-__all__ = ('CARD_PATH', 'Discovery')
+__all__ = ('CARD_PATH', 'Discovery', 'base_url', 'send_card')
 
 CARD_PATH = '/.well-known/agent-card.json'
 _MAX_AGE = 3600
+_PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
 
 
 class Discovery:
@@ -27,24 +30,33 @@ class Discovery:
         self._url = url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD."""
-        body = self._card.render(self._url or _base_url(scope))
-        tag = etag(body)
-        headers = [
-            (b'etag', tag.encode()),
-            (b'cache-control', b'public, max-age=%d' % _MAX_AGE),
-            (b'vary', b'Host'),
-        ]
-        if _matches(header(scope, b'if-none-match'), tag):
-            await send({'type': 'http.response.start', 'status': 304, 'headers': headers})
-            await send({'type': 'http.response.body', 'body': b''})
-            return
-        headers += [(b'content-type', b'application/json'), (b'content-length', b'%d' % len(body)), NO_SNIFF]
-        await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
-        await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+        """Answer GET and HEAD; below a tenant's path, with the card for it."""
+        tenant = scope['path_params'].get('tenant', '')
+        body = self._card.render(self._url or base_url(scope), tenant)
+        await send_card(scope, send, body, _PUBLIC)
 
 
-def _base_url(scope: Scope) -> str:
+async def send_card(
+    scope: Scope,
+    send: Send,
+    body: bytes,
+    headers: Iterable[tuple[str, str]],
+    *,
+    media_type: bytes = b'application/json',
+) -> None:
+    """Answer with a card, or that the client has it already."""
+    tag = etag(body)
+    raw = [(name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)]
+    if _matches(header(scope, b'if-none-match'), tag):
+        await send({'type': 'http.response.start', 'status': 304, 'headers': raw})
+        await send({'type': 'http.response.body', 'body': b''})
+        return
+    raw += [(b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF]
+    await send({'type': 'http.response.start', 'status': 200, 'headers': raw})
+    await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+
+
+def base_url(scope: Scope) -> str:
     """The URL of the app itself: `Request.base_url` is that of the outermost app it is mounted in."""
     return str(Request({**scope, 'app_root_path': scope.get('root_path', '')}).base_url)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import parse_qs
@@ -14,18 +14,33 @@ from starlette.types import Receive, Scope, Send
 
 from .. import telemetry
 from ..auth.guard import Guard
-from ..errors import A2AError, QuotaExceededError
-from ..protocol.codec import Codec, EncodeEvent, Params
+from ..auth.tenants import Tenants
+from ..direct import Direct
+from ..errors import A2AError, InvalidParamsError, QuotaExceededError
+from ..protocol.codec import Codec, Params, tenant_of
 from ..protocol.limits import check_values
 from ..protocol.operations import Operation, refuse_unsupported
 from ..protocol.versions import Choice, in_dialect_of
 from ..quotas import Metering, audit_refusal
 from ..service import EventStream, Service
-from ..types import CallContext, Caller, SendParams, StoredTask
-from .base import ClientGone, as_error, check_content_type, header, new_correlation_id, read_body, reply
+from ..types import Call, Caller, SendParams, StoredTask
+from .base import (
+    AnswerUnread,
+    ClientGone,
+    as_error,
+    audit_refused,
+    check_content_type,
+    header,
+    new_correlation_id,
+    read_body,
+    reply,
+)
+from .discovery import send_card
+from .extended import UNSHARED, ExtendedCard
 from .extensions import Extensions, echo
-from .slow import SlowSenders
+from .slow import SlowClients
 from .sse import EventWriter, OpenStreams, parse_event_id
+from .unread import CLOSE, has_body
 
 __all__ = ('Exchange', 'Request', 'Serving')
 
@@ -40,7 +55,7 @@ _WRITE: Mapping[str, Callable[[Codec, Any, Any], bytes]] = {
     ),
     'CreateTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
     'GetTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
-    'ListTaskPushNotificationConfigs': lambda codec, _, found: codec.encode_push_configs(found),
+    'ListTaskPushNotificationConfigs': lambda codec, _, found: codec.encode_push_configs(*found),
     'DeleteTaskPushNotificationConfig': lambda codec, _, __: codec.encode_deleted(),
 }
 """How an operation's result is written, given its params."""
@@ -53,18 +68,29 @@ class Serving:
     service: Service
     body_limit: int
     """Bytes of a body at most."""
-    senders: SlowSenders
-    """Ends those that take too long."""
+    senders: SlowClients
+    """Ends requests that take too long to come."""
+    readers: SlowClients
+    """Ends answers that take too long to be read."""
     value_limit: int
     """JSON values of a body at most."""
     guard: Guard
     metering: Metering | None = None
     extensions: Extensions
+    capabilities: Collection[str]
+    """Capabilities that the agent card declares (§4.4.3)."""
+    extended: ExtendedCard | None = None
+    direct: Direct | None = None
+    """Answers with messages; None: all answers are tasks."""
+    tenants: Tenants | None = None
+    """Those that requests may name; None: what they name means nothing."""
     streams: OpenStreams
     runs_here: Callable[[str], bool]
     """Whether this process runs a task."""
     start: Callable[[], Awaitable[None]]
     """Starts what the lifespan has not started."""
+    keep: Callable[[Iterable[tuple[bytes, bytes]], Caller], dict[str, Any]] | None = None
+    """What runs may want to know of a call, from its headers and caller; None if no run does."""
 
 
 Request: TypeAlias = tuple[Operation, Params | None, Choice]
@@ -76,6 +102,8 @@ class Exchange(ABC):
 
     media_type: ClassVar[bytes] = b'application/json'
     """Of the answers."""
+    unshared: ClassVar[tuple[tuple[str, str], ...]] = ()
+    """Headers that keep answers from being given to others, where caches on the way might."""
     attributes: Mapping[str, str]
     """What an operation's span says of the binding."""
 
@@ -85,7 +113,13 @@ class Exchange(ABC):
         self.scope = scope
         self.receive = receive
         self.send = send
+        self._tenant = ''  # that the request names
         self._streaming = False  # whether an event stream has begun
+        self._unread = True  # whether the body is
+        self._caller: Caller | None = None  # once it is known, in the tenant that is settled by then
+        self._admitted: Caller | None = None  # as its credentials say, whichever tenant it names
+        self._counted = False  # whether it was, by what limits the rate of what it asks for
+        self._is_direct: bool | None = None  # whether a message is answered with a message, once that is known
         self._headers: tuple[tuple[str, str], ...] = ()
 
     @abstractmethod
@@ -126,21 +160,26 @@ class Exchange(ABC):
         """Serve the request; whatever goes wrong is answered here."""
         serving = self.serving
         try:
-            caller = await serving.guard.admit(self.scope, self.correlation_id)
-            body = await serving.senders.read(self.read())
+            caller = self._caller = self._admitted = await serving.guard.admit(self.scope, self.correlation_id)
+            body = await serving.senders.wait(self.read())
+            self._unread = False
             if len(body) > serving.value_limit:  # at a byte each, it may hold more
                 check_values(body, serving.value_limit)
             operation, params, choice = self.decode(body)
+            if serving.tenants is not None:
+                caller = self._caller = await self._in_tenant(serving.tenants, caller, params)
             if serving.guard.scoped:
                 self._authorize(caller, operation, params)
             if operation.name == 'ListTasks':
                 serving.guard.check_list(caller, self.scope, self.correlation_id)
-            refuse_unsupported(operation, serving.service.capabilities)
+            refuse_unsupported(operation, serving.capabilities)
             if serving.extensions.declared:
                 params = self._activate(params, choice.codec)
             await serving.start()
             with telemetry.operation_span(operation.name, self.scope, self.attributes) as span:
-                call = CallContext(caller, self.correlation_id, None if span is None else telemetry.traceparent())
+                traceparent = None if span is None else telemetry.traceparent()
+                kept = None if serving.keep is None else serving.keep(self.scope['headers'], caller)
+                call = Call(caller, self.correlation_id, traceparent, kept)
                 perform = self._stream if operation.stream else self._answer
                 if serving.metering is None:
                     await perform(call, operation, params, choice)
@@ -151,7 +190,46 @@ class Exchange(ABC):
         except Exception as exception:
             if self._streaming:
                 raise  # the answer has begun: all that is left is to break it off
-            await self.refuse(as_error(exception, self.correlation_id))
+            await self._fail(exception)
+
+    async def _fail(self, exception: Exception) -> None:
+        error = as_error(exception, self.correlation_id)
+        audit_refused(error, self.scope, self.correlation_id, self._caller)
+        if not self._counted:
+            error = await self._count_refused(error)
+        if self._unread and has_body(self.scope):
+            error.headers.update([CLOSE])
+        await self.refuse(error)
+
+    async def _count_refused(self, error: A2AError) -> A2AError:
+        """Count a request of a known caller that is refused before it is known what it asks for; what to answer."""
+        metering = self.serving.metering
+        if metering is None or self._admitted is None or self._caller is None:
+            return error
+        try:
+            await self.serving.start()
+            await metering.admit('*', metering.subject(self._admitted, self._address))
+        except Exception as exception:
+            if isinstance(exception, QuotaExceededError):
+                audit_refusal(exception, self._caller, self._address, self.correlation_id)
+            return as_error(exception, self.correlation_id)
+        return error
+
+    @property
+    def _address(self) -> str | None:
+        client = self.scope.get('client')
+        return client[0] if client else None
+
+    async def _in_tenant(self, tenants: Tenants, caller: Caller, params: Params | None) -> Caller:
+        """The caller in the tenant that the path or the params name (§8.3.2)."""
+        path, named = self.scope['path_params'].get('tenant', ''), tenant_of(params)
+        if path and named not in ('', path):
+            raise InvalidParamsError.of('tenant', 'must be what the path says')
+        self._tenant = path or named
+        settled = await tenants.settle(caller, self._tenant)
+        if settled is None:
+            self.serving.guard.refuse_tenant(caller, self._tenant, self.scope, self.correlation_id)
+        return settled if settled is caller else self.serving.guard.owning(settled)
 
     def _authorize(self, caller: Caller, operation: Operation, params: Params | None) -> None:
         """Refuse a caller without the scopes that the operation needs; a message may bring another one along."""
@@ -161,49 +239,108 @@ class Exchange(ABC):
         for name in names:
             self.serving.guard.authorize(caller, name, self.scope, self.correlation_id)
 
-    async def _metered(self, metering: Metering, call: CallContext, request: Request) -> None:
+    async def _metered(self, metering: Metering, call: Call, request: Request) -> None:
         """Perform a request if its caller may."""
-        operation, client = request[0], self.scope.get('client')
-        address = client[0] if client else None
+        operation, params, _ = request
+        self._counted = True
+        address = self._address
         try:
-            subject = metering.subject(call.caller, address)
+            # As the credentials say: whoever may name any tenant would not be limited at all.
+            subject = metering.subject(self._admitted or call.caller, address)
             await metering.admit(operation.name, subject)
-            if operation.stream:
+            if operation.stream or (isinstance(params, SendParams) and await self._waits(params)):
                 with metering.stream(subject):
-                    await self._stream(call, *request)
+                    await (self._stream if operation.stream else self._answer)(call, *request)
             else:
                 await self._answer(call, *request)
         except QuotaExceededError as error:
             audit_refusal(error, call.caller, address, self.correlation_id)
             raise
 
+    async def _waits(self, params: SendParams) -> bool:
+        """Whether a send is answered only when a run has ended."""
+        if not params.return_immediately:
+            return True
+        direct = self.serving.direct
+        return direct is not None and await self._takes(direct, params)
+
+    async def _takes(self, direct: Direct, params: SendParams) -> bool:
+        """Whether a message is answered with a message; who says so is asked once."""
+        if self._is_direct is None:
+            self._is_direct = await direct.takes(params.message)
+        return self._is_direct
+
     def _activate(self, params: Params | None, codec: Codec) -> Params | None:
         """The params with the extensions that they activate, which the answer's header repeats (§4.6)."""
         name = codec.extensions_header
+        requested = header(self.scope, codec.extensions_key)
+        if requested is None and not self.serving.extensions.required:
+            return params
         enforce = isinstance(params, SendParams) or not codec.reads_without_extensions
-        requested = header(self.scope, name.lower().encode())
         active = self.serving.extensions.activate(requested, name=name, enforce=enforce)
         self._headers = echo(active, name)
         if active and isinstance(params, SendParams):
             return replace(params, extensions=tuple(active))
         return params
 
-    async def _answer(self, call: CallContext, operation: Operation, params: Params | None, choice: Choice) -> None:
-        result: Any = await getattr(self.serving.service, operation.service)(call, params)
-        codec = _codec_for(result, choice) if choice.task_decides else choice.codec
-        body = self.frame(_WRITE[operation.name](codec, params, result))
-        await reply(self.send, 200, body, self.correlation_id, self._headers, media_type=self.media_type)
+    async def _answer(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
+        if operation.name == 'GetExtendedAgentCard':
+            await self._show_card(call)
+            return
+        direct = self.serving.direct
+        if direct is not None and isinstance(params, SendParams) and await self._takes(direct, params):
+            body = choice.codec.encode_message_result(await self._direct(direct, call, params))
+        else:
+            result: Any = await getattr(self.serving.service, operation.service)(call, params)
+            codec = _codec_for(result, choice) if choice.task_decides else choice.codec
+            body = _WRITE[operation.name](codec, params, result)
+            del result  # while the answer is read, one of the two is enough
+        body = self.frame(body)
+        await reply(
+            self.send,
+            200,
+            body,
+            self.correlation_id,
+            (*self.unshared, *self._headers),
+            media_type=self.media_type,
+            patient=self._wait_for_reader,
+        )
 
-    async def _stream(self, call: CallContext, operation: Operation, params: Params | None, choice: Choice) -> None:
+    async def _wait_for_reader(self, sending: Awaitable[None]) -> None:
+        """Send what is long; who does not read it gets no more of it."""
+        try:
+            await self.serving.readers.wait(sending)
+        except AnswerUnread:
+            logger.warning('An answer was not read in time (correlation id %s).', self.correlation_id)
+            raise
+
+    async def _show_card(self, call: Call) -> None:
+        """Answer with the caller's extended card."""
+        serving = self.serving
+        serving.guard.check_known(call.caller, self.scope, self.correlation_id)
+        assert serving.extended is not None, 'the card declares it'
+        card = await serving.extended.render(call.caller, self.scope, self._tenant)
+        headers = (*self._headers, UNSHARED)
+        if self.scope['method'] == 'GET':
+            headers = (*headers, ('X-Correlation-Id', self.correlation_id))
+            await send_card(self.scope, self.send, card, headers, media_type=self.media_type)
+        else:
+            await reply(self.send, 200, self.frame(card), self.correlation_id, headers, media_type=self.media_type)
+
+    async def _stream(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
+        direct = self.serving.direct
+        if direct is not None and isinstance(params, SendParams) and await self._takes(direct, params):
+            message = choice.codec.encode_message_result(await self._direct(direct, call, params))
+            self._streaming = True
+            await self._writer(choice.codec, None).write_one(message)
+            return
         writing = asyncio.current_task()
         assert writing is not None
         stream: EventStream | None = None
         try:
             stream = await self._open(call, operation, params, writing)
             self._streaming = True
-            codec = _codec_for(stream.first, choice)
-            first = None if stream.first is None else codec.encode_task_result(stream.first)
-            await self._writer(codec.event_encoder(stream.first)).write(stream, first, self.receive)
+            await self._writer(_codec_for(stream.first, choice), stream.first).write(stream, self.receive)
         except asyncio.CancelledError:
             dropped = stream is not None and stream.subscription is not None and stream.subscription.dropped
             if not dropped or writing.uncancel():
@@ -213,22 +350,38 @@ class Exchange(ABC):
             if stream is not None and stream.subscription is not None:
                 stream.subscription.close()
 
-    async def _open(
-        self, call: CallContext, operation: Operation, params: Any, writing: asyncio.Task[Any]
-    ) -> EventStream:
+    async def _direct(self, direct: Direct, call: Call, params: SendParams) -> bytes:
+        """The message that answers one, unless the client goes away before.
+
+        Raises:
+            ClientGone: It has.
+        """
+        submission = self.serving.service.checked(call, params)
+        message = await direct.answer(submission, self.correlation_id, self._gone)
+        if message is None:
+            raise ClientGone
+        return message
+
+    async def _gone(self) -> None:
+        while (await self.receive())['type'] != 'http.disconnect':
+            pass
+
+    async def _open(self, call: Call, operation: Operation, params: Any, writing: asyncio.Task[Any]) -> EventStream:
         service = self.serving.service
         if operation.name == 'SubscribeToTask':
             last_event_id = parse_event_id(header(self.scope, b'last-event-id'))
             return await service.subscribe_to_task(call, params, writing.cancel, last_event_id)
         return await service.stream_message(call, params, writing.cancel)
 
-    def _writer(self, encode: EncodeEvent) -> EventWriter:
+    def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:
         return EventWriter(
             self.send,
             frame=self.frame,
-            encode=encode,
+            encode=codec.event_encoder(first),
+            encode_first=codec.encode_task_result,
             correlation_id=self.correlation_id,
             headers=self._headers,
+            patient=self._wait_for_reader,
             streams=self.serving.streams,
             runs_here=self.serving.runs_here,
         )

@@ -22,6 +22,8 @@ class Extensions:
 
     def __init__(self, declared: Sequence[AgentExtension]) -> None:
         self.declared = list(declared)
+        self.required = any(each.get('required') for each in declared)
+        """Whether a request needs to declare any."""
 
     def activate(self, requested: str | None, *, name: str, enforce: bool) -> list[str]:
         """Which of the requested extensions are active.

@@ -7,11 +7,10 @@ answered here as well, so that its clients get errors that they can read.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from urllib.parse import quote, unquote
 
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
@@ -25,8 +24,9 @@ from ..protocol import versions
 from ..protocol.operations import OPERATIONS, Operation
 from .base import JSON, check_content_type, header, new_correlation_id, read_body, reply
 from .exchange import Exchange, Request, Serving
+from .paths import AnyPath
 
-__all__ = ('MEDIA_TYPE', 'first_taken', 'is_http_json', 'last_routes', 'refusal', 'routes')
+__all__ = ('FIRST_SEGMENTS', 'MEDIA_TYPE', 'first_taken', 'is_http_json', 'last_routes', 'refusal', 'routes')
 
 MEDIA_TYPE = b'application/a2a+json'
 """Of all answers that are no streams."""
@@ -44,10 +44,11 @@ def _by_path() -> dict[str, dict[str, Operation]]:
 
 
 _PATHS = _by_path()
-_SLASHES = max(path.count('/') for path in _PATHS) + 1
 _UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
 _OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
 """The paths of A2A 0.3."""
+FIRST_SEGMENTS = frozenset(path.split('/')[1] for path in (*_PATHS, *_OLDER) if '{rest' not in path.split('/')[1])
+"""What the paths begin with."""
 _PARAM = re.compile(r'{[^}]*}')
 _LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
 
@@ -59,9 +60,20 @@ def first_taken(others: Iterable[BaseRoute]) -> str | None:
     return next((path for path in paths if _PARAM.sub('{}', path) in ours), None)
 
 
-def routes(serving: Serving) -> list[BaseRoute]:
-    """The routes of the binding, each for all verbs of a path."""
-    return [_Path(path, _HttpJson(serving, path, operations)) for path, operations in _PATHS.items()]
+def routes(
+    serving: Serving, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None
+) -> list[BaseRoute]:
+    """The routes of the binding, each for all verbs of a path.
+
+    Args:
+        serving: What serves them.
+        below: What is before the paths, such as `/{tenant}`.
+        takes: Whether the params of a path are such that it is one of these.
+    """
+    return [
+        AnyPath(below + path, _HttpJson(serving, below + path, operations), takes=takes)
+        for path, operations in _PATHS.items()
+    ]
 
 
 def last_routes() -> list[BaseRoute]:
@@ -89,33 +101,6 @@ def _older_path() -> A2AError:
         'A2A 0.3 is served over JSON-RPC only; over HTTP+JSON use 1.0, without /v1.',
         metadata={'supportedVersions': versions.DEFAULT.dialect},
     )
-
-
-class _Path(Route):
-    """A path with or without a final slash, since clients do not follow redirects, and with any ids in it."""
-
-    def __init__(self, path: str, endpoint: _HttpJson) -> None:
-        super().__init__(path, endpoint, include_in_schema=False)
-        self.path_regex = re.compile(self.path_regex.pattern.removesuffix('$') + '/?')
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether it is the path of a request, with the params that it has."""
-        found = self.path_regex.fullmatch(_encoded_path(scope)) if scope['type'] == 'http' else None
-        if found is None:
-            return Match.NONE, {}
-        params = {name: unquote(value) for name, value in found.groupdict().items()}
-        return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
-
-
-def _encoded_path(scope: Scope) -> str:
-    """A request's path below the app's, as it was sent: encoded slashes and colons belong to an id."""
-    path: str = scope['path'].removeprefix(scope.get('root_path', ''))
-    sent = (scope.get('raw_path') or b'').decode('latin-1')
-    for slashes in range(1, _SLASHES + 1):
-        below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
-        if unquote(below) == path:
-            return below
-    return quote(path, safe='/:')  # the server does not tell, or something on the way has changed it
 
 
 class _Refusal:
@@ -146,6 +131,7 @@ class _HttpJson:
 
 class _HttpJsonExchange(Exchange):
     media_type = MEDIA_TYPE
+    unshared = (('Cache-Control', 'no-store'),)
 
     def __init__(self, endpoint: _HttpJson, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(serving, scope, receive, send)
@@ -185,5 +171,5 @@ class _HttpJsonExchange(Exchange):
     async def refuse(self, error: A2AError) -> None:
         """Answer with a `google.rpc.Status` (§11.6)."""
         body = refusal(error, self.correlation_id)
-        headers = error.headers.items()
+        headers = (*self.unshared, *error.headers.items())
         await reply(self.send, error.http_status, body, self.correlation_id, headers, media_type=MEDIA_TYPE)

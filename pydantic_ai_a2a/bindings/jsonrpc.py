@@ -53,7 +53,7 @@ class _JsonRpcExchange(Exchange):
         return request.operation, request.params, choice
 
     def frame(self, result: bytes) -> bytes:
-        return b'{"jsonrpc":"2.0","id":' + self._id + b',"result":' + result + b'}'
+        return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (self._id, result)
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""

@@ -1,51 +1,53 @@
-"""Bodies that are on their way, and the end of those that take too long: one timer for all. Knows no request."""
+"""What waits for clients, and the end of it where they take too long: one timer for all. Knows no request."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias, TypeVar
 
-from ..errors import RequestTimeoutError
+__all__ = ('SlowClients',)
 
-__all__ = ('SlowSenders',)
+T = TypeVar('T')
 
 _NEW, _KNOWN, _LATE = range(3)
-_Reading: TypeAlias = dict[asyncio.Task[Any], int]
+_Waiting: TypeAlias = dict[asyncio.Task[Any], int]
 
 
-class SlowSenders:
-    """Gives up bodies that take longer than a time, and at most twice as long.
+class SlowClients:
+    """Gives up waiting for clients that take longer than a time, and at most twice as long.
 
     Args:
         seconds: The time.
+        error: Makes what is raised then.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
         self._seconds = seconds
-        self._loops: dict[asyncio.AbstractEventLoop, _Reading] = {}
-        """Who reads, in the loops whose timers are set."""
+        self._error = error
+        self._loops: dict[asyncio.AbstractEventLoop, _Waiting] = {}
+        """Who waits, in the loops whose timers are set."""
 
-    async def read(self, body: Awaitable[bytes]) -> bytes:
-        """A body, once it has come.
+    async def wait(self, for_client: Awaitable[T]) -> T:
+        """What comes of it: once the client has sent, or read, what it has to.
 
         Raises:
-            RequestTimeoutError: It takes too long.
+            Exception: It takes too long.
         """
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
         if loop not in self._loops:
             self._begin(loop)
-        reading = self._loops[loop]
-        reading[task] = _NEW
+        waiting = self._loops[loop]
+        waiting[task] = _NEW
         try:
-            return await body
+            return await for_client
         except asyncio.CancelledError:
-            if reading[task] != _LATE or task.uncancel():
+            if waiting[task] != _LATE or task.uncancel():
                 raise  # not the time: somebody ends the request
-            raise RequestTimeoutError(headers={'Connection': 'close'}) from None
+            raise self._error() from None
         finally:
-            del reading[task]
+            del waiting[task]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         for each in [each for each in list(self._loops) if each.is_closed()]:
@@ -54,12 +56,12 @@ class SlowSenders:
         loop.call_later(self._seconds, self._tick, loop)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        reading = self._loops[loop]
-        if not reading:
+        waiting = self._loops[loop]
+        if not waiting:
             del self._loops[loop]
             return
         loop.call_later(self._seconds, self._tick, loop)
-        for task, state in reading.items():
-            reading[task] = _KNOWN if state == _NEW else _LATE
+        for task, state in waiting.items():
+            waiting[task] = _KNOWN if state == _NEW else _LATE
             if state != _NEW:
                 task.cancel()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import Receive, Send
 
 from ..ports import Subscription
 from ..protocol.codec import EncodeEvent
 from ..service import EventStream
-from ..types import TaskEvent
-from .base import NO_SNIFF
+from ..types import StoredTask, TaskEvent
+from .base import CHUNK, NO_SNIFF, send_body
 
 __all__ = ('EventWriter', 'OpenStreams', 'parse_event_id')
 
@@ -76,25 +76,32 @@ class EventWriter:
         *,
         frame: Callable[[bytes], bytes],
         encode: EncodeEvent,
+        encode_first: Callable[[StoredTask], bytes],
         correlation_id: str,
         headers: Sequence[tuple[str, str]],
         streams: OpenStreams,
+        patient: Callable[[Awaitable[None]], Awaitable[None]],
         runs_here: Callable[[str], bool],
     ) -> None:
         self._send = send
         self._frame = frame
         self._encode = encode
+        self._encode_first = encode_first
         self._correlation_id = correlation_id
         self._headers = headers
         self._streams = streams
+        self._patient = patient
         self._runs_here = runs_here
         self._gone = False
 
-    async def write(self, stream: EventStream, first: bytes | None, receive: Receive) -> None:
+    async def write(self, stream: EventStream, receive: Receive) -> None:
         """Send the snapshot and then events until one of the stream's end states, the client or the server goes."""
         await self._start()
-        if stream.first is not None and first is not None:
-            await self._body(_event(stream.first.header.last_event, self._frame(first)))
+        if stream.first is not None:
+            snapshot = self._encode_first(stream.first)
+            await self._body(_event(stream.first.header.last_event, self._frame(snapshot)))
+            del snapshot
+            stream.first = None  # it may be long, and the stream stay open for long
         subscription = stream.subscription
         if subscription is not None:
             watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
@@ -107,6 +114,12 @@ class EventWriter:
                 watch.cancel()
         if not self._gone:
             await self._send({'type': 'http.response.body', 'body': b''})
+
+    async def write_one(self, data: bytes) -> None:
+        """Send one event of what cannot be resumed, and close (§3.1.2)."""
+        await self._start()
+        await self._body(b'data: ' + self._frame(data) + b'\n\n')
+        await self._send({'type': 'http.response.body', 'body': b''})
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
         while True:
@@ -121,7 +134,8 @@ class EventWriter:
             events, ended = _up_to(events, stream)
             *before, last = events
             frames = [_event(event.n, self._frame(self._encode(event, False))) for event in before]
-            await self._body(b''.join([*frames, _event(last.n, self._frame(self._encode(last, ended)))]))
+            frame = _event(last.n, self._frame(self._encode(last, ended)))
+            await self._body(b''.join([*frames, frame]) if before else frame)
             if ended:
                 return
 
@@ -144,7 +158,10 @@ class EventWriter:
         await self._send({'type': 'http.response.start', 'status': 200, 'headers': headers})
 
     async def _body(self, body: bytes) -> None:
-        await self._send({'type': 'http.response.body', 'body': body, 'more_body': True})
+        if len(body) <= CHUNK:
+            await self._send({'type': 'http.response.body', 'body': body, 'more_body': True})
+        else:
+            await self._patient(send_body(self._send, body, more=True))
 
 
 def _event(n: int, data: bytes) -> bytes:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from dataclasses import asdict
+from getpass import getuser
 
 from pydantic_core import to_json
 
+from ..audit import audit
+from ..bindings.base import new_correlation_id
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import LIVE, TERMINAL
 from ..ports import Backend, Erased
@@ -56,6 +60,8 @@ async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
             say(await _would_erase(backend, owner, context_id, what))
             return 1
         erased = await _erase_all(backend, owner, context_id, grace=options.grace if options.cancel else None)
+        if erased:
+            _record(erased, owner, context_id)
         if options.json:
             counts = {'owner': owner, 'contextId': context_id, **asdict(erased)}
             sys.stdout.write(f'{to_json(counts).decode()}\n')
@@ -66,6 +72,28 @@ async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
         if options.compact:
             await backend.compact()
     return 0 if erased else 1
+
+
+def _record(erased: Erased, owner: str, context_id: str | None) -> None:
+    """Tell the audit log who has erased what."""
+    counts = {name: str(count) for name, count in asdict(erased).items()}
+    audit(
+        'erased',
+        correlation_id=new_correlation_id(),
+        via='command',
+        user=_user(),
+        owner=owner,
+        context=context_id,
+        counts=counts,
+    )
+
+
+def _user() -> str:
+    """Who runs the command, as far as the operating system knows."""
+    try:
+        return getuser()
+    except (KeyError, OSError):  # as in a container, whose users have no names
+        return str(os.getuid())
 
 
 async def _would_erase(backend: Backend, owner: str, context_id: str | None, what: str) -> str:

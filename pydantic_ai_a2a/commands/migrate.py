@@ -12,8 +12,9 @@ from typing import NamedTuple
 from ..backends.migrations import MIGRATIONS, script
 from ..backends.postgres_settings import Postgres
 from ..backends.postgres_sql import script_of
+from ..backends.shared import SharedBackend
 from ..backends.sqlite_connect import SqliteFile, connect, stored_version
-from .target import Refused, say
+from .target import Refused, apart, find, say
 
 __all__ = ('add_migrate', 'migrate')
 
@@ -30,8 +31,10 @@ class _Store(NamedTuple):
 def add_migrate(parser: ArgumentParser) -> None:
     """Add the arguments of `migrate`."""
     parser.add_argument(
-        '--backend', required=True, metavar='URL', help='where the tasks are kept, such as sqlite:///agent.db'
+        'target', nargs='?', metavar='MODULE:NAME', help='where the app is whose store this is, such as joker:app'
     )
+    parser.add_argument('--app-dir', default='', metavar='DIR', help='where the module is (default: here)')
+    parser.add_argument('--backend', metavar='URL', help='where the tasks are kept, such as sqlite:///agent.db')
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument('--sql', action='store_true', help='print the steps that it lacks, as SQL, and take none')
     instead.add_argument(
@@ -42,7 +45,7 @@ def add_migrate(parser: ArgumentParser) -> None:
 
 def migrate(options: Namespace) -> int:
     """Take the numbered steps to the newest schema that a store lacks. Servers and workers do that when they start."""
-    store = _store(options.backend)
+    store = _store(options)
     if options.all_sql:
         sys.stdout.write(store.script(0))
         return 0
@@ -59,12 +62,30 @@ def migrate(options: Namespace) -> int:
     return 0
 
 
-def _store(url: str) -> _Store:
+def _store(options: Namespace) -> _Store:
+    settings = _of_app(options) if options.target is not None else _of_url(options.backend)
+    return _of_file(settings) if isinstance(settings, SqliteFile) else _of_postgres(settings)
+
+
+def _of_app(options: Namespace) -> SqliteFile | Postgres:
+    backends = [app.backend for app in apart(find(options), options.target)]
+    stores = {each.settings if isinstance(each, SharedBackend) else None for each in backends}
+    store = stores.pop()
+    if stores:
+        raise Refused(f'{options.target} holds apps with several stores: name one of the apps, or its --backend.')
+    if store is None:
+        raise Refused(f'{options.target} has a backend of its own, which has no schema that is known here.')
+    return store
+
+
+def _of_url(url: str | None) -> SqliteFile | Postgres:
+    if url is None:
+        raise Refused('Which store? Name an app, such as joker:app, or its --backend.')
     try:
         if url.startswith('sqlite:'):
-            return _of_file(SqliteFile.of(url))
+            return SqliteFile.of(url)
         if url.startswith('postgres'):
-            return _of_postgres(Postgres(url))
+            return Postgres(url)
     except ValueError as error:
         raise Refused(str(error)) from None
     raise Refused(f'{url!r} is no store that has a schema, such as sqlite:///agent.db.')

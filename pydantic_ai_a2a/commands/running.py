@@ -12,16 +12,16 @@ from types import FrameType
 from typing import Any
 
 from starlette.responses import PlainTextResponse
+from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app import A2AApp
-from ..auth.hosts import is_loopback
 from ..bindings.browser import AllowedHosts
-from ..bindings.health import LIVE_PATH, READY_PATH
-from ..serve import answering, listen, run, served, url_of
+from ..bindings.health import Live, Ready
+from ..serve import answering, check_callers, listen, run, url_of
 from .target import Refused, add_target, apart, find, say
 
-__all__ = ('add_serve', 'add_worker', 'serve', 'worker')
+__all__ = ('HealthOnly', 'add_serve', 'add_worker', 'serve', 'worker')
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)
 
@@ -61,10 +61,10 @@ def host_name(text: str) -> str:
 def serve(options: Namespace) -> int:
     """Serve an app or an agent until SIGINT or SIGTERM."""
     app = find(options)
-    _check_callers(app, options)
     if options.no_worker:
         for each in apart(app, options.target):
             each.hosting.runs_tasks = False
+    _check_callers(app, options)
     run(
         app,
         host=options.host,
@@ -77,14 +77,12 @@ def serve(options: Namespace) -> int:
 
 def _check_callers(app: ASGIApp, options: Namespace) -> None:
     """See that everybody may call only where that is meant."""
-    open_to_all = [each for each in served(app) if each.guard.anonymous]
-    for each in open_to_all:
-        each.guard.expected = options.anonymous
-    if open_to_all and not options.anonymous and not is_loopback(options.host):
-        raise Refused(
-            f'{options.target} lets everybody call it, and {options.host} is reached from elsewhere: give to_a2a() an'
-            ' auth=, or an agent an --auth here, or say --anonymous.'
-        )
+    said = '--anonymous, or --auth for an agent'
+    try:
+        hosts = None if options.allowed_host is None else AllowedHosts(options.allowed_host)
+        check_callers(app, options.host, hosts, options.anonymous, name=options.target, say=said)
+    except ValueError as error:
+        raise Refused(str(error)) from None
 
 
 def worker(options: Namespace) -> int:
@@ -116,7 +114,8 @@ async def _work(app: Any, apps: Sequence[A2AApp], options: Namespace) -> None:
 async def _working(app: Any, apps: Sequence[A2AApp]) -> AsyncGenerator[None]:
     """Have all the apps' workers: those that the outer app starts, and those that would start with a request."""
     async with AsyncExitStack() as stack:
-        await stack.enter_async_context(app.router.lifespan_context(app))
+        outer = _inside(app)
+        await stack.enter_async_context(outer.router.lifespan_context(outer))
         for each in apps:
             if not each.hosting.begun:
                 await stack.enter_async_context(each.router.lifespan_context(each))
@@ -159,7 +158,7 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
 
     with listen(host, port) as listener:
         options: Any = {'lifespan': 'off', 'ws': 'none', 'log_level': 'warning', 'timeout_graceful_shutdown': 1}
-        server = Server(uvicorn.Config(answering(_HealthOnly(app), listener), **options))
+        server = Server(uvicorn.Config(answering(HealthOnly(app), listener), **options))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await up.wait()
         say(f'health is told on {url_of(listener)}')
@@ -170,12 +169,30 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
             await asyncio.wait([serving])
 
 
-class _HealthOnly:
-    """An app of which nothing but health can be reached."""
+class HealthOnly:
+    """An app of which nothing but health can be reached, as an ASGI app."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        health = scope['path'].endswith((LIVE_PATH, READY_PATH))
+        """Pass on what is for a route of health."""
+        health = _tells_health(self._app, scope)
         await (self._app if health else _NOT_FOUND)(scope, receive, send)
+
+
+def _tells_health(app: object, scope: Scope) -> bool:
+    """Whether a route of health is what a request comes to, by the routes of the app and of what is mounted in it."""
+    for route in getattr(_inside(app), 'routes', ()):
+        match, child = route.matches(scope)
+        if match is Match.FULL:
+            endpoint = child['endpoint']
+            return isinstance(endpoint, Live | Ready) or _tells_health(endpoint, {**scope, **child})
+    return False
+
+
+def _inside(app: Any) -> Any:
+    """What has routes, in whatever it is wrapped; None if nothing has."""
+    while app is not None and not hasattr(app, 'routes'):
+        app = getattr(app, 'app', None)
+    return app

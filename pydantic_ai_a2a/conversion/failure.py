@@ -20,6 +20,8 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
+from ..errors import StoreFailed
+
 __all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
 
 
@@ -30,14 +32,17 @@ class Failure(NamedTuple):
     """Stable name of the class, in the status message's metadata."""
     sentence: str
     """The same for every failure of the class."""
+    last: bool = False
+    """Whether the task's other messages are not run either."""
 
 
-SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.')
+SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.', last=True)
 EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too often without coming to an end.')
 
 _INTERNAL = Failure('internal', 'The agent failed with an internal error.')
 _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
 _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
+    (StoreFailed, Failure('storage', 'The store of the server failed.')),
     (UsageLimitExceeded, Failure('usage-limit', 'The task reached its usage limit.')),
     (RunTimedOut, Failure('timeout', 'The task ran out of time.')),
     (ContentFilterError, Failure('refused-content', 'The model refused the content.')),

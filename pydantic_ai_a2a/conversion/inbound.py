@@ -40,9 +40,9 @@ from pydantic_ai.models import Model, infer_model_profile
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 from pydantic_core import to_json
 
-from ..errors import ContentTypeNotSupportedError, InvalidParamsError
+from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
 from ..types import Message, Part
-from .media import OCTET_STREAM, MediaType, decode_base64, detect, is_text, parse
+from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse
 
 __all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
 
@@ -57,6 +57,8 @@ _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 
 HTTPS_ONLY = frozenset({'https'})
 """The schemes of the URLs that are taken, unless `allowed_file_url_schemes` says otherwise."""
+_DOWNLOADABLE = frozenset({'https', 'http'})
+"""The schemes that Pydantic AI can download, which is how a URL is kept from a provider inside the network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,8 @@ class Accepts:
     video: bool = True
     url_schemes: frozenset[str] = HTTPS_ONLY
     """Schemes of the URLs that it may be given, in lower case."""
+    force_download: bool = True
+    """Whether what can be downloaded is, here: a provider is not left to fetch it."""
 
     def takes(self, media_type: str) -> bool:
         """Whether a file of the type may be sent: text always, as it can be put into the prompt."""
@@ -105,7 +109,9 @@ class Accepts:
         ]
 
 
-def accepts(profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY) -> Accepts:
+def accepts(
+    profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY, *, force_download: bool = True
+) -> Accepts:
     """What a model with this profile takes; what the profile does not say, it takes."""
     documents = profile.get('supports_document_input', True)
     return Accepts(
@@ -115,6 +121,7 @@ def accepts(profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY) ->
         audio=profile.get('supports_audio_file_input', True),
         video=profile.get('supports_video_input', True),
         url_schemes=frozenset(scheme.lower() for scheme in url_schemes),
+        force_download=force_download,
     )
 
 
@@ -208,9 +215,9 @@ def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
 def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: Accepts) -> UserContent:
     """A text file, for the model to read; in the prompt, framed as Pydantic AI does it, if it takes no such files."""
     try:
-        text = data.decode(media.charset or 'utf-8-sig')
-    except (UnicodeDecodeError, LookupError):
-        raise InvalidParamsError.of(f'{field}.raw', f'must be {media.charset or "utf-8"} text') from None
+        text = decode_text(data, media.charset)
+    except ValueError:
+        raise InvalidParamsError.of(f'{field}.raw', 'must be text in the charset of its mediaType, or UTF-8') from None
     file = _binary(text.encode() if media.charset else data, media.name, part)
     if media.name in accepts.documents:
         return file
@@ -228,8 +235,10 @@ def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
         raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
     if not accepts.reads(name):
         raise _unsupported(f'{field}.{"mediaType" if media else "url"}', f'{name} is not supported', accepts)
-    kind = _url_kind(name)
-    return kind(url=url, media_type=name, identifier=_identifier(part))
+    file = _url_kind(name)(url=url, media_type=name, identifier=_identifier(part))
+    if accepts.force_download and target.scheme in _DOWNLOADABLE:
+        file.force_download = not (isinstance(file, VideoUrl) and file.is_youtube)
+    return file
 
 
 def _url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:
@@ -306,7 +315,7 @@ def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
     if '@' in target.netloc:
         raise InvalidParamsError.of(field, 'must not hold credentials')
     if not _is_public(host.rstrip('.')):
-        raise InvalidParamsError.of(field, 'must not point to a private address')
+        raise PrivateAddressError.of(field, 'must not point to a private address')
     return target
 
 

@@ -49,7 +49,6 @@ class _Check:
             yield from self._some(self.first(value, self._resolve(schema['$ref']), field, depth + 1))
         if (described := _of_value(value, schema)) is not None:
             yield field, described
-            return
         yield from self._combined(value, schema, field, depth)
         if isinstance(value, dict):
             yield from self._of_object(cast('dict[str, Any]', value), schema, field, depth)
@@ -103,7 +102,7 @@ def _nearest(found: Sequence[Problem | None], field: str) -> Problem:
 
 
 def _is_integer(value: Any) -> bool:
-    return _is_number(value) and float(value).is_integer()
+    return _is_number(value) and (isinstance(value, int) or value.is_integer())
 
 
 def _is_number(value: Any) -> bool:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import binascii
 import re
+from encodings import normalize_encoding
+from encodings.aliases import aliases
 from typing import NamedTuple
 
-__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'detect', 'is_text', 'parse')
+__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'decode_text', 'detect', 'is_text', 'parse')
 
 OCTET_STREAM = 'application/octet-stream'
 """Says nothing about a file: its bytes decide, as if no type were given."""
@@ -55,6 +57,21 @@ _TEXT = frozenset(
         'yaml',
     )
 )
+_CODECS = frozenset(
+    [
+        *('ascii', 'utf_8', 'utf_8_sig', 'utf_16', 'utf_16_be', 'utf_16_le', 'utf_32', 'utf_32_be', 'utf_32_le'),
+        *(
+            'latin_1',
+            *(f'iso8859_{n}' for n in range(2, 17) if n != 12),
+            *(f'cp125{n}' for n in range(9)),
+            'koi8_r',
+            'koi8_u',
+        ),
+        *('big5', 'gb2312', 'gbk', 'gb18030', 'euc_jp', 'shift_jis', 'euc_kr', 'cp949'),
+    ]
+)
+"""Python's names of the charsets in use: each is read in one pass, and gives Unicode or an error. Of Python's others,
+`punycode` takes time by the square of the length, and some give what is no text."""
 _NAME = re.compile(r"[a-z0-9][\w!#$&^.+'*-]{0,126}/[\w!#$&^.+'*-]{1,127}", re.ASCII)
 _CHARSET = re.compile(r'\bcharset="?([\w.:+-]+)', re.ASCII)
 
@@ -81,6 +98,19 @@ def parse(value: str) -> MediaType | None:
 def is_text(name: str) -> bool:
     """Whether files of the type are text, so that every model can read them."""
     return name.startswith('text/') or name in _TEXT or name.endswith(('+json', '+xml'))
+
+
+def decode_text(data: bytes, charset: str | None) -> str:
+    """Text of a declared charset, UTF-8 without one.
+
+    Raises:
+        ValueError: It is not text of that charset, or the charset is not one in use.
+    """
+    name = normalize_encoding(charset or 'utf-8-sig')
+    codec = aliases.get(name, name)
+    if codec not in _CODECS:  # names are not looked up: Python imports by them, and keeps each that it did not find
+        raise ValueError
+    return data.decode(codec)
 
 
 def detect(data: bytes) -> str | None:

@@ -117,18 +117,18 @@ def load(body: bytes) -> Pending:
 
 
 def ask(
-    requests: DeferredToolRequests, schemas: Mapping[str, dict[str, Any]], *, hidden: Collection[str] = ()
+    deferred: DeferredToolRequests, schemas: Mapping[str, dict[str, Any]], *, hidden: Collection[str] = ()
 ) -> Asked:
     """What a run with deferred calls waits for.
 
     Args:
-        requests: The calls.
+        deferred: The calls.
         schemas: JSON Schemas of the parameters of the tools that they call, by name.
         hidden: Names of the tools whose arguments clients are not shown.
     """
     calls = [
-        _call(call, requests, None if call.tool_name in hidden else call.args_as_dict(), schemas.get(call.tool_name))
-        for call in (*requests.approvals, *requests.calls)
+        _call(call, deferred, None if call.tool_name in hidden else call.args_as_dict(), schemas.get(call.tool_name))
+        for call in (*deferred.approvals, *deferred.calls)
     ]
     pending = Pending(calls=calls)
     state: TaskState = 'input-required' if pending.open else 'auth-required'
@@ -156,11 +156,15 @@ def shown(pending: Pending) -> list[Part]:
 
 
 def results(pending: Pending) -> DeferredToolResults:
-    """What the run goes on with, once all of it is answered."""
+    """What the run goes on with, once all of it is answered.
+
+    Raises:
+        KeyError: Something is not.
+    """
     approvals: dict[str, bool | DeferredToolApprovalResult] = {}
     calls: dict[str, Any] = {}
     for call in pending.calls:
-        answer = pending.answers.get(call.id) or Answer(decision='approve')
+        answer = Answer(decision='approve') if call.kind == 'authorization' else pending.answers[call.id]
         if answer.decision == 'approve':
             approvals[call.id] = ToolApproved(override_args=answer.args)
         elif answer.decision == 'deny':
@@ -176,10 +180,10 @@ def results(pending: Pending) -> DeferredToolResults:
 
 
 def _call(
-    call: ToolCallPart, requests: DeferredToolRequests, args: dict[str, Any] | None, schema: dict[str, Any] | None
+    call: ToolCallPart, deferred: DeferredToolRequests, args: dict[str, Any] | None, schema: dict[str, Any] | None
 ) -> PendingCall:
-    kind: Kind = requests.kind(call.tool_call_id)
-    metadata = {**requests.metadata.get(call.tool_call_id, {})}
+    kind: Kind = deferred.kind(call.tool_call_id)
+    metadata = {**deferred.metadata.get(call.tool_call_id, {})}
     said: dict[str, Any] = metadata.pop(MARK, {})
     called = call.tool_name if args is None else f'{call.tool_name} {to_json(args).decode()}'
     match kind:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -34,19 +35,33 @@ class Backend(ABC):
     flush_delay: float = 0.0
     """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
 
+    def now(self) -> int:
+        """The time (ms) that leases are made with and compared, which has to be the same for all who share the store.
+
+        This machine's, unless the store has a clock of its own; that may be known only after a first call.
+        """
+        return time.time_ns() // 1_000_000
+
+    def take_room(self, size: int) -> None:  # noqa: B027 - only what is kept in memory has a limit
+        """Take the room of a message of so many bytes that is not submitted to the queue.
+
+        Raises:
+            OverloadedError: There is not as much.
+        """
+
     @abstractmethod
     def conversations(self, owner: str) -> ConversationStore:
         """The conversations of one owner; the context id is the conversation id."""
 
     async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """What a run continues: its context, and what its task said before it was interrupted."""
+        """What a run continues: its context, and what its task said before it was interrupted. Not to be changed."""
         history: Sequence[ModelMessage] = ()
         if claim.head is not None:
             history = await self.context(claim.header.owner, claim.header.context_id, claim.head)
         return history if claim.own_messages is None else [*history, *claim.own_messages]
 
     async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
-        """The messages of an owner's conversation up to this entry, for a run, which may change them."""
+        """The messages of an owner's conversation up to this entry; nobody changes them, so they may be kept."""
         return [entry.message for entry in await self.conversations(owner).read_history(head)]
 
     async def queued(self) -> bool:

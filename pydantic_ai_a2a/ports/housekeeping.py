@@ -91,7 +91,7 @@ class Housekeeping(ABC):
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         """Delete a finished or waiting task, its messages, artifacts and events; whether it was there.
 
-        Readers of a waiting one get a last event: it is canceled.
+        Readers of a waiting one get a last event: it is canceled. Those in other processes are dropped.
 
         Raises:
             UnsupportedOperationError: It is queued or running; cancel it first.
@@ -101,7 +101,7 @@ class Housekeeping(ABC):
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
         """Delete a bounded batch of all that an owner has, or of one of its contexts; what went.
 
-        Call again until nothing does. Readers of a waiting task get a last event, as with `erase_task`.
+        Call again until nothing does. Readers of a waiting task are told as by `erase_task`.
 
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running; this call has deleted nothing.
@@ -131,8 +131,10 @@ class Housekeeping(ABC):
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
         """Make a new, queued task of a dead letter: with its message, for its owner and in its context.
 
-        The message gets an id of its own and names the dead letter in `referenceTaskIds`. A dead letter is retried
-        once, whoever asks at the same time, unless `again` says otherwise.
+        The message gets an id of its own and names the dead letter in `referenceTaskIds`. The new task goes on from the
+        dead letter's checkpoint, and with the answer and the model messages of one that had waited and was answered;
+        its push notification configurations are copied. A dead letter is retried once, whoever asks at the same time,
+        unless `again` says otherwise; then what had been moved is gone, and the new task begins with its message.
 
         Raises:
             TaskNotFoundError: There is no such task.

@@ -79,6 +79,8 @@ class Delivery:
     """Of the configuration, in the store."""
     lease: int
     """Grows with every lease of the configuration; who comes with an older one changes nothing."""
+    traceparent: str | None = None
+    """Of the request that the task goes on with, as W3C trace context."""
 
 
 class Leased(NamedTuple):

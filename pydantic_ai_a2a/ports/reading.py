@@ -23,6 +23,14 @@ class TaskReader(ABC):
     async def list(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""
 
+    @abstractmethod
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        """Messages to a running task that are to be prompts and came after one of them: (row, JSON), oldest first.
+
+        Rows are those of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. An answer to what the task waited with
+        is never among them.
+        """
+
 
 class Subscription(ABC):
     """A reader's place in one task's log; as long as it is open, somebody watches the task."""

@@ -57,7 +57,7 @@ class Submission:
     context_id: str | None
     """The context of a new task; for another one what the client named, or None."""
     request: bytes | None = None
-    """What the run needs of the request, as a JSON object; replaces that of the task's messages before."""
+    """What a run that begins with the message needs of the request, as a JSON object."""
     traceparent: str | None = None
     dialect: str = '1.0'
     """Name of the codec that read the message: a new task keeps it."""
@@ -69,8 +69,16 @@ class Submission:
     """Whether it says that it answers calls: only a task that waits with some takes it."""
     answer: Answer | None = None
     """What it comes to, once that was checked."""
+    only_waiting: bool = False
+    """Whether a task that is queued or running does not take it."""
     task_limit: int | None = None
     """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
+    size: int = 0
+    """Bytes of its parts, as they are stored."""
+    unread_limit: int | None = None
+    """How many messages may wait in its task, besides it and the one that is run; None: `queue_limit`."""
+    refusal: Exception | None = None
+    """What is raised unless it was accepted before."""
     push: PushConfig | None = None
     """To be told of the task, as by `PushConfigs.create`, from the first event that the message leads to."""
     push_limit: int = 0
@@ -108,6 +116,8 @@ class Checkpoint:
     first: int = 0
     """Where a checkpoint is written: `messages` replace what is stored of the run from its message of this number on,
     and what is stored before stays. 0 in one that is read."""
+    taken: int = 0
+    """Row of the newest client message that entered the run on its way and is in `messages`; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +141,7 @@ class Claim:
     own_messages: Sequence[ModelMessage] | None
     """Model messages of the task that are not in its context yet, because it was interrupted."""
     request: bytes | None
-    """What the run needs of the request that sent the task's newest message, as a JSON object."""
+    """What the run needs of the request that sent `message`, as a JSON object."""
     traceparent: str | None
     checkpoint: Checkpoint | None = None
     """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
@@ -155,7 +165,8 @@ class Finish:
     artifacts: Sequence[tuple[str, bytes]] | None = None
     """The task's artifacts from now on: (artifactId, JSON); None leaves them."""
     messages: Sequence[ModelMessage] = ()
-    """The run's new model messages. Terminal: appended to the context. Interrupted: kept with the task."""
+    """The run's new model messages. Completed or canceled: appended to the context. Interrupted: kept with the task.
+    Failed or rejected: dropped, so that the context is as it was before."""
     usage: RunUsage | None = None
     """What the run used, added to the conversation's."""
     metadata: bytes | None = None
@@ -165,6 +176,10 @@ class Finish:
     """What an interrupted task waits with, if its answer has to be checked against it."""
     charges: Sequence[Charge] = ()
     """What the run has used, as the quotas count it."""
+    taken: int = 0
+    """Row of the newest client message that entered the run on its way, which is read with this; 0 if none did."""
+    last: bool = False
+    """Whether the task ends although messages of it are unread."""
 
 
 class Marks(NamedTuple):
@@ -191,9 +206,10 @@ class TaskQueue(ABC):
 
         Raises:
             TaskNotFoundError: The task to continue is not there for this owner.
-            UnsupportedOperationError: It has ended.
+            UnsupportedOperationError: It has ended; or it waits for nothing, and `submission.only_waiting` is set.
             InvalidParamsError: Another context, or a known message id with another content.
-            AnswerNeeded: It waits with something that `submission.answer` does not answer. Nothing is stored.
+            AnswerNeeded: It waits with something that `submission.answer` does not answer, or with nothing although
+                there is one. Nothing is stored.
             OverloadedError: `queue_limit` tasks wait already.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """
@@ -216,7 +232,7 @@ class TaskQueue(ABC):
 
     @abstractmethod
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        """Extend the leases of these tasks, all at once."""
+        """Extend the leases of these tasks, all at once; one that ends later than `until` stays as it is."""
 
     @abstractmethod
     async def emit(
@@ -239,8 +255,10 @@ class TaskQueue(ABC):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         """End a run in one transaction, and release the task.
 
-        A completed run whose task has another unread message does not end it: its turn is stored, and the claim for
-        the next run is returned. What the run has used is charged in the same transaction.
+        A run that completes, fails or rejects its task does not end it while another message of it is unread: what the
+        run came to is stored, the message of its status goes into the history, and the claim for the next run is
+        returned. It ends all the same with `finish.last`, and if it becomes a dead letter or is canceled. A task that
+        waits keeps what is unread for later. What the run has used is charged in the same transaction.
 
         The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 from pydantic_core import to_json
 
-from ..errors import A2AError
+from ..errors import A2AError, InvalidParamsError
 from ..types import (
     CancelParams,
+    CardParams,
     GetParams,
     ListParams,
     Page,
@@ -23,10 +24,29 @@ from ..types import (
 )
 from .operations import Operation
 
-__all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest')
+__all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
 
-Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams | PushParams
+Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams | PushParams | CardParams
 """What a codec makes of an operation's params."""
+
+
+def tenant_of(params: Params | None) -> str:
+    """The tenant that params name; empty if they name none, or are of a version without tenants.
+
+    Raises:
+        InvalidParamsError: What they name is no name.
+    """
+    if params is None:
+        return ''
+    if not isinstance(params, PushParams | CardParams):
+        return params.tenant
+    if not isinstance(params.wire, dict) or (isinstance(params, PushParams) and params.dialect != '1.0'):
+        return ''
+    named: object = cast('dict[str, object]', params.wire).get('tenant')
+    if named is not None and not isinstance(named, str):
+        raise InvalidParamsError.of('tenant', 'Input should be a valid string')
+    return named or ''
+
 
 EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
 """Writes an event of one stream; the flag says that the stream ends with it."""
@@ -65,6 +85,8 @@ class Codec(ABC):
     """Its name: the version as `Major.Minor` (§3.6), for a version. Kept with the tasks that are created in it."""
     extensions_header: ClassVar[str] = 'A2A-Extensions'
     """The header that names extensions, in requests and answers (§4.6)."""
+    extensions_key: ClassVar[bytes]
+    """Its name as ASGI has it."""
     reads_without_extensions: ClassVar[bool] = False
     """Whether only messages need to declare the extensions that the agent requires."""
 
@@ -75,6 +97,9 @@ class Codec(ABC):
     """Of the body of a push notification (§4.3.3)."""
     pushes_tasks: ClassVar[bool] = False
     """Whether a push notification is the whole task as its status changes, and not the event."""
+
+    def __init_subclass__(cls) -> None:
+        cls.extensions_key = cls.extensions_header.lower().encode()
 
     @abstractmethod
     def decode(self, body: bytes) -> RpcRequest:
@@ -93,6 +118,10 @@ class Codec(ABC):
         """Write a task, as SendMessage answers it and as a stream begins with it."""
 
     @abstractmethod
+    def encode_message_result(self, message: bytes) -> bytes:
+        """Write a message, of 1.0's JSON, as SendMessage answers it and as the one event of a stream (§3.1.2)."""
+
+    @abstractmethod
     def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
         """What writes the events of one stream.
 
@@ -108,9 +137,13 @@ class Codec(ABC):
             page_size: How many were asked for at most.
             next_page_token: Where the next page begins; empty on the last one.
         """
-        tasks = b','.join(self.encode_task(task) for task in page.tasks)
-        token = to_json(next_page_token)
-        return b'{"tasks":[%s],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}' % (tasks, token, page_size, page.total)
+        pieces = [b'{"tasks":[']
+        for task in page.tasks:
+            pieces += (self.encode_task(task), b',')
+        if page.tasks:
+            pieces.pop()
+        rest = b'],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}'
+        return b''.join([*pieces, rest % (to_json(next_page_token), page_size, page.total)])
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a push notification configuration (§4.3.1)."""
@@ -123,9 +156,10 @@ class Codec(ABC):
             written['authentication'] = {'scheme': target.scheme, **credentials}
         return to_json(written)
 
-    def encode_push_configs(self, configs: Iterable[Registered]) -> bytes:
-        """Write all push notification configurations of a task."""
-        return b'{"configs":[%s]}' % b','.join(map(self.encode_push_config, configs))
+    def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:
+        """Write push notification configurations of a task, and where those begin that follow."""
+        token = b',"nextPageToken":' + to_json(next_page) if next_page else b''
+        return b'{"configs":[%s]%s}' % (b','.join(map(self.encode_push_config, configs)), token)
 
     def encode_deleted(self) -> bytes:
         """Write that a push notification configuration is no more."""

@@ -7,7 +7,7 @@ which of the errors it is and which fields are bad. No answer repeats what was s
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import MappingProxyType
 from typing import Any, Literal, NoReturn, NotRequired, cast
@@ -40,9 +40,12 @@ __all__ = (
     'read_params',
     'read_query',
     'request_id',
+    'with_path',
 )
 
 _MAX_VIOLATIONS = 100
+_MAX_DETAILS = 1_000
+"""Of more bad fields than that none is told: Pydantic can only tell them all, which takes time."""
 _MAX_NAMED = 5
 _MAX_DEPTH = 8
 _MAX_QUERY = 100
@@ -162,13 +165,28 @@ def check_params(
     Raises:
         InvalidParamsError: They are not the operation's, or contradict each other.
     """
-    for name, value in told.items():
-        if value not in (None, '', given.get(name, value)):
-            raise InvalidParamsError.of(name, 'must be what the path says')
     try:
-        return params.validate_json(to_json({**told, **given}))
+        return params.validate_json(to_json(with_path(told, given, fields)))
     except ValidationError as error:
         raise _invalid(error, fields) from None
+
+
+def with_path(told: Mapping[str, object], given: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, object]:
+    """The params of a body or a query with those of the path, unvalidated.
+
+    Args:
+        told: What the body or the query says.
+        given: What the path says, by the names that the client is told.
+        fields: As for `read`.
+
+    Raises:
+        InvalidParamsError: They contradict each other.
+    """
+    for name, value in told.items():
+        field = fields.get(name, name)
+        if value not in (None, '', given.get(field, value)):
+            raise InvalidParamsError.of(field, 'must be what the path says')
+    return {**told, **given}
 
 
 def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
@@ -288,7 +306,7 @@ def _fault(
         return InvalidRequestError('Invalid request: method must be a string')
     if method not in methods:
         return MethodNotFoundError()
-    if error.errors(include_url=False, include_context=False, include_input=False)[0]['type'] == 'json_invalid':
+    if error.error_count() == 1 and _details(error)[0]['type'] == 'json_invalid':
         return _unreadable(request, fields)
     return _invalid(error, fields, envelope=2)
 
@@ -302,9 +320,14 @@ def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AErr
     raise RpcRefused(JSONParseError('Invalid JSON payload: nested too deeply.'))
 
 
+def _details(error: ValidationError) -> Sequence[ErrorDetails]:
+    return error.errors(include_url=False, include_context=False, include_input=False)
+
+
 def _invalid(error: ValidationError, fields: Mapping[str, str], *, envelope: int = 0) -> A2AError:
-    details = error.errors(include_url=False, include_context=False, include_input=False)
-    return invalid_fields(_violation(detail, fields, envelope) for detail in details)
+    if (count := error.error_count()) > _MAX_DETAILS:
+        return InvalidParamsError(f'Invalid parameters: {count} problems')
+    return invalid_fields(_violation(detail, fields, envelope) for detail in _details(error))
 
 
 def _violation(detail: ErrorDetails, fields: Mapping[str, str], envelope: int) -> FieldViolation:

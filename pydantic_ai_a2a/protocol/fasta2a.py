@@ -184,6 +184,10 @@ class FastA2ADialect(OlderCodec):
         """Write a task under its name."""
         return b'{"task":' + self.encode_task(task) + b'}'
 
+    def encode_message_result(self, message: bytes) -> bytes:
+        """Write a message under its name."""
+        return b'{"message":' + to_json(self._message(from_json(message))) + b'}'
+
     def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
         """What writes the updates of one stream, and remembers its chunks for the whole artifact at the end."""
         return _Updates(self, first)

@@ -182,6 +182,7 @@ def list_params(wire: Mapping[str, Any]) -> ListParams:
         page_token=wire.get('page_token') or None,
         history_length=wire.get('history_length'),
         include_artifacts=wire.get('include_artifacts') or False,
+        tenant=wire.get('tenant') or '',
     )
 
 

@@ -15,24 +15,40 @@ from ..errors import InvalidParamsError, PayloadTooLargeError
 from ..settings import Limits
 from ..types import Message, Part
 
-__all__ = ('check_message', 'check_metadata', 'check_values')
+__all__ = ('check_message', 'check_metadata', 'check_names', 'check_values')
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
 """A JSON string; one that does not end takes all that follows."""
 
 
+_LONG = b'0' * 309
+"""As many digits as the largest double has."""
+_LONG_NUMBER = re.compile(rb'0{309,}+')
+_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
+_LONG_NUMBERS = 8
+"""That are refused by their fields: reading one takes time by the square of its digits."""
+
+
 def check_values(body: bytes, limit: int) -> None:
-    """Refuse JSON with more values than that, without reading it.
+    """Refuse JSON with more values than that, or with many numbers that no double holds, without reading it.
 
     Raises:
         PayloadTooLargeError: It has more.
     """
+    if _LONG in (digits := body.translate(_AS_ZERO)):
+        _check_numbers(digits)
     if _values(body) <= limit:
         return
     # In texts there may be any number of commas. Of what is no text each value has at most two: itself, and its key.
     without_texts, texts = _STRING.subn(b'', body, 2 * limit + 1)
     if texts > 2 * limit or _values(without_texts) > limit:
         raise PayloadTooLargeError(f'The request body holds more than {limit} JSON values.')
+
+
+def _check_numbers(digits: bytes) -> None:
+    """Refuse many long numbers, in JSON whose digits are all the same; in texts there may be any."""
+    if len(_LONG_NUMBER.findall(digits)) > _LONG_NUMBERS < len(_LONG_NUMBER.findall(_STRING.sub(b'', digits))):
+        raise PayloadTooLargeError('The request body holds too many numbers beyond the range of a double.')
 
 
 def _values(json: bytes) -> int:
@@ -56,6 +72,11 @@ def check_message(message: Message, size: int, limits: Limits) -> None:
         _check_parts(parts, size, limits)
     if 'metadata' in message:
         check_metadata(message['metadata'], 'message.metadata', limits)
+    if 'reference_task_ids' in message:
+        referenced = len(message['reference_task_ids'])
+        _at_most(limits.references, referenced, 'tasks', 'message.referenceTaskIds')
+    if 'extensions' in message:
+        check_names(message['extensions'], 'message.extensions', limits)
 
 
 def check_metadata(metadata: Mapping[str, Any], field: str, limits: Limits) -> None:
@@ -65,6 +86,15 @@ def check_metadata(metadata: Mapping[str, Any], field: str, limits: Limits) -> N
         InvalidParamsError: It is.
     """
     _check_json(metadata, field, limits.metadata, limits)
+
+
+def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
+    """Refuse names that are more than metadata may be.
+
+    Raises:
+        InvalidParamsError: They are.
+    """
+    _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
 
 def _check_parts(parts: Sequence[Part], size: int, limits: Limits) -> None:

@@ -22,7 +22,7 @@ class Operation:
     name: str
     """Its method name in A2A 1.0."""
     service: str
-    """The name of the service's method that performs it."""
+    """The name of the service's method that performs it; empty where no task is concerned."""
     http: tuple[tuple[str, str], ...]
     """Verbs and paths of the HTTP+JSON binding, relative to the interface's URL (§11.3)."""
     stream: bool = False
@@ -80,7 +80,7 @@ _ALL = (
     ),
     Operation(
         name='GetExtendedAgentCard',
-        service='get_extended_card',
+        service='',
         http=(('GET', '/extendedAgentCard'),),
         capability='extendedAgentCard',
     ),

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, NamedTuple, NotRequired
 
-from pydantic import StringConstraints, TypeAdapter, ValidationError, with_config
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, with_config
 from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
 from ..errors import FieldViolation
 from ..types import PushParams, PushTarget
 from .envelope import invalid_fields
-from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Id, MaybeId
+from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
 
 __all__ = ('read_create', 'read_delete', 'read_get', 'read_inline', 'read_list')
 
@@ -57,6 +57,8 @@ class _One(TypedDict):
 @with_config(PROTO_JSON)
 class _All(TypedDict):
     task_id: Id
+    page_size: NotRequired[Annotated[Count, Field(ge=1, le=100)] | None]
+    page_token: NotRequired[Line | None]
 
 
 @with_config(CAMEL_CASE)
@@ -194,7 +196,8 @@ def read_delete(params: PushParams) -> tuple[str, str]:
     return wire[shapes.task], wire[shapes.config]
 
 
-def read_list(params: PushParams) -> str:
-    """The task."""
+def read_list(params: PushParams) -> tuple[str, int | None, str]:
+    """The task, how many of its configurations at most, and where the page begins; None and '' for all, as in 0.3."""
     shapes = _of(params.dialect)
-    return _read(shapes.all, params.wire)[shapes.task]
+    wire = _read(shapes.all, params.wire)
+    return wire[shapes.task], wire.get('page_size'), wire.get('page_token') or ''

@@ -112,9 +112,10 @@ def _ids(task_id: str, context_id: str) -> bytes:
     return b'"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id)
 
 
-def status_update(task_id: str, context_id: str, task_status: bytes) -> bytes:
+def status_update(task_id: str, context_id: str, task_status: bytes, metadata: bytes | None = None) -> bytes:
     """A `StreamResponse` with a status update (§4.2.1)."""
-    return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + b'}}'
+    tail = b'}}' if metadata is None else b',"metadata":' + metadata + b'}}'
+    return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + tail
 
 
 def artifact_update(

@@ -199,6 +199,10 @@ class V0_3(OlderCodec):
         """Write a bare `Task`: 0.3 has nothing around it."""
         return self.encode_task(task)
 
+    def encode_message_result(self, message: bytes) -> bytes:
+        """Write a bare `Message`."""
+        return to_json(self._message(from_json(message)))
+
     def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
         """What writes bare update events; the last of a stream is marked as `final`."""
         return self._event
@@ -229,7 +233,7 @@ class V0_3(OlderCodec):
             config['authentication'] = {'schemes': [target.scheme], **credentials}
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
-    def encode_push_configs(self, configs: Iterable[Registered]) -> bytes:
+    def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:
         """Write a list: 0.3 has nothing around it."""
         return b'[%s]' % b','.join(map(self.encode_push_config, configs))
 

@@ -27,6 +27,7 @@ from typing_extensions import TypedDict
 from ..errors import A2AError
 from ..types import (
     CancelParams,
+    CardParams,
     GetParams,
     ListParams,
     Message,
@@ -39,7 +40,7 @@ from ..types import (
 )
 from . import stored
 from .codec import EncodeEvent, HttpCodec, Params, RpcRequest
-from .envelope import Rpc, check_params, read, read_params, read_query
+from .envelope import Rpc, check_params, read, read_params, read_query, with_path
 from .fields import (
     PROTO_JSON,
     Count,
@@ -128,6 +129,7 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
         accepted_output_modes=tuple(configuration.get('accepted_output_modes') or ()),
         push_config=configuration.get('task_push_notification_config'),
         metadata=wire.get('metadata'),
+        tenant=(wire['tenant'] if 'tenant' in wire else '') or '',  # noqa: SIM401 - a call for each request
     )
 
 
@@ -139,7 +141,8 @@ class _GetTaskRequest(TypedDict):
 
 
 def _get_params(wire: _GetTaskRequest) -> GetParams:
-    return GetParams(id=wire['id'], history_length=wire.get('history_length'))
+    tenant = (wire['tenant'] if 'tenant' in wire else '') or ''  # noqa: SIM401 - a call for each request
+    return GetParams(id=wire['id'], history_length=wire.get('history_length'), tenant=tenant)
 
 
 @with_config(PROTO_JSON)
@@ -162,7 +165,7 @@ class _CancelTaskRequest(TypedDict):
 
 
 def _cancel_params(wire: _CancelTaskRequest) -> CancelParams:
-    return CancelParams(id=wire['id'], metadata=wire.get('metadata'))
+    return CancelParams(id=wire['id'], metadata=wire.get('metadata'), tenant=wire.get('tenant') or '')
 
 
 @with_config(PROTO_JSON)
@@ -172,7 +175,7 @@ class _SubscribeToTaskRequest(TypedDict):
 
 
 def _subscribe_params(wire: _SubscribeToTaskRequest) -> SubscribeParams:
-    return SubscribeParams(id=wire['id'])
+    return SubscribeParams(id=wire['id'], tenant=wire.get('tenant') or '')
 
 
 _Send = Annotated[_SendMessageRequest, AfterValidator(_send_params)]
@@ -224,13 +227,14 @@ class _PushRpc(Rpc):
     params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
 
 
-class _UnreadRpc(Rpc):
+class _CardRpc(Rpc):
     method: Literal['GetExtendedAgentCard']
+    params: NotRequired[Annotated[Any, AfterValidator(CardParams)]]
 
 
 _REQUEST: TypeAdapter[Any] = TypeAdapter(
     Annotated[
-        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _PushRpc | _UnreadRpc,
+        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _PushRpc | _CardRpc,
         Discriminator('method'),
     ],
     config=ConfigDict(defer_build=True),
@@ -252,6 +256,8 @@ _PARAMS: Mapping[str, Any] = {
 }
 """The params of the operations, for requests that have no envelope (§11)."""
 _QUERY = names_of(_GetTaskRequest, _ListTasksRequest)
+_CARD_QUERY = {'tenant': 'tenant'}
+_PUSH_QUERY = {name: _QUERY[name] for name in ('tenant', 'pageSize', 'page_size', 'pageToken', 'page_token')}
 _FLAGS = frozenset({'includeArtifacts'})
 
 
@@ -260,11 +266,13 @@ def _reads(operation: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS[operation])
 
 
-def _push_of(path: Mapping[str, str], body: bytes | None) -> PushParams:
+def _push_of(path: Mapping[str, str], query: bytes, body: bytes | None) -> PushParams:
     """The params as they would be without a path: the task is named otherwise there (§11.3)."""
     names = {'id': 'taskId', 'configId': 'id'}
-    named = {names[name]: value for name, value in path.items()}
-    return _push_params(named if body is None else read_params(body, named, _ANYTHING, _FIELDS))
+    named = {names.get(name, name): value for name, value in path.items()}
+    if body is not None:
+        return _push_params(read_params(body, named, _ANYTHING, _FIELDS))
+    return _push_params(with_path(read_query(query, _PUSH_QUERY, ()), named, _PUSH_QUERY))
 
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
@@ -310,9 +318,9 @@ class V1_0(HttpCodec):
     ) -> Params | None:
         """Read the params of an operation: what the path and the body say, or the query."""
         if operation.capability == 'pushNotifications':
-            return _push_of(path, body)
-        if operation.name not in _PARAMS:
-            return None
+            return _push_of(path, query, body)
+        if operation.name == 'GetExtendedAgentCard':
+            return CardParams(with_path(read_query(query, _CARD_QUERY, ()), path, _CARD_QUERY))
         params = _reads(operation.name)
         if body is not None:
             return read_params(body, path, params, _FIELDS)
@@ -334,7 +342,11 @@ class V1_0(HttpCodec):
 
     def encode_task_result(self, task: StoredTask) -> bytes:
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
-        return b'{"task":' + self.encode_task(task) + b'}'
+        return b'{"task":%s}' % self.encode_task(task)
+
+    def encode_message_result(self, message: bytes) -> bytes:
+        """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a message."""
+        return b'{"message":' + message + b'}'
 
     def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
         """What writes `StreamResponse`s: the payloads as they are stored."""

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import httpx2
 
-__all__ = ('Guard', 'Refused', 'host_of', 'is_public', 'literal')
+__all__ = ('Guard', 'PrivateHost', 'Refused', 'host_of', 'is_public', 'literal')
 
 _AZURE = IPv4Address('168.63.129.16')
 """The platform itself, at an address that is public by its number."""
@@ -29,12 +29,18 @@ _NEVER_NEEDED = (  # which not every version of Python knows
     IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
 )
 _ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
+_LABEL = 63
+"""Longest label of a name (RFC 1035 §2.3.4)."""
 _LOCAL = ('localhost', 'local', 'internal', 'home.arpa')
 """Names that never are a public host's, as are those under them."""
 
 
 class Refused(Exception):
     """Nothing is sent there; the text says why, and not where."""
+
+
+class PrivateHost(Refused):
+    """Because it is no host of the public internet."""
 
 
 def is_public(address: str) -> bool:
@@ -81,6 +87,8 @@ class Guard:
             raise Refused('is none') from None
         if parsed.scheme not in ('http', 'https') or not host:
             raise Refused('must begin with https:// and a host')
+        if not all(0 < len(label) <= _LABEL for label in host.removesuffix('.').split('.')):
+            raise Refused('must have a host whose name can be looked up')
         if parsed.userinfo:
             raise Refused('must not hold credentials; use authentication')
         if not self._is_named(host):
@@ -105,10 +113,10 @@ def _check_public(scheme: str, host: str) -> None:
         raise Refused('must begin with https://')
     name = _key(host)
     if any(name == local or name.endswith(f'.{local}') for local in _LOCAL):
-        raise Refused('must not name a host of a private network')
+        raise PrivateHost('must not name a host of a private network')
     address = literal(host)
     if address is not None and not is_public(address):
-        raise Refused('must not name an address that is not public')
+        raise PrivateHost('must not name an address that is not public')
 
 
 def host_of(url: httpx2.URL) -> str:

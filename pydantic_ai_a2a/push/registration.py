@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import logging
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ..errors import InvalidParamsError
+from pydantic_core import from_json, to_json
+
+from ..errors import InternalError, InvalidParamsError, PrivateAddressError
 from ..ports import PushConfig, PushConfigs, Takes
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..types import PushTarget
-from .guard import Guard, Refused
-from .secrets import Seal
+from .guard import Guard, PrivateHost, Refused
+from .secrets import Seal, Unreadable
 
-__all__ = ('Registration',)
+__all__ = ('Registration', 'page_of')
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class Registration:
@@ -40,12 +47,63 @@ class Registration:
         """
         try:
             self._guard.check_url(target.url)
+        except PrivateHost as refused:
+            raise PrivateAddressError.of('url', str(refused)) from None
         except Refused as refused:
             raise InvalidParamsError.of('url', str(refused)) from None
         target = target if target.id else replace(target, id=stored.new_id())
         takes = 'statuses' if codec_of(dialect).pushes_tasks else self._takes
         return PushConfig(id=target.id, version=dialect, takes=takes, body=self._seal.dump(target))
 
-    def target(self, config: PushConfig) -> PushTarget:
-        """What was registered."""
-        return self._seal.load(config.body)
+    def target(self, task_id: str, config: PushConfig) -> PushTarget:
+        """What was registered.
+
+        Raises:
+            InternalError: The key that it was encrypted with is not there any longer.
+        """
+        try:
+            return self._seal.load(config.body)
+        except Unreadable as error:
+            logger.error('Webhook %r of task %s cannot be read: %s.', config.id, task_id, error)
+        raise InternalError(
+            f'The push notification configuration {config.id} was encrypted with a key that the server has no longer:'
+            ' delete it, or register it again.'
+        )
+
+
+def page_of(
+    configs: Sequence[PushConfig], task_id: str, page_size: int | None, token: str
+) -> tuple[Sequence[PushConfig], str]:
+    """One page of a task's configurations, and where the next begins; empty after the last.
+
+    Args:
+        configs: All of them, the oldest first, as they are answered if no page is asked for. Pages go by their ids.
+        task_id: The task.
+        page_size: How many at most; None: all.
+        token: Where the page begins; empty for the first.
+
+    Raises:
+        InvalidParamsError: No page of this task's has given the token.
+    """
+    if page_size is None and not token:
+        return configs, ''
+    after = _read_token(token, task_id) if token else ''
+    rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
+    page = rest[:page_size]
+    return page, '' if len(page) == len(rest) else _token(page[-1].id, task_id)
+
+
+def _token(config_id: str, task_id: str) -> str:
+    return urlsafe_b64encode(to_json([config_id, task_id])).decode()
+
+
+def _read_token(token: str, task_id: str) -> str:
+    try:
+        match from_json(urlsafe_b64decode(token.encode())):
+            case [str(config_id), of] if of == task_id:
+                return config_id
+            case _:
+                pass
+    except ValueError:
+        pass  # no token of ours: refused below like one of another task
+    raise InvalidParamsError.of('pageToken', 'is not a token that this list has given')

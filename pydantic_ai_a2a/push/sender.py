@@ -16,6 +16,7 @@ from ..ports import Delivery, Outbox, TaskReader
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
+from ..telemetry import push_span, traceparent
 from .secrets import Seal, Unreadable
 from .webhook import Undelivered, Webhooks
 
@@ -148,7 +149,8 @@ class Sender:
             target = self._seal.load(delivery.config.body)
             codec = codec_of(delivery.config.version)
             body = await self._body(delivery)
-            await self._webhooks.post(target, delivery.id, body, codec.push_media_type)
+            with push_span(delivery.task_id, delivery.id, delivery.traceparent):
+                await self._webhooks.post(target, delivery.id, body, codec.push_media_type, traceparent())
         except (Undelivered, Unreadable) as error:
             await self._failed(delivery, str(error))
         else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 
@@ -13,23 +13,19 @@ from ..settings import Push
 from ..types import PushTarget
 from .guard import Guard, Refused, host_of, literal
 
-__all__ = ('Resolve', 'Undelivered', 'Webhooks')
-
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Looks up the addresses of a host."""
+__all__ = ('Undelivered', 'Webhooks')
 
 ID_HEADER = 'Webhook-Id'
-TOKEN_HEADER = 'X-A2A-Notification-Token'
+KNOWN_BY_HEADER = 'X-A2A-Notification-Token'
 
 
 class Undelivered(Exception):
     """The webhook was not reached, or did not take what it was sent; the text says why, and not where."""
 
 
-async def resolve(host: str, port: int) -> Sequence[str]:
+def _resolve(host: str, port: int) -> Sequence[str]:
     """The addresses that the system knows for a host."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
@@ -43,7 +39,9 @@ class Webhooks:
     def __init__(self, settings: Push) -> None:
         self._timeout = settings.timeout
         self._guard = Guard(settings.private_hosts)
-        self._resolve = settings.resolve or resolve
+        self._resolve = settings.resolve or self._ask_system
+        # Clients choose the names, and whoever answers for one may take long: only other webhooks may wait for that.
+        self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix='pydantic_ai_a2a-push')
         # A transport and no client: that would log the URLs, which may hold secrets. It follows no redirect and uses no
         # proxy. Of connections none is kept: the next one to an address may be for another host, which would have to
         # show a certificate of its own.
@@ -52,27 +50,37 @@ class Webhooks:
 
     async def close(self) -> None:
         """Give back what it holds."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
         await self._transport.aclose()
 
-    async def post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str) -> None:
+    async def post(
+        self, target: PushTarget, delivery_id: str, body: bytes, media_type: str, trace: str | None = None
+    ) -> None:
         """Send a notification; returns once the webhook has answered that it took it.
+
+        Args:
+            target: Where to, and as whom.
+            delivery_id: Stays the same with every try.
+            body: What is sent.
+            media_type: What that is.
+            trace: Whose trace it belongs to, as W3C trace context.
 
         Raises:
             Undelivered: It did not.
         """
         try:
             async with asyncio.timeout(self._timeout):
-                status = await self._post(target, delivery_id, body, media_type)
+                status = await self._post(target, delivery_id, body, media_type, trace)
         except TimeoutError:
             raise Undelivered('no answer in time') from None
         except Refused as refused:
             raise Undelivered(f'refused: {refused}') from None
-        except (httpx2.HTTPError, OSError) as error:  # their texts may hold the URL
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # their texts may hold the URL
             raise Undelivered(f'no connection ({type(error).__name__})') from None
         if not 200 <= status < 300:
             raise Undelivered(f'HTTP {status}')
 
-    async def _post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str) -> int:
+    async def _post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str, trace: str | None) -> int:
         url = self._guard.check_url(target.url)
         host = host_of(url)
         headers = {
@@ -80,6 +88,7 @@ class Webhooks:
             'Content-Type': media_type,
             'Accept-Encoding': 'identity',
             ID_HEADER: delivery_id,
+            **({} if trace is None else {'traceparent': trace}),
             **_credentials(target),
         }
         address = await self._address(url, host)
@@ -95,18 +104,27 @@ class Webhooks:
         """One of the host's addresses, all of which were checked: whatever its name resolves to in the next moment."""
         address = literal(host)
         port = url.port or (443 if url.scheme == 'https' else 80)
-        addresses = [address] if address is not None else await self._resolve(host, port)
+        addresses = [address] if address is not None else await self._look_up(host, port)
         if not addresses:
             raise Refused('the host has no address')
         self._guard.check_addresses(url, addresses)
         return addresses[0]
+
+    async def _ask_system(self, host: str, port: int) -> Sequence[str]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _resolve, host, port)
+
+    async def _look_up(self, host: str, port: int) -> Sequence[str]:
+        try:
+            return await self._resolve(host, port)
+        except Exception as error:  # a function of the user's may raise anything: it must not be tried for ever
+            raise Undelivered(f'no address ({type(error).__name__})') from None
 
 
 def _credentials(target: PushTarget) -> dict[str, str]:
     """What the receiver knows the sender by."""
     headers: dict[str, str] = {}
     if target.token is not None:
-        headers[TOKEN_HEADER] = target.token
+        headers[KNOWN_BY_HEADER] = target.token
     if target.scheme is not None and target.credentials is not None:
         headers['Authorization'] = f'{target.scheme} {target.credentials}'
     return headers

@@ -92,3 +92,23 @@ class AnswerSuite(PortSuite):
         record = await backend.conversations(OWNER).read_record('context of t')
         assert record is not None
         assert record.usage == RunUsage(requests=1)
+
+    async def test_an_answer_is_taken_however_many_messages_wait_for_it(self, backend: Backend) -> None:
+        await pause(backend)
+        asked = await needed(backend, message('hm', to='t'))
+        await submit(backend, answering(asked, 'yes'))
+        claimed = await claim_one(backend, 't')
+        for text in ('one', 'two'):
+            await submit(backend, replace(message(text, to='t'), unread_limit=1))
+        assert await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls')) is None
+        asked = await needed(backend, replace(message('hm', to='t'), unread_limit=1))
+        accepted = await submit(backend, replace(answering(asked, 'again'), unread_limit=1))
+        assert accepted.header.state == 'submitted'
+
+    async def test_an_answer_that_another_one_came_before_is_not_taken_for_one(self, backend: Backend) -> None:
+        await pause(backend)
+        asked = await needed(backend, message('hm', to='t'))
+        await submit(backend, answering(asked, 'yes'))
+        late = await needed(backend, replace(answering(asked, 'late'), answers_calls=False))
+        assert (late.task_id, late.pending) == ('t', None)
+        assert await history(backend, 't') == ['ask', 'What?', 'yes']

@@ -12,7 +12,7 @@ from ..errors import LeaseLost
 from ..ports import DEAD_LETTER, Backend, Checkpoint, Claim
 from ..settings import Retention
 from ..types import TaskState
-from .base import PortSuite
+from .steering import SteeredCheckpointSuite
 from .values import (
     AT,
     LEASE,
@@ -52,7 +52,7 @@ async def begun(backend: Backend, *messages: ModelMessage) -> Claim:
     return claimed
 
 
-class CheckpointSuite(PortSuite):
+class CheckpointSuite(SteeredCheckpointSuite):
     """What a durable `TaskQueue` promises besides: how far a run has come is known to the next holder of its task."""
 
     async def test_the_next_holder_is_given_the_checkpoint(self, backend: Backend) -> None:

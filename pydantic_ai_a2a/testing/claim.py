@@ -140,6 +140,13 @@ class ClaimSuite(PortSuite):
         assert await backend.queue.renew('holder', ['a'], until=later + LEASE) == Marks([], [])
         assert [each.header.id for each in await claim(backend, 'other', at=later)] == ['b']
 
+    async def test_a_renewal_that_comes_late_takes_nothing_back(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await claim_one(backend, 't')
+        await backend.queue.renew('holder', ['t'], until=AT + 3 * LEASE)
+        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], [])
+        assert await claim(backend, 'other', at=AT + 2 * LEASE) == []
+
     async def test_renewing_brings_back_what_is_lost_and_what_is_to_be_canceled(self, backend: Backend) -> None:
         for task_id in ('taken', 'forced', 'done', 'asked', 'kept'):
             await submit(backend, message(new=task_id))

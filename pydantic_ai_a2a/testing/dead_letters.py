@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..ports import DEAD_LETTER, Backend, Checkpoint, DeadLetter
+from ..ports import DEAD_LETTER, Answer, Backend, Checkpoint, DeadLetter
 from ..settings import Retention
 from ..types import TaskState
 from .base import PortSuite
@@ -31,6 +31,7 @@ from .values import (
     said,
     state_of,
     submit,
+    text_of,
     turn,
 )
 
@@ -187,6 +188,60 @@ class DeadLetterSuite(PortSuite):
         await backend.queue.cancel('u', OWNER, at=AT, force=True)
         assert (await claim_one(backend, 'v')).checkpoint is None
 
+    async def test_a_retry_of_a_task_that_was_answered_goes_on_with_the_answer(self, backend: Backend) -> None:
+        await submit(backend, message('before', new='before', context='c'))
+        await run(backend, 'before', messages=turn('before', '0'))
+        await submit(backend, message('ask', new='t', context='c'))
+        await submit(backend, message('later', to='t'))
+        waiting = await run(
+            backend, 't', 'input-required', messages=turn('ask', 'which?'), usage=RunUsage(requests=1), pending=b'which'
+        )
+        answer = Answer(pause=waiting.header.last_event + 1, pending=b'which: this')
+        await submit(backend, replace(message('this', to='t'), answers_calls=True, answer=answer))
+        claimed = await claim_one(backend, 't', 'the first')
+        done = Checkpoint(run='t.2', messages=turn('done', 'next'), usage=RunUsage(requests=2))
+        await backend.queue.emit(claimed, [], checkpoint=done)
+        await die(backend, 't', at=AT + LEASE + 1)
+        await retry(backend, 't', 'u')
+        assert await history(backend, 'u') == ['ask', 'later', 'this']
+        retried = await claim_one(backend, 'u')
+        assert (text_of(retried.message), retried.pending, retried.attempt) == ('this', b'which: this', 1)
+        assert said(await backend.history(retried)) == ['before', '0', 'ask', 'which?']
+        assert retried.checkpoint is not None
+        assert (retried.checkpoint.run, said(retried.checkpoint.messages)) == ('t.2', ['done', 'next'])
+        end = ending(retried, messages=[*turn('done', 'next'), *turn('more', 'end')], usage=RunUsage(requests=3))
+        following = await backend.queue.finish(retried, end)
+        assert following is not None
+        assert (text_of(following.message), following.own_messages, following.pending) == ('later', None, None)
+        assert await conversation(backend, 'c') == ['before', '0', 'ask', 'which?', 'done', 'next', 'more', 'end']
+        record = await backend.conversations(OWNER).read_record('c')
+        assert record is not None
+        assert record.usage.requests == 4
+
+    async def test_a_second_retry_of_a_task_that_was_answered_asks_again(self, backend: Backend) -> None:
+        await submit(backend, message('ask', new='t', context='c'))
+        await run(backend, 't', 'input-required', messages=turn('ask', 'which?'))
+        await submit(backend, message('this', to='t'))
+        await die(backend, 't')
+        await retry(backend, 't', 'u')
+        await retry(backend, 't', 'v', again=True)
+        assert await history(backend, 'v') == ['ask']
+        await backend.queue.cancel('u', OWNER, at=AT, force=True)
+        claimed = await claim_one(backend, 'v')
+        assert (text_of(claimed.message), claimed.own_messages) == ('ask', None)
+
+    async def test_a_retry_goes_on_with_an_answer_also_when_the_conversation_is_gone(self, backend: Backend) -> None:
+        await submit(backend, message('before', new='before', context='c'))
+        await run(backend, 'before', messages=turn('before', '0'))
+        await submit(backend, message('ask', new='t', context='c'))
+        await run(backend, 't', 'input-required', messages=turn('ask', 'which?'))
+        await submit(backend, message('this', to='t'))
+        await die(backend, 't')
+        await backend.conversations(OWNER).delete('c')
+        await retry(backend, 't', 'u')
+        claimed = await claim_one(backend, 'u')
+        assert said(await backend.history(claimed)) == ['ask', 'which?']
+
     async def test_a_worker_is_told_of_a_retried_task(self, backend: Backend) -> None:
         await dead(backend, 't')
         told: asyncio.Queue[str | None] = asyncio.Queue()
@@ -241,3 +296,16 @@ class DeadLetterSuite(PortSuite):
             gone.append([task for task in ('older', 'dead', 'newer') if await backend.reader.load(task, None) is None])
         assert gone == [['older'], ['older', 'dead'], ['older', 'dead', 'newer']]
         assert await backend.housekeeping.dead_letters() == []
+
+    async def test_each_message_of_a_retried_dead_letter_has_the_request_that_sent_it(self, backend: Backend) -> None:
+        await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
+        await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
+        await submit(backend, message('three', to='t'))
+        await die(backend, 't')
+        await retry(backend, 't', 'u')
+        first = await claim_one(backend, 'u')
+        second = await backend.queue.finish(first, ending(first))
+        assert second is not None
+        third = await backend.queue.finish(second, ending(second))
+        assert third is not None
+        assert [each.request for each in (first, second, third)] == [b'{"n":1}', b'{"n":2}', None]

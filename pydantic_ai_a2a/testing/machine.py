@@ -221,7 +221,7 @@ class Machine(RuleBasedStateMachine):
         task.own = own if state in INTERRUPTED else None
         if state in ('completed', 'canceled'):
             self.contexts[task.context] += own
-        if state == 'completed' and task.unread:
+        if state in ('completed', 'failed', 'rejected') and task.unread:
             assert following is not None
             task.run += 1
             self.hand_out(task, following)

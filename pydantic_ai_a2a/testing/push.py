@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ..errors import InvalidParamsError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..ports import Backend, DeadDelivery, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
+from ..ports import DEAD_LETTER, Backend, DeadDelivery, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
@@ -102,6 +102,17 @@ class PushConfigSuite(PortSuite):
         assert list(await configs_of(backend).list('t', OWNER)) == [config('b')]
         with pytest.raises(TaskNotFoundError):
             await configs_of(backend).get('t', OWNER, 'a')
+
+    async def test_who_was_to_be_told_of_a_dead_letter_is_told_of_its_retry(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await register(backend, 'a')
+        await register(backend, 'b', takes='statuses')
+        await run(backend, 't', 'failed', failure=DEAD_LETTER)
+        await told(backend)
+        await backend.housekeeping.retry('t', new_id='u', at=AT)
+        assert list(await configs_of(backend).list('u', OWNER)) == [config('a'), config('b', 'statuses')]
+        await run(backend, 'u')
+        assert await told(backend) == {'a': ['1 working', '2 completed'], 'b': ['1 working', '2 completed']}
 
     @pytest.mark.parametrize(('task_id', 'owner'), [('t', '/bob'), ('no such task', OWNER)])
     async def test_for_others_there_is_nothing(self, backend: Backend, task_id: str, owner: str) -> None:

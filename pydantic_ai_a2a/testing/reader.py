@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,37 @@ class TaskReaderSuite(PortSuite):
         for text in ('two', 'three'):
             await submit(backend, message(text, to='t'))
         assert texts((await load(backend, history_length=length)).history) == history
+
+    @pytest.mark.parametrize(
+        ('size', 'pages'), [(None, ['cba']), (0, ['c', 'b', 'a']), (17_000, ['cb', 'a']), (30_000, ['cba'])]
+    )
+    async def test_a_page_ends_before_it_has_too_many_bytes_with_one_task_at_least(
+        self, backend: Backend, size: int | None, pages: list[str]
+    ) -> None:
+        for n, task_id in enumerate('abc'):
+            await submit(backend, message(task_id * 4000, new=task_id, at=AT + n))
+        found: list[str] = []
+        query = TaskQuery(owner=OWNER, max_bytes=size)
+        while True:
+            page = await backend.reader.list(query)
+            found.append(''.join(task.header.id for task in page.tasks))
+            assert page.total == 3
+            if page.next is None:
+                break
+            query = replace(query, before=page.next)
+        assert found == pages
+
+    @pytest.mark.parametrize('artifacts', [True, False])
+    async def test_artifacts_count_for_the_bytes_of_a_page_if_they_are_in_it(
+        self, backend: Backend, artifacts: bool
+    ) -> None:
+        body = b'{"artifactId":"a","parts":[{"text":"%s"}]}' % (b'x' * 1000)
+        for task_id in 'ab':
+            await submit(backend, message(new=task_id))
+            claimed = await claim_one(backend, task_id)
+            await backend.queue.finish(claimed, ending(claimed, artifacts=[('a', body)]))
+        query = TaskQuery(owner=OWNER, max_bytes=1500, include_artifacts=artifacts)
+        assert len((await backend.reader.list(query)).tasks) == (1 if artifacts else 2)
 
     async def test_artifacts_are_read_as_they_are_so_far_and_only_if_asked_for(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

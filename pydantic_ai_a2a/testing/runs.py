@@ -190,19 +190,25 @@ class RunSuite(PortSuite):
         assert await history(backend, 't') == ['one', 'two', '1']
         assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
 
-    async def test_a_run_is_told_of_the_request_that_sent_the_newest_message(self, backend: Backend) -> None:
+    async def test_a_run_is_told_of_the_request_that_sent_its_message(self, backend: Backend) -> None:
         await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
+        await submit(backend, replace(message('two', to='t'), request=b'{"n":2}'))
+        await submit(backend, message('three', to='t'))
         first = await claim_one(backend, 't')
-        newest = replace(message('two', to='t'), request=b'{"n":2}')
-        await submit(backend, newest)
         second = await backend.queue.finish(first, ending(first))
         assert second is not None
-        assert (first.request, second.request) == (b'{"n":1}', b'{"n":2}')
-        await submit(backend, message('three', to='t'))
-        await submit(backend, newest)  # sent again: it is not the newest by that
-        third = await backend.queue.finish(second, ending(second))
+        third = await backend.queue.finish(second, ending(second, 'input-required'))
+        assert third is None
+        await submit(backend, replace(message('answer', to='t'), request=b'{"n":4}'))
+        answered = await claim_one(backend, 't')
+        third = await backend.queue.finish(answered, ending(answered))
         assert third is not None
-        assert third.request is None
+        assert [each.request for each in (first, second, answered, third)] == [
+            b'{"n":1}',
+            b'{"n":2}',
+            b'{"n":4}',
+            None,
+        ]
 
     async def test_messages_that_came_before_the_first_run_are_run_one_by_one(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t'))
@@ -229,13 +235,6 @@ class RunSuite(PortSuite):
         task = await backend.reader.load('b', OWNER)
         assert task is not None
         assert (task.header.state, task.header.status_message) == (state, b'{"parts":[]}')
-
-    async def test_a_run_that_fails_ends_its_task_even_if_another_message_waits(self, backend: Backend) -> None:
-        await submit(backend, message('one', new='t'))
-        await submit(backend, message('two', to='t'))
-        await run(backend, 't', 'failed')
-        assert await state_of(backend, 't') == 'failed'
-        assert await claim(backend) == []
 
     async def test_a_canceled_run_leaves_what_it_did_in_its_context(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
@@ -312,6 +311,16 @@ class RunSuite(PortSuite):
             seen.append(task.header.metadata)
             await submit(backend, message(f'answer {len(seen)}', to='t'))
         assert seen == [None, b'{"cost":1}', b'{"cost":1}', b'{"cost":2}']
+
+    async def test_metadata_of_a_run_is_there_for_the_one_that_follows_it(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        for n, (metadata, kept) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
+            await submit(backend, message(f'message {n}', to='t'))
+            following = await backend.queue.finish(claimed, ending(claimed, metadata=metadata))
+            assert following is not None
+            assert following.header.metadata == kept
+            claimed = following
 
     async def test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))

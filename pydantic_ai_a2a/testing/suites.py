@@ -18,12 +18,13 @@ from .push import OutboxSuite, PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .runs import RunSuite
+from .steering import SteeringSuite
 from .submit import SubmitSuite
 
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
 
-class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, AnswerSuite, CancelSuite, QueueMachineSuite):
+class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, SteeringSuite, AnswerSuite, CancelSuite, QueueMachineSuite):
     """What `TaskQueue` promises: order, one run per context, leases and fences, all or nothing."""
 
 

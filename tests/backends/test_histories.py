@@ -79,13 +79,12 @@ async def test_a_context_that_was_taken_back_is_read_anew() -> None:
     assert await stored.read(await stored.save('other')) == ['other']
 
 
-async def test_messages_that_a_run_changes_stay_as_they_were() -> None:
+async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_its_messages() -> None:
     stored = Stored()
     head = await stored.save('one')
-    read = await stored.histories.read(stored.store, OWNER, 'c', head)
-    assert isinstance(read[0], ModelRequest)
-    read[0].parts = []
-    read.append(ModelResponse([TextPart('two')]))
+    first, second = [await stored.histories.read(stored.store, OWNER, 'c', head) for _ in range(2)]
+    assert first[0] is second[0]
+    first.append(ModelResponse([TextPart('two')]))
     assert await stored.read(head) == ['one']
 
 

@@ -200,7 +200,7 @@ async def test_what_makes_a_database_unusable_is_told_without_the_password(
 async def test_a_user_with_a_password_and_no_right_to_make_a_schema_uses_the_one_that_is_there(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
-    name = postgres_url.partition('@/')[2].partition('?')[0]
+    name = urlsplit(postgres_url).path[1:]
     postgres.run(f"DROP ROLE IF EXISTS {GUARDED}; CREATE ROLE {GUARDED} LOGIN PASSWORD '{GUARDED}'")
     guarded = postgres.url(name, GUARDED, GUARDED)
     with pytest.raises(BackendUnusable, match='permission denied'):
@@ -221,7 +221,7 @@ async def test_tables_that_are_newer_than_the_package_are_left_alone(
     another: Open, postgres: Server, postgres_url: str
 ) -> None:
     await submit(another(), message(new='t'))
-    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999)', postgres_url.partition('@/')[2].partition('?')[0])
+    postgres.run('INSERT INTO a2a.a2a_schema VALUES (999)', urlsplit(postgres_url).path[1:])
     with pytest.raises(BackendUnusable, match=r'written by a newer version of pydantic-ai-a2a \(schema 999,'):
         await submit(another(), message(new='u'))
 

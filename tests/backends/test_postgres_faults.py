@@ -7,21 +7,19 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
 
 from pydantic_ai_a2a import Postgres
-from pydantic_ai_a2a.backends import postgres_connect, postgres_listener, postgres_thread
+from pydantic_ai_a2a.backends import postgres_connect, postgres_thread
 from pydantic_ai_a2a.backends.database import Operation
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.backends.postgres_sql import lock, notify
 from pydantic_ai_a2a.backends.transaction import Lock, Transaction
-from pydantic_ai_a2a.errors import BackendUnusable, StoreUnavailable
+from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Claim
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing import READER_LAG
@@ -41,6 +39,7 @@ from pydantic_ai_a2a.testing.values import (
 
 from ..postgres import Postgres as Server
 from ..postgres_proxy import proxied
+from .gates import database, gate
 
 Open = Callable[..., PostgresBackend]
 TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
@@ -63,46 +62,6 @@ def another(postgres_url: str) -> Iterator[Open]:
     yield make
     for each in opened:
         each.close()
-
-
-class Gate:
-    """A transaction of somebody else, in the way of others until it ends."""
-
-    def __init__(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        self._connection = connection
-
-    async def reached(self) -> int:
-        """The process of who waits for it."""
-        async with asyncio.timeout(LIMIT):
-            while not (pid := await self._connection.fetchval(_WAITING)):
-                pass
-        return pid
-
-    async def open(self) -> None:
-        """Let the others through."""
-        await self._connection.execute('ROLLBACK')
-
-
-_WAITING = (
-    'SELECT pid FROM pg_stat_activity'
-    ' WHERE datname = current_database() AND pg_backend_pid() = ANY(pg_blocking_pids(pid))'
-)
-
-
-@asynccontextmanager
-async def gate(url: str, sql: str) -> AsyncGenerator[Gate]:
-    """Somebody who holds what this locks."""
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute(f'BEGIN; {sql}')
-        yield Gate(connection)
-    finally:
-        await connection.close()
-
-
-def database(url: str) -> str:
-    """The name of a database."""
-    return urlsplit(url).path[1:]
 
 
 def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:
@@ -160,20 +119,52 @@ async def claim_in_time(backend: PostgresBackend) -> Claim:
     return claims[0]
 
 
+async def test_what_may_have_been_claimed_is_handed_back_however_long_the_database_is_away(
+    another: Open, postgres_url: str
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(proxy.url, acquire_timeout=1)
+        await submit(backend, message(new='t'))
+        for _ in range(2):  # the claim, and what hands it back
+            proxy.when(b'COMMIT\x00', 'lose the answer')
+        with pytest.raises(StoreUnavailable):
+            await claim_one(backend, 't')
+        proxy.refuses = True
+        while not proxy.connected.empty():
+            proxy.connected.get_nowait()
+        async with asyncio.timeout(LIMIT):
+            for _ in range(10):
+                await proxy.connected.get()
+        proxy.refuses = False
+        again = await claim_in_time(another())
+        assert (again.attempt, again.fence) == (1, 2)
+        await asyncio.to_thread(backend.close)
+
+
 async def test_that_nothing_could_be_handed_back_is_logged(
-    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+    another: Open, postgres: Server, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url)
         await submit(backend, message(new='t'))
-        for _ in range(2):
-            proxy.when(b'COMMIT\x00', 'lose the answer')
+        postgres.run(
+            """
+            CREATE FUNCTION a2a.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'never'; END $$;
+            CREATE TRIGGER fail BEFORE UPDATE ON a2a.task FOR EACH ROW WHEN (NEW.holder IS NULL)
+                EXECUTE FUNCTION a2a.fail()
+            """,
+            database(postgres_url),
+        )
+        proxy.when(b'COMMIT\x00', 'lose the answer')
         with pytest.raises(StoreUnavailable):
             await claim_one(backend, 't')
         async with asyncio.timeout(LIMIT):
             while not caplog.records:
                 await backend.reader.load('t', None)
-        assert [record.getMessage() for record in caplog.records] == ['A write for which nobody waits has failed.']
+        [record] = caplog.records
+        assert record.getMessage() == 'What may have been claimed for nobody could not be handed back.'
+        assert record.exc_info is not None
+        assert str(record.exc_info[1]) == 'never'
         await asyncio.to_thread(backend.close)
 
 
@@ -319,6 +310,28 @@ async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Op
     assert await conversation(here, 'c1') == ['hi', 'hello', 'more', 'said']
 
 
+async def test_who_erases_an_owner_waits_for_no_context_once_it_has_locked_the_owner(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    for n in range(2):
+        await submit(backend, message(new=f't{n}', context=f'c{n}'))
+        await run(backend, f't{n}', messages=turn('hi', 'hello'))
+    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c1')))) as held:
+        erasing = asyncio.ensure_future(erase_all(backend))
+        await held.reached()
+        assert not await held.is_taken(Lock(('agent', OWNER), wait=False))
+        await held.open()
+        await erasing
+    assert await conversation(backend, 'c1') == []
+
+
+async def erase_all(backend: PostgresBackend) -> None:
+    """Batch by batch, all that the owner has."""
+    while await backend.housekeeping.erase(OWNER, at=AT):
+        pass
+
+
 # --- servers that are silent, away, strange or old --------------------------------------------------------------------
 
 
@@ -332,48 +345,6 @@ async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
         proxy.when(b'BEGIN', 'say nothing more')
         assert await state_of(backend, 't') == 'submitted'
         await asyncio.to_thread(backend.close)
-
-
-async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
-    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(postgres_listener, '_POLL', 0.1)
-    async with proxied(postgres_url) as proxy:
-        backend = another(listen_dsn=proxy.url)
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
-            await proxy.connected.get()
-            proxy.when(b'SELECT 1', 'say nothing more')
-            await proxy.connected.get()
-        stop()
-        await asyncio.to_thread(backend.close)
-
-
-async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Open, postgres_url: str) -> None:
-    async with proxied(postgres_url) as proxy:
-        backend = another(listen_dsn=proxy.url)
-        proxy.when(b'LISTEN', 'lose the answer')
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
-            for _ in range(2):
-                await proxy.connected.get()
-        stop()
-        await asyncio.to_thread(backend.close)
-
-
-async def test_that_a_database_is_away_is_logged_once_by_who_listens(
-    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with proxied(postgres_url) as proxy:
-        proxy.refuses = True
-        backend = another(proxy.url, acquire_timeout=0.01)
-        stop = backend.listen(nothing, nothing)
-        async with asyncio.timeout(LIMIT):
-            for _ in range(10):
-                await proxy.connected.get()
-        stop()
-        await asyncio.to_thread(backend.close)
-    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL cannot be listened to, an']
 
 
 async def test_what_the_database_refuses_to_who_listens_is_logged(
@@ -397,22 +368,6 @@ async def test_what_the_database_refuses_to_who_listens_is_logged(
     reader.close()
     [record] = caplog.records
     assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'What other processes have written ca')
-
-
-async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
-    [version] = postgres.run('SHOW server_version')
-    async with proxied(postgres_url) as proxy:
-        proxy.version = version.encode(), version.replace('18', '13').encode()
-        backend = another(proxy.url)
-        with pytest.raises(BackendUnusable, match='its server is PostgreSQL 13, and 14 or later is needed'):
-            await submit(backend, message(new='t'))
-        await asyncio.to_thread(backend.close)
-
-
-async def test_several_calls_that_come_first_make_the_tables_once(another: Open) -> None:
-    backend = another()
-    await asyncio.gather(*(submit(backend, message(new=f't{n}')) for n in range(5)))
-    assert await state_of(backend, 't4') == 'submitted'
 
 
 FORK = """

@@ -16,6 +16,7 @@ import pytest
 
 from pydantic_ai_a2a.backends.answer import Answer
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.backends.transaction import Transaction
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
 
 from ..client import LIMIT
@@ -232,3 +233,21 @@ def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of
         [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=60, check=True
     )
     assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
+
+
+async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_free(another: Open) -> None:
+    backend, reading, read_on = another(), threading.Event(), threading.Event()
+
+    def long_list() -> Transaction[None]:
+        yield 'SELECT 1', ()
+        reading.set()
+        read_on.wait(LIMIT)
+
+    await submit(backend, message(new='t'))
+    listing = asyncio.ensure_future(backend.read(long_list))
+    await asyncio.to_thread(reading.wait, LIMIT)
+    async with asyncio.timeout(LIMIT / 2):
+        for _ in range(3):
+            assert await state_of(backend, 't') == 'submitted'
+    read_on.set()
+    await listing

@@ -12,6 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
 
+from ..e2e.apps import ROUTES, gates
 from .stage import prompts
 
 WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=20)
@@ -31,8 +32,10 @@ clerk = Agent(FunctionModel(book), name='Clerk')
 async def note(line: str) -> str:
     with Path(environ['A2A_TEST_LEDGER']).open('a') as ledger:
         ledger.write(f'{line}\n')
+    if line == 'held':
+        await gates[line].wait()
     await asyncio.sleep(0.02)  # a time in which the process may be killed
     return 'done'
 
 
-app = to_a2a(clerk, backend=environ['A2A_TEST_BACKEND'], workers=WORKERS)
+app = to_a2a(clerk, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS)

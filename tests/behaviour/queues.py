@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent, TaskHeader
@@ -44,3 +44,17 @@ class Wrapped(TaskQueue):
 
     async def release(self, claim: Claim) -> None:
         await self.inner.release(claim)
+
+
+class Overtaken(Wrapped):
+    """Has something else come first, once, when an answer to what a task waits with has been checked."""
+
+    def __init__(self, inner: TaskQueue, first: Callable[[], Awaitable[object]]) -> None:
+        super().__init__(inner)
+        self._first: Callable[[], Awaitable[object]] | None = first
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        if submission.answer is not None and self._first is not None:
+            first, self._first = self._first, None
+            await first()
+        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)

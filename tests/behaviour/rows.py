@@ -26,8 +26,8 @@ class Row(NamedTuple):
 
 
 WIRE = (
-    Row('official `a2a-sdk` 1.x client', rest='push'),
-    Row('official `a2a-sdk` 0.3.x client', rest='push'),
+    Row('official `a2a-sdk` 1.x client'),
+    Row('official `a2a-sdk` 0.3.x client'),
     Row("FastA2A's own `A2AClient` (old names, parts without `kind`)"),
     Row('malformed JSON, empty, bad UTF-8, 100k-deep array'),
     Row('`42`, `[]` / batch, no `jsonrpc`, wrong id type'),
@@ -38,7 +38,7 @@ WIRE = (
     ),
     Row('50 MB body'),
     Row('`text/plain` from a foreign Origin'),
-    Row('`A2A-Version: 9.9`', rest='HTTP+JSON'),
+    Row('`A2A-Version: 9.9`'),
     Row('POST to the mount without trailing slash'),
     Row('mounted under FastAPI / Starlette'),
     Row('card behind a proxy or mount'),
@@ -77,8 +77,8 @@ PARTS_AND_RESULTS = (
     Row('`DeferredToolRequests`'),
     Row('text between tool calls'),
     Row('first chunk'),
-    Row('usage, model', waits_for='usage metadata'),
-    Row('`traceparent`', rest='push'),
+    Row('usage, model'),
+    Row('`traceparent`'),
 )
 
 ROWS: Mapping[str, Row] = {row.name: row for row in (*WIRE, *TASKS, *PARTS_AND_RESULTS)}

@@ -77,6 +77,7 @@ BAD_HOSTS = [
     'agent.example.com:port',
     'agent.example.com/',
     'agent.example.com,evil.example',
+    'evil.example,agent.localhost',
     '[evil]',
     '[::1',
     '[1::2::3]',
@@ -175,7 +176,7 @@ async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() ->
         foreign = await client.get('/', preflight('https://evil.example'), method='OPTIONS')
     assert answer.status == 200
     assert answer.headers['access-control-allow-origin'] == APP
-    assert 'POST' in answer.headers['access-control-allow-methods']
+    assert answer.headers['access-control-allow-methods'] == 'GET, POST, DELETE'
     assert answer.headers['access-control-allow-headers'] == asked
     assert 'access-control-allow-credentials' not in answer.headers
     assert foreign.status == 400
@@ -290,9 +291,9 @@ async def test_serve_answers_for_the_names_of_its_apps_and_those_that_it_is_give
     app = to_a2a(Agent('test'), allowed_hosts=['agent.example.com'])
     parent = Starlette(routes=[Mount('/joker', app)])
     path = f'/joker{CARD}' if mounted else CARD
-    async with served(parent if mounted else app) as client:
+    async with served(parent if mounted else app, anonymous=True) as client:
         assert await statuses(client, 'agent.example.com', 'evil.example', path=path) == [200, 421]
-    async with served(to_a2a(Agent('test')), allowed_hosts=['proxy.example']) as client:
+    async with served(to_a2a(Agent('test')), allowed_hosts=['proxy.example'], anonymous=True) as client:
         assert await statuses(client, 'proxy.example', 'evil.example') == [200, 421]
 
 

@@ -57,7 +57,19 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',
-            'capabilities': {'streaming': True, 'pushNotifications': False, 'extendedAgentCard': False},
+            'capabilities': {
+                'streaming': True,
+                'pushNotifications': False,
+                'extensions': [
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1',
+                        'description': (
+                            'A task that it is activated for has its run id, model and usage in its metadata.'
+                        ),
+                    }
+                ],
+                'extendedAgentCard': False,
+            },
             'defaultInputModes': [
                 'text/plain',
                 'application/json',

@@ -68,6 +68,7 @@ async def secured() -> Any:
         security_schemes=SCHEMES,
         security_requirements=REQUIREMENTS,
         default_input_modes=['text/plain'],
+        run_metadata=False,
     )
     return (await fetch(app)).json
 

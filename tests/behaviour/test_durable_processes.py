@@ -270,15 +270,21 @@ def test_workers_of_one_server_are_refused_in_memory() -> None:
 
 async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
-    with start('clerk', lease=1.0) as one, start('clerk', lease=1.0) as two:
+    with start('clerk', *BOUNDED, lease=1.0) as one, start('clerk', *BOUNDED, lease=1.0) as two:
         remotes = [Remote(one), Remote(two)]
+        held = await remotes[0].send('held', wait=False)
+        killed, left = await where('held', *remotes)
         sent = [await remotes[n % 2].send(f'{n}', contextId=f'c{n % 6}', wait=False) for n in range(24)]
-        one.signal(signal.SIGKILL)
-        done = [await remotes[1].ended(task['id']) for task in sent]
-        assert await one.ended() == -signal.SIGKILL
-    assert [state_of(task) for task in done] == ['COMPLETED'] * 24
+        killed.server.signal(signal.SIGKILL)
+        await left.gates.reached('held')
+        await left.gates.open('held')
+        done = [await left.ended(task['id']) for task in (held, *sent)]
+        assert await killed.server.ended() == -signal.SIGKILL
+    assert [state_of(task) for task in done] == ['COMPLETED'] * 25
     assert [texts(task) for task in done[-6:]] == [[f'{n} {n + 6} {n + 12} {n + 18}'] for n in range(6)]
-    assert {*Counter(ledger.read_text().split())} == {str(n) for n in range(24)}
+    written = Counter(ledger.read_text().split())
+    assert {*written} == {'held', *(str(n) for n in range(24))}
+    assert written['held'] == 2
     query = "SELECT COUNT(*) FROM event WHERE state = 'completed' GROUP BY task_id"
     if store.startswith('sqlite:'):
         with closing(sqlite3.connect(tmp_path / 'agent.db')) as file:
@@ -287,4 +293,21 @@ async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store
         connection = await asyncpg.connect(store, server_settings={'search_path': 'a2a'})
         ends = [tuple(row) for row in await connection.fetch(query)]
         await connection.close()
-    assert ends == [(1,)] * 24
+    assert ends == [(1,)] * 25
+
+
+async def test_a_message_that_one_process_takes_enters_the_run_of_another(start: Start, tmp_path: Path) -> None:
+    with start('desk', *BOUNDED) as one, start('desk', *BOUNDED) as two:
+        task = await Remote(one).send('held', wait=False)
+        here, there = await where('held', Remote(one), Remote(two))
+        async with here.subscribe(task['id']) as events:
+            assert 'task' in (await anext(events))[1]
+            await there.send('more', taskId=task['id'], wait=False)
+            await here.gates.open('held')
+            seen = [event async for _, event in events]
+        done = await there.call('GetTask', id=task['id'])
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['held more'])
+    assert 'held more' in json.dumps(seen)
+    assert (tmp_path / 'ledger.txt').read_text().split() == ['held', 'more']
+    said = [part['text'] for each in done['history'] for part in each['parts']]
+    assert said == ['held', 'more', 'held more']

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from pydantic_ai_a2a.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
+from pydantic_ai_a2a.references import read_referenced
 from pydantic_ai_a2a.runner import Runner
 from pydantic_ai_a2a.worker import Worker
 
@@ -102,7 +104,7 @@ async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(en
     assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
 
 
-async def test_messages_to_one_task_are_bounded_as_the_queue_is() -> None:
+async def test_messages_that_wait_in_one_task_are_bounded() -> None:
     begun, released = asyncio.Event(), asyncio.Event()
 
     async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -110,7 +112,7 @@ async def test_messages_to_one_task_are_bounded_as_the_queue_is() -> None:
         await released.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(queue=2))
+    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(messages=2))
     client = Client(app)
     async with lifespan(app):
         task = await client.send(returnImmediately=True)
@@ -148,7 +150,13 @@ def strand_a_worker(backend: SqliteBackend) -> None:
     async def start() -> None:
         worker = Worker(
             backend,
-            AgentJob(backend, Runner(agent, {}), read=plain_read(accepts({})), outputs=OutputMapper(str)),
+            AgentJob(
+                backend,
+                Runner(agent, {}),
+                read=plain_read(accepts({})),
+                outputs=OutputMapper(str),
+                refer=partial(read_referenced, accepts=accepts({}), size=0),
+            ),
             settings=Workers(),
             retention=Retention(),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
 from unicodedata import normalize
@@ -173,6 +173,20 @@ async def test_refused_requests_leave_nothing_in_memory() -> None:
         before = await send_all()
         growth = [await send_all() - before for _ in range(8)]
     assert growth[-1] < 8 * len(CORPUS)  # which one block for each request would be
+
+
+@pytest.mark.parametrize(
+    'charset',
+    [
+        *('punycode', 'undefined', 'idna', 'unicode_escape', 'raw_unicode_escape', 'utf-7', 'zlib_codec', 'rot13'),
+        *('mbcs', 'aliases', 'charmap', '..', 'x' * 8000),
+    ],
+)
+async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_text(charset: str) -> None:
+    raw = b64encode(b'a-' + b'8' * 300_000 + b'+2AA-\\ud800').decode()
+    async with untouched() as client:
+        answer = await client.post(send(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}]))
+    assert sound(answer)['error']['code'] == -32602
 
 
 # What looks as if it were something else.

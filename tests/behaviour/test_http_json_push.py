@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Push
@@ -34,6 +35,19 @@ async def test_configurations_are_created_read_listed_and_removed() -> None:
         assert await request(client, 'DELETE', f'{path}/mine') == (200, {})
         assert (await request(client, 'GET', f'{path}/mine'))[0] == 404
         assert (await request(client, 'POST', path, {'url': 'http://127.0.0.1/'}))[0] == 400
+
+
+@pytest.mark.parametrize('name', ['taskId', 'task_id'])
+async def test_a_body_does_not_name_another_task_than_the_path(name: str) -> None:
+    async with serving(Agent('test'), push=Push()) as client:
+        one, other = [(await client.send())['id'] for _ in range(2)]
+        path, url = f'/tasks/{one}/pushNotificationConfigs', 'https://example.com/hook'
+        status, answer = await request(client, 'POST', path, {'url': url, name: other})
+        assert (status, answer['error']['message']) == (400, 'Invalid parameters: taskId: must be what the path says')
+        assert await request(client, 'POST', path, {'url': url, 'id': 'c', name: one}) == (
+            200,
+            {'id': 'c', 'taskId': one, 'url': url},
+        )
 
 
 async def test_without_the_setting_there_are_none() -> None:

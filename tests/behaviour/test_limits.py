@@ -22,6 +22,7 @@ from pydantic_ai_a2a.types import Message, Part
 from ..client import Client, lifespan, message, rpc, state_of
 from ..dialects import json_rpc, only, spoken, unversioned
 from .refused import refusal, send, untouched
+from .stage import Stage, ended, serving
 
 SMALL = Limits(parts=3, text=100, data=100, files=2, raw=30, metadata=100, depth=5)
 TEXT = {'text': 'hello'}
@@ -50,6 +51,7 @@ OVER = [
     ),
     pytest.param({'parts': [{'url': f'https://example.com/{"a" * 8192}.png'}]}, 'message.parts[0].url', id='line: URL'),
     pytest.param({'parts': [{**FILE, 'filename': 'a' * 8193}]}, 'message.parts[0].filename', id='line: file name'),
+    pytest.param({'extensions': ['x' * 50, 'y' * 50]}, 'message.extensions', id='extensions'),
     pytest.param({'extensions': ['x' * 8193]}, 'message.extensions[0]', id='line: extension'),
 ]
 
@@ -92,12 +94,69 @@ async def test_the_metadata_of_a_request_is_limited_too(method: str, metadata: A
     assert (error.code, error.fields) == (-32602, ['metadata'])
 
 
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_output_modes_are_limited_like_metadata(method: str) -> None:
+    configuration = {'acceptedOutputModes': ['text/plain'] * 10}
+    async with untouched(limits=SMALL) as client:
+        error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
+    assert (error.code, error.fields) == (-32602, ['configuration.acceptedOutputModes'])
+
+
 @only('1.0', '0.3 has no lists')
 @pytest.mark.parametrize('token', ['x' * 8193, 'nul\0'])
 async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc('ListTasks', {'pageToken': token})))
     assert (error.code, error.fields) == (-32602, ['pageToken'])
+
+
+@only('1.0', '0.3 has no lists')
+async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None:
+    app = to_a2a(Agent('test'), limits=Limits(page=25_000))
+    async with lifespan(app):
+        client = Client(app)
+        sent = [(await client.send('x' * 10_000))['id'] for _ in range(5)]
+        pages = [await client.call('ListTasks')]
+        while token := pages[-1]['nextPageToken']:
+            pages.append(await client.call('ListTasks', {'pageToken': token}))
+        short = await client.call('ListTasks', {'historyLength': 0})
+    assert [len(page['tasks']) for page in pages] == [2, 2, 1]
+    assert (
+        [task['id'] for page in pages for task in page['tasks']]
+        == [task['id'] for task in short['tasks']]
+        == sent[::-1]
+    )
+
+
+async def test_so_many_messages_wait_in_a_task_and_no_more() -> None:
+    stage = Stage()
+    async with serving(stage.agent, limits=Limits(messages=2)) as client:
+        task = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        for text in ('second', 'third'):
+            await client.send(message(text, taskId=task['id']), returnImmediately=True)
+        answer = await client.post(rpc('SendMessage', {'message': message('fourth', taskId=task['id'])}))
+        stage.open('first', 'second', 'third')
+        await ended(client, task['id'])
+    assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '1')
+    assert stage.began == ['first', 'second', 'third']
+
+
+async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room() -> None:
+    app = to_a2a(
+        Agent(FunctionModel(lambda _, __: ModelResponse(parts=[TextPart('seen')]))), limits=Limits(memory=10**6)
+    )
+    async with lifespan(app):
+        client, sent = Client(app), list[str]()
+        while (answer := await client.post(rpc('SendMessage', {'message': message('x' * 50_000)}))).status == 200:
+            sent.append(spoken().result('SendMessage', answer.json)['task']['id'])
+        assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
+        assert 5 < len(sent) < 20
+        assert state_of(await client.get_task(sent[-1])) == 'COMPLETED'
+        for task_id in sent:
+            context_id = (await client.get_task(task_id))['contextId']
+            assert await app.erase_context(context_id)
+        assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
 
 
 @unversioned('a method of one dialect each')
@@ -176,3 +235,28 @@ async def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> Non
         -32600,
         spoken().text('The request body holds more than 250000 JSON values.'),
     )
+
+
+@pytest.mark.parametrize('padding', [0, 300_000], ids=['short', 'long'])
+@json_rpc('the bodies are JSON-RPC')
+async def test_a_body_with_many_numbers_that_no_double_holds_is_refused_unread(padding: int) -> None:
+    numbers = b'[' + b','.join([b'7' * 4000] * 9) + b']'
+    body = send(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)
+    async with untouched(limits=Limits(metadata=10**6)) as client:
+        answer = await client.post(body)
+        error = refusal(answer, status=413 if padding else 200, id=None if padding else 'r-1')
+    assert error.code == (-32600 if padding else -32602)
+
+
+async def test_texts_of_digits_are_taken_however_long() -> None:
+    async with serving(Agent('test')) as client:
+        assert state_of(await client.send(message(parts=[{'text': '7' * 4000}] * 90))) == 'COMPLETED'
+
+
+async def test_of_very_many_bad_parts_none_is_told() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(send(parts=[{'text': 7}] * 5_000)))
+        some = refusal(await client.post(send(parts=[{'text': 7}] * 50)))
+    assert (error.code, error.fields) == (-32602, [])
+    assert 'message.parts' not in error.message
+    assert 'message.parts[0]' in some.message

@@ -18,10 +18,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Push, to_a2a
 
 from ..client import LIMIT, Client, RpcError, lifespan, message, state_of
-from ..dialects import json_rpc
+from ..dialects import json_rpc, only
+from ..webhooks import webhook
 from .rows import covers
 
 TRACE, CALLER = '0123456789abcdef0123456789abcdef', '0123456789abcdef'
@@ -96,6 +97,35 @@ async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(metho
     assert trace_of(operation) == trace_of(run) == TRACE
     assert operation.attributes == {'rpc.system': 'jsonrpc', 'rpc.method': method}
     assert run.attributes == {'a2a.task.id': task['id'], 'gen_ai.conversation.id': task['context_id']}
+
+
+@covers('`traceparent`')
+@only('1.0', 'how often older versions are told is not what this is about')
+async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) -> None:
+    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
+    async with webhook() as hook, lifespan(app):
+        client = Client(app, headers={'traceparent': TRACEPARENT})
+        task = await client.send(taskPushNotificationConfig={'url': hook.url})
+        received = await hook.got(3)
+    told = spans.named('a2a push')
+    assert [trace_of(span) for span in told] == [TRACE] * 3
+    assert {span.kind for span in told} == {SpanKind.CLIENT}
+    assert [each.headers['traceparent'] for each in received] == [
+        f'00-{TRACE}-{context_of(span).span_id:016x}-01' for span in told
+    ]
+    assert [span.attributes for span in told] == [
+        {'a2a.task.id': task['id'], 'a2a.delivery.id': each.id} for each in received
+    ]
+
+
+@covers('`traceparent`')
+@only('1.0', 'how often older versions are told is not what this is about')
+async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
+    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1'], backoff=0.01))
+    async with webhook(503, 200) as hook, lifespan(app):
+        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+        await hook.got(4)
+    assert [span.status.status_code for span in spans.named('a2a push')] == [StatusCode.ERROR, *[StatusCode.UNSET] * 3]
 
 
 @covers('`traceparent`')

@@ -93,6 +93,13 @@ async def test_a_task_has_no_more_of_them_than_it_may() -> None:
         stage.open('hello')
 
 
+@unversioned('the card is the same for all')
+@pytest.mark.parametrize('push', [None, Push()], ids=['none', 'push'])
+async def test_the_card_says_whether_there_are_any(push: Push | None) -> None:
+    card = (await Client(to_a2a(Agent('test'), push=push)).get('/.well-known/agent-card.json')).json
+    assert card['capabilities']['pushNotifications'] is (push is not None)
+
+
 async def test_without_the_setting_there_are_none() -> None:
     async with serving(Agent('test')) as client:
         codes = [

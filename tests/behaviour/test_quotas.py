@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -23,7 +24,7 @@ from pydantic_ai_a2a import A2AApp, BearerAuth, Budget, Caller, Limits, Quotas, 
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of
-from ..dialects import only, spoken, unversioned
+from ..dialects import json_rpc, only, spoken, unversioned
 from .refused import refusal, send, untouched
 from .stage import Stage, ended, serving, tasks_of
 
@@ -90,6 +91,51 @@ async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None
     async with untouched(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)})) as client:
         await client.post(send(taskId='none'))  # counts, although it is refused
         over(await client.post(send()), 'rates.SendMessage', retry_after='86400')
+
+
+@pytest.mark.parametrize(
+    ('method', 'params', 'code'),
+    [
+        ('SendMessage', {'message': 7}, -32602),
+        ('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://example.com'}, -32003),
+    ],
+)
+@only('1.0', reason='the names are those of 1.0')
+async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named(
+    method: str, params: Any, code: int
+) -> None:
+    async with untouched(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)})) as client:
+        for _ in range(2):
+            assert refusal(await client.post(rpc(method, params))).code == code
+        over(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
+        assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
+
+
+@json_rpc('what is sent is JSON-RPC')
+async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
+    async with untouched(auth=AUTH, quotas=Quotas(rates=Rate(1, DAY))) as client:
+        for _ in range(3):
+            assert (await client.post(b'{')).status == 401
+        ann = by(client, 'ann')
+        assert (await ann.post(b'{')).json['error']['code'] == -32700
+        answer = await ann.post(b'{')
+        assert (answer.status, answer.json['error']['code']) == (429, -32000)
+
+
+@HTTP
+async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
+    options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'quotas': Quotas(rates=Rate(9, DAY))}
+    app = to_a2a(Agent('test'), **options)
+    async with lifespan(app):
+        await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
+        answer = await Client(app).post(b'{')
+    assert answer.json['error']['code'] == -32603
+
+
+def drop_buckets(file: Path) -> None:
+    database = sqlite3.connect(file)
+    database.execute('DROP TABLE bucket')
+    database.close()
 
 
 @HTTP
@@ -215,6 +261,20 @@ async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
                 over(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
 
 
+async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
+    stage = Stage()
+    async with serving(stage.agent, quotas=Quotas(streams=1)) as client:
+        sent = message('first')
+        waiting = asyncio.create_task(client.send(sent))
+        await stage.reached('first')
+        over(await client.post(rpc('SendMessage', {'message': sent})), 'streams')
+        at_once = rpc('SendMessage', {'message': sent, 'configuration': {'returnImmediately': True}})
+        assert (await client.post(at_once)).status == 200
+        stage.open('first')
+        assert state_of(await waiting) == 'COMPLETED'
+        assert state_of(await client.send(sent)) == 'COMPLETED'
+
+
 async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
     stage = Stage()
     async with serving(stage.agent, auth=AUTH, quotas=Quotas(tasks=2), workers=Workers(running=1)) as client:
@@ -266,6 +326,15 @@ async def test_who_has_used_up_a_budget_is_refused_until_the_window_has_passed(b
         clock.sleep(41 * MINUTES)
         await client.send()
         over(await client.post(send()), quota, retry_after=str(10 * 60))
+
+
+async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() -> None:
+    async with budgeted(working(), Budget(window=DAY, requests=1)) as (client, _):
+        sent = message(messageId='a-message-id-of-its-own')
+        task = await client.send(sent)
+        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        assert await client.send(sent) == task
+        assert len(await tasks_of(client)) == 1
 
 
 async def test_a_run_gets_what_is_left_of_a_budget() -> None:
@@ -376,6 +445,105 @@ async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> 
         assert state_of(await canceling) == 'CANCELED'
         held.goes_on.set()
     assert await used(client) == [(1, 100, 10_000_000)]
+
+
+class Priced(FunctionModel):
+    """A model that has a price."""
+
+    @property
+    def system(self) -> str:
+        return 'openai'
+
+
+class Asked:
+    """An agent whose model never answers; with a stream it has said something by then."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.agent = Agent(FunctionModel(self.answer), instructions='i' * 100)
+        self.streaming = Agent(FunctionModel(self.answer, stream_function=self.stream), instructions='i' * 100)
+
+    async def answer(self, _: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        self.begun.set()
+        return await asyncio.Future()
+
+    async def stream(self, _: list[ModelMessage], __: AgentInfo) -> AsyncGenerator[str]:
+        yield 's' * 4000
+        self.begun.set()
+        await asyncio.Future()
+
+
+@HTTP
+async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_what_was_sent() -> None:
+    asked = Asked()
+    async with budgeted(asked.agent, Budget(window=DAY, requests=1)) as (client, _):
+        file = {'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}
+        sent = message(parts=[{'text': 'x' * 4000}, {'data': {'a': 'y' * 4000}}, file])
+        task = await client.send(sent, returnImmediately=True)
+        await asked.begun.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        [(requests, tokens, _)] = await used(client)
+        assert requests == 1
+        assert 3025 <= tokens <= 3100
+        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+
+
+@HTTP
+async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
+    asked = Asked()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return await asked.answer(messages, info)
+        return ModelResponse(parts=[ToolCallPart('look', {'at': 'x' * 4000})], usage=USED)
+
+    def look(at: str) -> dict[str, str]:
+        return {'seen': 'y' * 8000}
+
+    agent = Agent(FunctionModel(answer))
+    agent.tool_plain(look)
+    async with budgeted(agent, Budget(window=DAY, requests=9)) as (client, _):
+        task = await client.send(returnImmediately=True)
+        await asked.begun.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        [(requests, tokens, _)] = await used(client)
+    assert requests == 2
+    assert 3100 <= tokens <= 3200
+
+
+@HTTP
+async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
+    asked = Asked()
+    async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
+        async with client.send_streaming('x' * 400) as stream:
+            task = (await anext(stream)).result['task']
+            await asked.begun.wait()
+            await client.call('CancelTask', {'id': task['id']})
+            await stream.rest()
+        [(requests, tokens, _)] = await used(client)
+    assert requests == 1
+    assert 1125 <= tokens <= 1250
+
+
+@HTTP
+async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
+    budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
+    async with budgeted(Asked().agent, *budgets, timeout=1.0) as (client, _):
+        failed = await client.send()
+        assert failed['status']['message']['metadata']['failure'] == 'timeout'
+        assert [requests for requests, _, _ in await used(client)] == [1]
+
+
+@HTTP
+async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> None:
+    asked = Asked()
+    asked.agent.model = Priced(asked.answer, model_name='gpt-5.2')
+    async with budgeted(asked.agent, Budget(window=DAY, cost=1)) as (client, _):
+        task = await client.send('x' * 400_000, returnImmediately=True)
+        await asked.begun.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        [(_, tokens, cost)] = await used(client)
+    assert cost > tokens > 100_000  # billionths of a dollar: more than 0.001 for a million
 
 
 @HTTP

@@ -45,6 +45,7 @@ SECRET = 'SECRET'
 """In all that must not get out: what users and tools say, texts of errors, credentials."""
 KEY = f'{SECRET}-key-of-ann-1234567890'
 SENTENCES = {
+    'storage': 'The store of the server failed.',
     'usage-limit': 'The task reached its usage limit.',
     'timeout': 'The task ran out of time.',
     'refused-content': 'The model refused the content.',
@@ -57,6 +58,7 @@ SENTENCES = {
 }
 """All that a client reads about a failure, by its class."""
 ERRORS: Sequence[tuple[str, BaseException]] = [
+    ('storage', errors.StoreFailed(SECRET)),
     ('usage-limit', UsageLimitExceeded(SECRET)),
     ('timeout', RunTimedOut(SECRET)),
     ('refused-content', ContentFilterError(SECRET, body=SECRET)),
@@ -160,6 +162,9 @@ class Raising(TaskReader):
         raise self.error from ValueError(SECRET)
 
     async def list(self, query: TaskQuery) -> Page:
+        raise self.error from ValueError(SECRET)
+
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         raise self.error from ValueError(SECRET)
 
 

@@ -18,6 +18,7 @@ from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Rejected
 from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
 
 from ..client import RpcError, message, state_of, texts
+from .queues import Overtaken
 from .stage import ended, prompts, serving, tasks_of
 
 
@@ -180,6 +181,20 @@ async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_
             },
         ]
     )
+
+
+async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('hi')
+        desk.state = None
+        app.backend.queue = Overtaken(app.backend.queue, lambda: app.resume_task(task['id']))
+        with pytest.raises(UnsupportedOperationError):
+            await app.resume_task(task['id'])
+        assert texts(await ended(client, task['id'])) == ["['hi', 'Access was granted.'] worked"]
+    assert desk.calls == 2
 
 
 async def test_credentials_that_are_still_missing_are_asked_for_again() -> None:

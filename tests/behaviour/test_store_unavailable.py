@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Workers
@@ -18,14 +20,17 @@ from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent
 
-from ..client import message, rpc, state_of, texts
+from ..client import LIMIT, message, rpc, state_of, texts
 from ..dialects import unversioned
+from ..ports import values
 from .queues import Wrapped
 from .rows import covers
-from .stage import heard, serving
+from .stage import Stage, ended, heard, prompts, serving, told_in_log
 
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
 ROW = 'storage error in one task'
+LATER = 3600.0
+"""Seconds of a lease that no test waits for, nor for a heartbeat."""
 
 
 class Away(Wrapped):
@@ -59,6 +64,19 @@ class Away(Wrapped):
         await super().release(claim)
 
 
+class InDoubt(Wrapped):
+    """Ends a run, the first time without an answer: a connection that was lost in the middle of a commit."""
+
+    answers = False
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        if self.answers:
+            return following
+        self.answers = True
+        raise StoreUnavailable
+
+
 def backend_in(folder: Path) -> SqliteFileBackend:
     file = SqliteFile(path=folder / 'agent.db', synchronous='normal', busy_timeout=0.01)
     return SqliteFileBackend(file, 'agent', reader_lag=10**6)
@@ -80,6 +98,77 @@ async def test_a_run_that_has_lost_its_store_goes_on_when_it_is_there_and_that_i
     assert (state_of(task), texts(task)) == ('COMPLETED', ['one two three four'])
     assert [event.id for event in events] == [*range(len(events))]
     assert f'Task {task["id"]} is handed back once its store can be reached again.' in caplog.messages
+    backend.close()
+
+
+@covers(ROW)
+async def test_what_was_lost_with_the_store_is_handed_back_before_a_server_ends(tmp_path: Path) -> None:
+    backend = backend_in(tmp_path)
+    queue = backend.queue = Away(backend.queue, 'finish')
+    agent = Agent(FunctionModel(heard))
+    async with serving(agent, backend=backend, workers=Workers(lease=LATER)) as client:
+        with told_in_log('is handed back once') as told:
+            task = await client.send('hi', returnImmediately=True)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert queue.fails == []
+    async with serving(agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
+        assert texts(await ended(client, task['id'])) == ['hi']
+    backend.close()
+
+
+@covers(ROW)
+async def test_what_could_not_be_handed_back_when_a_server_began_to_end_is_handed_back_at_last(tmp_path: Path) -> None:
+    backend, stage = backend_in(tmp_path), Stage()
+    queue = backend.queue = Away(backend.queue, 'release')
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+    assert queue.fails == []
+    stage.open('hi')
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
+        assert texts(await ended(client, task['id'])) == ['hi']
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_failure_that_could_not_be_stored_is_before_a_server_ends(tmp_path: Path) -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('no')
+
+    backend = backend_in(tmp_path)
+    queue = backend.queue = Away(backend.queue, 'finish')
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+        with told_in_log('A task could not be stored') as told:
+            task = await client.send('hi', returnImmediately=True)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert queue.fails == []
+    assert await values.state_of(backend, task['id']) == 'failed'
+    backend.close()
+
+
+@covers(ROW)
+@pytest.mark.parametrize('fails', [True, False], ids=['failed', 'completed'])
+async def test_a_task_goes_on_although_nobody_knew_that_the_end_of_its_run_was_stored(
+    fails: bool, tmp_path: Path
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages) == ['one']:
+            begun.set()
+            await go_on.wait()
+            if fails:
+                raise RuntimeError('no')
+        return heard(messages, info)
+
+    backend = backend_in(tmp_path)
+    backend.queue = InDoubt(backend.queue)
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.3)) as client:
+        task = await client.send('one', returnImmediately=True)
+        await begun.wait()
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        go_on.set()
+        assert texts(await ended(client, task['id'])) == ['two' if fails else 'one + two']
     backend.close()
 
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
@@ -28,6 +29,19 @@ async def test_a_conversation_goes_on_with_its_whole_history() -> None:
     assert texts(other) == ['four']
     assert len({task['id'] for task in (first, second, third)}) == 3
     assert {first['contextId'], second['contextId'], third['contextId']} == {first['contextId']}
+
+
+async def test_what_a_history_processor_changes_in_messages_is_not_there_in_the_next_turn() -> None:
+    def shout(messages: list[ModelMessage]) -> list[ModelMessage]:
+        for part in (part for each in messages[:-1] for part in each.parts):
+            if isinstance(part, UserPromptPart):
+                part.content = f'{part.content}!'
+        return messages
+
+    async with serving(Agent(FunctionModel(heard), capabilities=[ProcessHistory(shout)])) as client:
+        first = await client.send('one')
+        for text, said in (('two', 'one! + two'), ('three', 'one! + two! + three')):
+            assert texts(await client.send(message(text, contextId=first['contextId']))) == [said]
 
 
 @covers('`contextId: ""`')

@@ -16,6 +16,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.backends.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.types import TaskEvent
 
@@ -182,7 +183,7 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
             events = await stream.rest()
         first = await client.get_task(events[0].result['task']['id'])
         second = await client.send(message('two', contextId=first['contextId']))
-    assert failure(first) == 'internal'
+    assert failure(first) == 'storage'
     assert (state_of(second), texts(second)) == ('COMPLETED', ['one two three four'])
     assert [event.id for event in events] == [*range(len(events))]
     assert SECRET not in str([event.data for event in events])
@@ -199,7 +200,7 @@ async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_b
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=workers) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
-    assert failure(first) == 'internal'
+    assert failure(first) == 'storage'
     assert texts(second) == ['two']
     backend.close()
 
@@ -223,11 +224,12 @@ class Unreadable(SqliteBackend):
     """Cannot read a conversation for the first time."""
 
     times = 1
+    error: Exception = StorageError(SECRET)
 
     def conversations(self, owner: str) -> SqlConversationStore:
         if self.times:
             self.times -= 1
-            raise StorageError(SECRET)
+            raise self.error
         return super().conversations(owner)
 
 
@@ -238,6 +240,18 @@ async def test_a_task_whose_conversation_cannot_be_read_fails_and_the_next_is_se
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
         third = await client.send(message('three', contextId=first['contextId']))
-    assert failure(second) == 'internal'
+    assert failure(second) == 'storage'
     assert texts(third) == ['one + three']
+    backend.close()
+
+
+@covers(STORAGE)
+async def test_a_task_whose_conversation_cannot_be_read_while_the_store_is_away_is_run_when_it_is_back() -> None:
+    backend = Unreadable('agent', reader_lag=10**6)
+    backend.error = StoreUnavailable()
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+        first = await client.send('one')
+        second = await client.send(message('two', contextId=first['contextId']))
+    assert texts(second) == ['one + two']
+    assert backend.times == 0
     backend.close()

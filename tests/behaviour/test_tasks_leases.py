@@ -18,13 +18,13 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
 from pydantic_ai_a2a.worker import now_ms
 
-from ..client import LIMIT, texts
+from ..client import LIMIT, state_of, texts
 from ..dialects import unversioned
 from ..ports import values
-from .queues import Wrapped
+from .queues import StorageError, Wrapped
 from .stage import ended, heard, serving, told_in_log
 
 pytestmark = unversioned('leases are below what versions differ in')
@@ -183,3 +183,35 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
         done.set()
         assert texts(await ended(client, task['id'])) == ['hi']
     assert 'A task could not be stored; it is tried again at the next heartbeat.' not in caplog.messages
+
+
+class Unrecorded(Renewing):
+    """Stores no end of a run, until it is told to."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.tried, self.stores = asyncio.Event(), False
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self.tried.set()
+        if not self.stores:
+            raise StorageError
+        return await super().finish(claim, finish)
+
+
+async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
+    backend: Backend, there: Backend
+) -> None:
+    async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('no')
+
+    queue = backend.queue = Unrecorded(backend.queue)
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=0.3)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await queue.tried.wait()
+        long_after = now_ms() + 1000
+        while await asyncio.to_thread(queue.untils.get, timeout=LIMIT) < long_after:
+            pass
+        assert await there.queue.claim('thief', at=long_after - 1, until=long_after, limit=1) == []
+        queue.stores = True
+        assert state_of(await ended(client, task['id'])) == 'FAILED'

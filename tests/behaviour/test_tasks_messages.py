@@ -27,7 +27,7 @@ async def test_a_message_to_a_finished_task_is_refused_and_its_context_goes_on_w
                 pass
         assert await client.get_task(done['id']) == done
         assert len(await tasks_of(client)) == 1
-        following = await client.send(message('three', contextId=done['contextId'], referenceTaskIds=[done['id']]))
+        following = await client.send(message('three', contextId=done['contextId']))
     assert texts(following) == ['one + three']
     assert [(each.value.code, each.value.reason) for each in (refused, refused_stream)] == [
         (-32004, 'UNSUPPORTED_OPERATION')

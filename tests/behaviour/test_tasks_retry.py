@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
 from pydantic_ai_a2a.stores import open_store
@@ -16,6 +19,7 @@ from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, lifespan, message, state_of, texts
 from ..dialects import unversioned
+from .asking import Tools, answers, approve, model
 from .stage import ended
 from .steps import Steps
 
@@ -28,9 +32,10 @@ def url(tmp_path: Path) -> str:
 
 
 @asynccontextmanager
-async def served(steps: Steps, url: str) -> AsyncGenerator[tuple[Client, A2AApp]]:
+async def served(steps: Steps | Tools, url: str, **options: Any) -> AsyncGenerator[tuple[Client, A2AApp]]:
     """An app that starts a task once and no second time, and hands its runs back as soon as the block ends."""
-    app = to_a2a(steps.agent, name='agent', backend=url, workers=Workers(attempts=1, drain_grace=0.01))
+    workers = Workers(attempts=1, drain_grace=0.01)
+    app = to_a2a(steps.agent, name='agent', backend=url, workers=workers, **options)
     async with lifespan(app), asyncio.timeout(LIMIT):
         yield Client(app), app
 
@@ -79,3 +84,28 @@ async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
             assert state_of(await ended(client, new_id)) == 'COMPLETED'
     assert Counter(steps.done)['model 1'] == 2
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}
+
+
+async def test_a_retry_of_a_task_that_was_approved_goes_on_from_there(url: str) -> None:
+    tools, held = Tools(), asyncio.Event()
+
+    async def held_once(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if tools.deleted and not held.is_set():
+            held.set()
+            await asyncio.Event().wait()
+        return model(messages, info)
+
+    async with served(tools, url, model=FunctionModel(held_once)) as (client, _):
+        task = await client.send(message('delete', contextId='c'))
+        await client.send(answers(task, approve()), returnImmediately=True)
+        await held.wait()
+    await lose_a_process(url)
+    async with served(tools, url, model=FunctionModel(held_once)) as (client, app):
+        assert state_of(await ended(client, task['id'])) == 'FAILED'
+        await app.backend.housekeeping.retry(task['id'], new_id='again', at=now_ms())
+        again = await ended(client, 'again')
+        conversation = await app.conversations().load('c')
+    assert texts(again) == ['delete + deleted a']
+    assert tools.deleted == [('a', True)]
+    assert conversation is not None
+    assert [message.kind for message in conversation.messages] == ['request', 'response', 'request', 'response']

@@ -6,13 +6,15 @@ import asyncio
 import json
 import re
 import sqlite3
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pydantic_ai import Agent
@@ -65,8 +67,23 @@ async def or_code(work: Coroutine[Any, Any, T]) -> T | int:
         return error.code
 
 
+def by_both(operation: Callable[..., None]) -> Callable[..., None]:
+    """What one caller does, and the other then does as well, with the same ids."""
+
+    @wraps(operation)
+    def both(self: TwoCallers, *, who: str, **arguments: Any) -> None:
+        for name in (who, *(other for other in CALLERS if other != who)):
+            self.operations[name] += 1
+            operation(self, who=name, **arguments)
+
+    return both
+
+
 class TwoCallers(RuleBasedStateMachine):
     """What each of two callers may know, against what the server tells them."""
+
+    of_both: ClassVar[list[int]] = []
+    """How many operations each of them has done at least, each time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,6 +97,7 @@ class TwoCallers(RuleBasedStateMachine):
         """Whose each task is."""
         self.contexts: dict[str, str] = {}
         """The context of each task."""
+        self.operations: Counter[str] = Counter()
         self.used: set[tuple[str, int]] = set()
         """Which message ids each caller has used."""
         self.stack = AsyncExitStack()
@@ -119,6 +137,7 @@ class TwoCallers(RuleBasedStateMachine):
         to=st.none() | picks,
         method=st.sampled_from(['SendMessage', 'SendStreamingMessage']),
     )
+    @by_both
     def sends(self, *, who: str, context: str | None, n: int, words: str, to: int | None, method: str) -> None:
         """A message, perhaps one that the other sent too, to a new task or to anybody's."""
         said = message(f'{who}: {words}', messageId=f'the same message id {n}')
@@ -149,6 +168,7 @@ class TwoCallers(RuleBasedStateMachine):
             return (await anext(stream)).result['task']
 
     @rule(who=callers, pick=picks)
+    @by_both
     def looks(self, who: str, pick: int) -> None:
         task_id = self.picked(pick)
         if self.others(who, task_id):
@@ -161,6 +181,7 @@ class TwoCallers(RuleBasedStateMachine):
         assert not any(other in said_by(task) for other in CALLERS if other != who)
 
     @rule(who=callers, pick=picks)
+    @by_both
     def cancels(self, who: str, pick: int) -> None:
         task_id = self.picked(pick)
         if not self.others(who, task_id):
@@ -169,6 +190,7 @@ class TwoCallers(RuleBasedStateMachine):
         self.is_nowhere(who, 'CancelTask', {'id': 'TASK'}, task_id)
 
     @rule(who=callers, pick=picks)
+    @by_both
     def subscribes(self, who: str, pick: int) -> None:
         task_id = self.picked(pick)
         if self.others(who, task_id):
@@ -185,6 +207,7 @@ class TwoCallers(RuleBasedStateMachine):
             return (await anext(stream)).result['task']
 
     @rule(who=callers, context=contexts, size=st.integers(min_value=1, max_value=3))
+    @by_both
     def lists(self, who: str, context: str | None, size: int) -> None:
         """Pages of a list, whose tokens are nobody else's."""
         params = {'pageSize': size, 'includeArtifacts': True} | ({} if context is None else {'contextId': context})
@@ -219,6 +242,7 @@ class TwoCallers(RuleBasedStateMachine):
                     assert all(text.startswith(who) for text in prompts(conversation.messages))
 
     def teardown(self) -> None:
+        self.of_both.append(min(self.operations[name] for name in CALLERS))
         self.gate.set()
         for task_id, who in self.owners.items():
             self.is_own(who, self.do(self.ended(who, task_id)))
@@ -240,9 +264,15 @@ class TwoCallers(RuleBasedStateMachine):
 
 @unversioned('lists and details of errors are those of 1.0')
 def test_two_callers_know_nothing_of_each_other() -> None:
+    steps = 650 if LONG else 40  # of which some are nobody's
+    checks = [HealthCheck.large_base_example, HealthCheck.too_slow] if LONG else []
     run_state_machine_as_test(
-        TwoCallers, settings=settings(drawn(15, 20), stateful_step_count=500 if LONG else 40, print_blob=False)
+        TwoCallers,
+        settings=settings(
+            drawn(15, 10), stateful_step_count=steps, print_blob=False, suppress_health_check=checks, deadline=None
+        ),
     )
+    assert max(TwoCallers.of_both) >= (500 if LONG else 20)
 
 
 # That there is no such task takes as long, whosever it is: the same statements.

@@ -370,6 +370,13 @@ async def test_json_is_taken_by_either_name_and_answered_as_a2a_json(declared: s
     assert (answer.status, answer.headers['content-type']) == (200, 'application/a2a+json')
 
 
+@pytest.mark.parametrize('path', ['', '?pageSize=1', '/no-such-task', '?pageSize=0'])
+async def test_no_cache_on_the_way_keeps_what_one_caller_reads_for_others(path: str) -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, 'GET', f'/tasks{path}')
+    assert answer.headers['cache-control'] == 'no-store'
+
+
 @pytest.mark.parametrize(
     ('body', 'headers'),
     [

@@ -18,8 +18,8 @@ from .facts import Word
 from .faults import OF_PROCESSES
 from .judge import judge
 from .plan import Plan
-from .run import Outcome, Settings, Store, chaos
-from .stores import postgres_store, sqlite_store
+from .run import Outcome, Settings, chaos
+from .stores import Store, postgres_store, sqlite_store
 
 _BACKENDS = ('sqlite', 'postgres')
 
@@ -36,9 +36,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         '--away', type=float, default=2.0, help='seconds for which the database is away, or its file locked'
     )
+    parser.add_argument('--outage', type=float, default=15.0, help='seconds for which it is so once in each round')
     parser.add_argument('--pace', type=float, default=0.2, help='seconds that a tool takes')
     parser.add_argument('--attempts', type=int, default=50)
-    parser.add_argument('--limit', type=float, default=300.0, help='seconds in which all tasks have to end')
+    parser.add_argument('--limit', type=float, default=900.0, help='seconds in which all tasks have to end')
     parser.add_argument('--output', type=Path, help='file for what the processes say')
     return parser.parse_args()
 
@@ -53,8 +54,8 @@ def _round(options: argparse.Namespace, backend: str, seed: int) -> int:
     """One run; 1 if anything must not be."""
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as name, _store(options, backend, Path(name)) as store:
-        kinds = (*OF_PROCESSES, *store.faults)
-        plan = Plan.of(seed, tasks=options.tasks, contexts=options.contexts, faults=kinds * options.faults)
+        faults = (*OF_PROCESSES, *store.faults) * options.faults
+        plan = Plan.of(seed, tasks=options.tasks, contexts=options.contexts, faults=faults)
         settings = Settings(lease=options.lease, attempts=options.attempts, pace=options.pace, limit=options.limit)
         outcome = asyncio.run(chaos(plan, store, settings, Path(name)))
     print(f'{backend}, seed {seed}, {time.monotonic() - begun:.0f} s')
@@ -73,10 +74,10 @@ def _round(options: argparse.Namespace, backend: str, seed: int) -> int:
 def _store(options: argparse.Namespace, backend: str, folder: Path) -> Generator[Store]:
     """A new database."""
     if backend == 'sqlite':
-        yield sqlite_store(folder, seconds=options.away)
+        yield sqlite_store(folder, seconds=options.away, long=options.outage)
         return
     with postgres_server() as server, server.database() as url:
-        yield postgres_store(server, url, seconds=options.away)
+        yield postgres_store(server, url, seconds=options.away, long=options.outage)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
@@ -101,7 +102,7 @@ def _say(outcome: Outcome) -> None:
         'dead letters': sum(task.failure == 'attempts' for task in facts.tasks),
         'tools called': f'{len(facts.ledger)}, {sum(row.id not in used for row in facts.ledger)} in vain',
         'recovered after': _spread(outcome.recovered),
-        'late results dropped': outcome.output.count('its late result is dropped'),
+        'late results dropped': outcome.dropped,
         'connections of readers': len(readings),
         'events read': sum(len(reading.events) for reading in readings),
         'asked again': _counts(outcome.troubles),

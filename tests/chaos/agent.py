@@ -55,8 +55,19 @@ def respond(messages: Sequence[ModelMessage]) -> ModelResponsePart:
     return TextPart(''.join(word.text for word in words))
 
 
+async def begin(answer: Sequence[Word]) -> None:
+    """Say that an answer begins, and take a breath: who had the task before may have something to say, too."""
+    name, number = next(word.value for word in reversed(answer) if word.kind == 'turn').split('/')
+    now = time.monotonic()
+    pen().write(Row('', '', name, int(number), 0, '', 0, os.getpid(), now, now + _BREATH))
+    await asyncio.sleep(_BREATH)
+
+
 async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[respond(messages)])
+    part = respond(messages)
+    if isinstance(part, TextPart):
+        await begin(Word.all(part.content))
+    return ModelResponse(parts=[part])
 
 
 async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
@@ -65,13 +76,16 @@ async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[st
         yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
         return
     assert isinstance(part, TextPart)
-    for word in Word.all(part.content):
+    words = Word.all(part.content)
+    await begin(words)
+    for word in words:
         yield word.text
-        await asyncio.sleep(_PACE / 20)
+        await asyncio.sleep(_PACE / 4)
 
 
 agent = Agent(FunctionModel(answer, stream_function=stream), name='chaos')
 _PACE = float(os.environ['CHAOS_PACE'])
+_BREATH = 2 * _PACE
 
 
 @agent.tool

@@ -22,6 +22,8 @@ _PAUSE = 0.05
 """Seconds until a client tries again."""
 _PATIENCE = httpx.Timeout(10.0)
 """What a client waits for an answer, or for the next piece of one."""
+_CLOSING = 10.0
+"""Seconds in which a stream is closed after its last event, though the server says that it lives."""
 _AGAIN = (-32603, -32000)
 """Errors of the server, not of the client."""
 
@@ -93,6 +95,8 @@ class Client:
                 await reader.take(self, reading, response, budget)
         except (httpx.TransportError, _Trouble) as trouble:
             await self._again(trouble)
+        except TimeoutError:
+            reader.done = True
 
     @asynccontextmanager
     async def _open(self, method: str, params: Any, reading: Reading) -> AsyncGenerator[httpx.Response]:
@@ -115,6 +119,8 @@ class Reader:
         self.readings: list[Reading] = []
         self.over = False
         """Whether it has seen the end."""
+        self.done = False
+        """Whether its stream has ended after that, or goes on and on."""
         self.known = asyncio.Event()
         """Set once it knows its task."""
 
@@ -123,7 +129,13 @@ class Reader:
         return next((reading.last for reading in reversed(self.readings) if reading.last is not None), None)
 
     async def take(self, client: Client, reading: Reading, response: httpx.Response, budget: int) -> None:
-        """Read from a connection."""
+        """Read from a connection. TimeoutError if it is not closed after the end."""
+        async with asyncio.timeout(None) as closing:
+            await self._take(client, reading, response, budget, closing)
+
+    async def _take(
+        self, client: Client, reading: Reading, response: httpx.Response, budget: int, closing: asyncio.Timeout
+    ) -> None:
         async for n, result in _events(response):
             if 'task' in result:
                 self.task = client.see(result['task'])['id']
@@ -134,13 +146,16 @@ class Reader:
                 reading.events.append(Event(n, result))
                 self.over = reading.events[-1].state in ENDED
             budget -= 1
-            if budget <= 0 and not self.over:
+            if self.over:
+                closing.reschedule(asyncio.get_running_loop().time() + _CLOSING)
+            elif budget <= 0:
                 return
         reading.closed = True
+        self.done = self.over
 
     async def follow(self, client: Client) -> None:
-        """Read to the end, with another connection after every few events."""
-        while not self.over:
+        """Read to the end, with another connection after every few events, and until the server closes it."""
+        while not self.done:
             try:
                 await client.read(self, client.random.randint(1, 5), 'SubscribeToTask', id=self.task)
             except Refused as refused:

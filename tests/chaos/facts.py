@@ -4,21 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, NamedTuple
 
-__all__ = ('ENDED', 'Event', 'Facts', 'Reading', 'Row', 'Sent', 'Sighting', 'TaskFacts', 'Word')
+__all__ = (
+    'ENDED',
+    'Away',
+    'Event',
+    'Facts',
+    'Reading',
+    'Recovery',
+    'Row',
+    'Sent',
+    'Sighting',
+    'TaskFacts',
+    'Word',
+)
 
 ENDED = frozenset({'COMPLETED', 'FAILED', 'CANCELED', 'REJECTED'})
 
 
 class Row(NamedTuple):
-    """One line of the ledger: a tool was called."""
+    """One line of the ledger: a tool was called, or the model begins to answer."""
 
     id: str
     task: str
     context: str
     turn: int
     step: int
+    """0: no tool, but the answer; of it nobody knows task, call and attempt."""
     call: str
     """What tools are told to tell a call from another one: the run's idempotency key and the call's id."""
     attempt: int
@@ -26,7 +40,7 @@ class Row(NamedTuple):
     at: float
     """Monotonic seconds, the same for all processes of the machine."""
     until: float
-    """When the tool will have returned."""
+    """When the tool will have returned, or the first word comes."""
 
 
 class Word(NamedTuple):
@@ -63,6 +77,25 @@ class Sent:
     """Whether the client asked for the end of its task."""
     tasks: Sequence[str] = ()
     """The tasks with which it was answered, each time."""
+
+
+class Away(NamedTuple):
+    """A time in which a process could not renew its leases, in the ledger's seconds."""
+
+    pid: int | None
+    """None: none could, for the store was away."""
+    begin: float
+    end: float = inf
+    """Until what was lost by then is known to be; a process that has ended does not come back."""
+
+
+class Recovery(NamedTuple):
+    """A task whose process was lost."""
+
+    turn: str
+    lost: float
+    begun: float | None
+    """When another process went on with it; None if none did for very long."""
 
 
 class Event(NamedTuple):
@@ -137,3 +170,11 @@ class Facts:
     sightings: Sequence[Sighting] = ()
     refusals: Sequence[tuple[str, str]] = ()
     """Messages whose client was told that something is its fault, and what."""
+    away: Sequence[Away] = ()
+    recoveries: Sequence[Recovery] = ()
+    deadline: float = inf
+    """Seconds that a recovery may take while the store is there."""
+    dead_letters: bool = False
+    """Whether so few attempts are allowed that tasks may fail for it."""
+    undone: Sequence[str] = ()
+    """What was planned and has not been done."""

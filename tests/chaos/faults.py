@@ -1,29 +1,46 @@
-"""What goes wrong in a run: each fault by its name, and what has been counted and measured."""
+"""What goes wrong in a run: each fault by its name, and what has been counted and measured.
+
+Each fault brings a task of its own, and strikes at a moment of it: so none of them hits nothing. Those of one kind, of
+workers, servers or the database, come one after the other; those of different kinds may overlap. One that came too late
+is tried again, with another task.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import signal
-import sqlite3
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from itertools import count
 from random import Random
+from signal import SIGCONT
+from typing import Any, Literal, TypeAlias
 
+from .facts import Away, Recovery, Row
 from .ledger import Ledger
-from .plan import Plan
+from .plan import Fault, Plan, Turn
 from .processes import Fleet, Member
+from .stores import Store
 
-__all__ = ('OF_PROCESSES', 'Faults', 'lock_file')
+__all__ = ('OF_PROCESSES', 'Faults')
 
-OF_PROCESSES = ('kill a worker', 'stop a worker', 'end a worker', 'kill a server')
+OF_PROCESSES = (
+    'kill a worker',
+    'stop a worker in a tool',
+    'stop a worker between steps',
+    'stop a worker that speaks',
+    'stop a worker and kill its heir',
+    'end a worker',
+    'kill a server',
+)
 """What can go wrong over every database."""
-_TRIES = 10.0
-"""Seconds for which a worker is to be caught inside a tool."""
-_PATIENCE = 8.0
-"""Seconds in which somebody else takes over what a worker was in: the others may just be starting."""
+_Moment: TypeAlias = Literal['in a tool', 'between steps', 'speaking']
+_PATIENCE = 60.0
+"""Seconds after which nobody will go on with a task any longer."""
+_TO_WRITE = 0.1
+"""Seconds in which a worker that goes on comes to writing what it has."""
 
 
 class Faults:
@@ -31,7 +48,7 @@ class Faults:
 
     Args:
         lease: Seconds of the workers' leases.
-        store: Faults of the database, by their names.
+        send: Sends a task, and reads it to its end.
     """
 
     def __init__(
@@ -39,118 +56,169 @@ class Faults:
         plan: Plan,
         fleet: Fleet,
         ledger: Ledger,
+        store: Store,
         *,
         lease: float,
-        store: Mapping[str, Callable[[], Awaitable[None]]],
+        send: Callable[[Turn], Coroutine[Any, Any, None]],
     ) -> None:
         self._plan = plan
         self._fleet = fleet
         self._ledger = ledger
+        self._store = store
         self._lease = lease
-        self._well_workers, self._well_servers = (
-            asyncio.Semaphore(len(members)) for members in (fleet.workers, fleet.webs)
-        )
+        self._send = send
+        self._workers, self._servers, self._database = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._random = Random(f'{plan.seed} faults')
-        self._kinds: Mapping[str, Callable[[], Awaitable[None]]] = {
+        self._sending: dict[str, asyncio.Task[None]] = {}
+        """The tasks that faults have brought, by the names of their turns."""
+        self._kinds: Mapping[str, Callable[[Turn], Awaitable[bool]]] = {
             'kill a worker': self._kill_worker,
-            'stop a worker': self._stop_worker,
+            'stop a worker in a tool': lambda prey: self._stop_worker(prey, 'in a tool'),
+            'stop a worker between steps': lambda prey: self._stop_worker(prey, 'between steps'),
+            'stop a worker that speaks': lambda prey: self._stop_worker(prey, 'speaking'),
+            'stop a worker and kill its heir': self._kill_heir,
             'end a worker': self._end_worker,
-            'kill a server': self._kill_server,
-            **store,
         }
         self.done = Counter[str]()
-        self.recovered: list[float] = []
-        """Seconds from the loss of a worker until a task that it was in was begun anew in another one."""
+        self.away: list[Away] = []
+        self.recoveries: list[Recovery] = []
 
     async def run(self, group: asyncio.TaskGroup) -> None:
-        """Begin each when its time has come, as a task of its own: they may overlap."""
+        """Begin each when its time has come, as a task of its own."""
         for fault in self._plan.faults:
             await self._ledger.find(lambda _: True, after=fault.at - 1)
-            group.create_task(self._do(fault.kind))
+            group.create_task(self._do(fault, group))
 
-    async def _do(self, kind: str) -> None:
-        await self._kinds[kind]()
+    async def _do(self, fault: Fault, group: asyncio.TaskGroup) -> None:
+        kind = fault.kind
+        strike = self._kinds.get(kind) or (self._kill_server if kind == 'kill a server' else self._strike_store(kind))
+        async with self._lock(kind):
+            for number in count(fault.prey.number):
+                prey = replace(fault.prey, number=number)
+                self._sending[prey.name] = group.create_task(self._send(prey))
+                hit = await strike(prey)
+                await self._sending[prey.name]  # now: the next one might put right what this one has done
+                if hit:
+                    break
         self.done[kind] += 1
 
-    @asynccontextmanager
-    async def _stopped(self) -> AsyncGenerator[tuple[Member, str | None]]:
-        """A worker that is stopped for the block, and the task in whose tool it is then."""
-        async with self._well_workers:
-            victim, task = await self._stop()
-            with _busy(victim):
-                try:
-                    yield victim, task
-                finally:
-                    victim.process.signal(signal.SIGCONT)
+    def _lock(self, kind: str) -> asyncio.Lock:
+        if kind in self._store.faults:
+            return self._database
+        return self._servers if kind == 'kill a server' else self._workers
 
-    async def _stop(self) -> tuple[Member, str | None]:
-        """Stop a worker that is inside a tool, or just any if none can be caught there."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_TRIES):
-                while True:
-                    row = await self._ledger.find(lambda _: True, after=len(self._ledger.rows))
-                    victim = next((each for each in self._fleet.workers if each.process.pid == row.pid), None)
-                    if victim is None or victim.busy:
-                        continue
-                    victim.process.stop()
-                    if time.monotonic() < row.until:
-                        return victim, row.task
-                    victim.process.signal(signal.SIGCONT)
-        victim = self._any(self._fleet.workers)
-        victim.process.stop()
-        return victim, None
+    # --- workers ------------------------------------------------------------------------------------------------------
 
-    def _any(self, members: Sequence[Member]) -> Member:
-        return self._random.choice([each for each in members if not each.busy])
+    async def _kill_worker(self, prey: Turn) -> bool:
+        victim, row = await self._catch(prey, 'in a tool')
+        return await self._kill(victim, row)
 
-    async def _kill_worker(self) -> None:
-        async with self._stopped() as (victim, task), asyncio.TaskGroup() as both:
-            both.create_task(self._recovery(victim.process.pid, task))
+    async def _stop_worker(self, prey: Turn, moment: _Moment) -> bool:
+        victim, row = await self._catch(prey, moment)
+        return await self._stop(victim, row) is not None
+
+    async def _kill_heir(self, prey: Turn) -> bool:
+        """Stop a worker, let it go on, and kill the one that took over: nothing of the first one may be left."""
+        victim, row = await self._catch(prey, 'in a tool')
+        taken = await self._stop(victim, row)
+        heir = None if taken is None else self._worker(taken)
+        return heir is not None and taken is not None and await self._kill(heir, taken)
+
+    async def _end_worker(self, prey: Turn) -> bool:
+        victim, row = await self._catch(prey, 'in a tool')
+        self.away.append(Away(row.pid, time.monotonic()))
+        await victim.end()
+        await victim.start()
+        return True
+
+    async def _catch(self, prey: Turn, moment: _Moment) -> tuple[Member, Row]:
+        """The worker that does a task, at this moment of it."""
+        step = 0 if moment == 'speaking' else 2
+        after = 0
+        while True:
+            row = await self._ledger.find(lambda row: _turn(row) == prey.name and row.step == step, after=after)
+            after = self._ledger.rows.index(row) + 1
+            victim = self._worker(row)
+            if victim is not None:
+                await asyncio.sleep(row.until - time.monotonic() if moment == 'between steps' else 0.0)
+                return victim, row
+
+    def _worker(self, row: Row) -> Member | None:
+        return next((each for each in self._fleet.workers if each.process.pid == row.pid), None)
+
+    async def _kill(self, victim: Member, row: Row) -> bool:
+        known, lost = len(self._ledger.rows), time.monotonic()
+        self.away.append(Away(row.pid, lost))
+        async with asyncio.TaskGroup() as both:
+            taken = both.create_task(self._recovery(row, lost, known))
             await victim.kill()
             await victim.start()
+        return taken.result() is not None
 
-    async def _stop_worker(self) -> None:
-        """Stop it until what it was in has gone to somebody else, as far as anybody can take it."""
-        async with self._stopped() as (victim, task):
-            await self._recovery(victim.process.pid, task)
+    async def _stop(self, victim: Member, row: Row) -> Row | None:
+        """Stop a worker until its task has gone to another one; what the other one began with."""
+        begin = await self._halt(victim)
+        try:
+            taken = await self._recovery(row, begin, len(self._ledger.rows))
+            await asyncio.sleep(row.until - time.monotonic())  # by now it has something to write
+            return taken
+        finally:
+            async with AsyncExitStack() as held:
+                with suppress(TimeoutError):  # else it hears that it has lost its tasks before it comes to writing
+                    await held.enter_async_context(self._store.hold())
+                self.away.append(Away(row.pid, begin, time.monotonic() + self._lease))
+                victim.process.signal(SIGCONT)
+                await asyncio.sleep(_TO_WRITE)
 
-    async def _end_worker(self) -> None:
-        async with self._well_workers:
-            with _busy(victim := self._any(self._fleet.workers)):
-                await victim.end()
-                await victim.start()
+    async def _halt(self, victim: Member) -> float:
+        """Stop a worker, but not while it writes: nobody else could."""
+        while True:
+            begin = time.monotonic()
+            victim.process.stop()
+            try:
+                async with self._store.hold():
+                    return begin
+            except TimeoutError:
+                if self._database.locked():  # it may well be that
+                    return begin
+            victim.process.signal(SIGCONT)
+            await asyncio.sleep(0)
 
-    async def _kill_server(self) -> None:
-        async with self._well_servers:
-            with _busy(victim := self._any(self._fleet.webs)):
-                await victim.kill()
-                await victim.start()
+    async def _recovery(self, lost: Row, at: float, known: int) -> Row | None:
+        """Wait until another process goes on with a task; None if it ended without, since the fault came too late."""
+        finding = asyncio.create_task(self._ledger.find(lambda row: _taken(row, lost), after=known))
+        ending = self._sending[_turn(lost)]
+        done, _ = await asyncio.wait([finding, ending], timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        finding.cancel()
+        row = finding.result() if finding in done else None
+        if row is not None or ending not in done:
+            self.recoveries.append(Recovery(_turn(lost), at, None if row is None else row.at))
+        return row
 
-    async def _recovery(self, pid: int, task: str | None) -> None:
-        """Wait until another process has begun the task anew; not for ever: it may have been canceled."""
-        lost, known = time.monotonic(), len(self._ledger.rows)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_PATIENCE if task else self._lease * 2):
-                row = await self._ledger.find(lambda row: row.task == task and row.pid != pid, after=known)
-            self.recovered.append(row.at - lost)
+    # --- servers and the database -------------------------------------------------------------------------------------
+
+    async def _kill_server(self, prey: Turn) -> bool:
+        await self._ledger.find(lambda row: _turn(row) == prey.name)
+        victim = self._random.choice(self._fleet.webs)
+        await victim.kill()
+        await victim.start()
+        return True
+
+    def _strike_store(self, kind: str) -> Callable[[Turn], Awaitable[bool]]:
+        async def strike(prey: Turn) -> bool:
+            await self._ledger.find(lambda row: _turn(row) == prey.name)
+            begin = time.monotonic()
+            await self._store.faults[kind]()
+            self.away.append(Away(None, begin, time.monotonic() + self._lease))
+            return True
+
+        return strike
 
 
-@contextmanager
-def _busy(victim: Member) -> Generator[None]:
-    victim.busy = True
-    try:
-        yield
-    finally:
-        victim.busy = False
+def _turn(row: Row) -> str:
+    return f'{row.context}/{row.turn}'
 
 
-async def lock_file(path: Path, seconds: float) -> None:
-    """Keep a SQLite file from all who would write it; unless somebody who is stopped does so already."""
-    await asyncio.to_thread(_lock_file, path, seconds)
-
-
-def _lock_file(path: Path, seconds: float) -> None:
-    connection = sqlite3.connect(path, timeout=seconds, isolation_level=None)
-    with closing(connection), suppress(sqlite3.OperationalError):
-        connection.execute('BEGIN IMMEDIATE')
-        time.sleep(seconds)
+def _taken(row: Row, lost: Row) -> bool:
+    """Whether another process than that of a row goes on with its task; not one that lost the task before it."""
+    return _turn(row) == _turn(lost) and row.pid != lost.pid and (row.step == 0 or row.attempt > lost.attempt)

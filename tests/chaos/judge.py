@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from .facts import ENDED, Event, Facts, Reading, Row, Sent, TaskFacts, Word
+from .facts import ENDED, Away, Event, Facts, Reading, Row, Sent, TaskFacts, Word
 
 __all__ = ('Violation', 'judge')
 
@@ -29,13 +29,16 @@ class Violation(NamedTuple):
 def judge(facts: Facts) -> list[Violation]:
     """All violations."""
     return [
+        *(Violation('not done', each) for each in facts.undone),
         *(Violation('refused', *refusal) for refusal in facts.refusals),
         *_messages(facts),
         *_conversations(facts),
         *_order(facts),
         *_repeated(facts),
+        *_holders(facts),
+        *_recoveries(facts),
         *_sightings(facts),
-        *(violation for task in facts.tasks for violation in (*_end(task), *_log(task), *_streamed(task))),
+        *(violation for task in facts.tasks for violation in (*_end(facts, task), *_log(task), *_streamed(task))),
         *(
             Violation(kind, task.id, f'reader {number}: {details}')
             for task in facts.tasks
@@ -67,11 +70,11 @@ def _messages(facts: Facts) -> Iterator[Violation]:
             yield Violation('canceled by nobody', task.id)
 
 
-def _end(task: TaskFacts) -> Iterator[Violation]:
-    """It has ended; a failure is that of too many attempts; what it says is said once."""
+def _end(facts: Facts, task: TaskFacts) -> Iterator[Violation]:
+    """It has ended, and not failed; what it says is said once."""
     if task.state not in ENDED:
         yield Violation('not ended', task.id, task.state)
-    if task.state == 'FAILED' and task.failure != 'attempts':
+    if task.state == 'FAILED' and not (facts.dead_letters and task.failure == 'attempts'):
         yield Violation('failed', task.id, str(task.failure))
     if task.state == 'COMPLETED':
         if len(task.artifacts) != 1 or list(task.answers) != list(task.artifacts):
@@ -133,6 +136,10 @@ def _steps(task: TaskFacts, sent: Sent, seen: Sequence[str], rows: dict[str, Row
     used = [(rows[each].task, rows[each].step) if each in rows else None for each in seen]
     if used != wanted:
         yield Violation('steps lost', task.id, f'{used} of {sent.steps}')
+    newest = {(row.task, row.step): row.attempt for row in sorted(rows.values(), key=lambda row: row.attempt)}
+    for row in (rows[each] for each in seen if each in rows):
+        if newest[row.task, row.step] > row.attempt:
+            yield Violation('result of a lost attempt', task.id, f'{row.step} of attempt {row.attempt}')
 
 
 def _order(facts: Facts) -> Iterator[Violation]:
@@ -161,6 +168,36 @@ def _repeated(facts: Facts) -> Iterator[Violation]:
                     yield Violation('step done again', task, f'{row.step} after {before.step}')
                 if before.step == row.step and before.call != row.call:
                     yield Violation('another call', task, f'{row.call} after {before.call}')
+
+
+# --- holders ----------------------------------------------------------------------------------------------------------
+
+
+def _holders(facts: Facts) -> Iterator[Violation]:
+    """A task goes to another process only if its process was lost, or the store away."""
+    for task, group in groupby(sorted(facts.ledger, key=lambda row: row.task), lambda row: row.task):
+        first: dict[tuple[int, int], Row] = {}
+        for row in sorted(group, key=lambda row: (row.attempt, row.at)):
+            first.setdefault((row.attempt, row.pid), row)
+        for before, after in pairwise(first.values()):
+            if not any(_lost(before, after, away) for away in facts.away):
+                yield Violation('taken while held', task, f'attempt {after.attempt} of {before.pid} by {after.pid}')
+
+
+def _lost(before: Row, after: Row, away: Away) -> bool:
+    return away.pid in (None, before.pid) and away.begin < after.at and before.at < away.end
+
+
+def _recoveries(facts: Facts) -> Iterator[Violation]:
+    """A task whose process was lost is soon taken over, as far as the store is there."""
+    outages = [(away.begin, away.end) for away in facts.away if away.pid is None]
+    for turn, lost, begun in facts.recoveries:
+        if begun is None:
+            yield Violation('not recovered', turn)
+            continue
+        seconds = begun - lost - sum(max(0.0, min(begun, end) - max(lost, begin)) for begin, end in outages)
+        if seconds > facts.deadline:
+            yield Violation('recovered late', turn, f'after {seconds:.1f} s')
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -206,6 +243,8 @@ def _reader(task: TaskFacts, readings: Sequence[Reading]) -> Iterator[tuple[str,
         yield from violations
     if last != len(task.log):
         yield 'end not seen', f'has {last} of {len(task.log)} events'
+    elif not readings[-1].closed:
+        yield 'not closed', f'after {last} of {len(task.log)} events'
 
 
 def _read(task: TaskFacts, reading: Reading, last: int | None) -> tuple[int | None, list[tuple[str, str]]]:

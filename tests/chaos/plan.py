@@ -40,6 +40,8 @@ class Fault:
     """How many rows the ledger has then."""
     kind: str
     """A method of `Faults`."""
+    prey: Turn
+    """Sent when it begins, in a context of its own, and again with the next number if it came too late to hit it."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +57,18 @@ class Plan:
         """So many tasks in so many contexts, and these faults, spread evenly over the work but for its end."""
         random = Random(seed)
         turns = [_turn(random, f'c{n % contexts}', n // contexts + 1) for n in range(tasks)]
-        rows = sum(turn.steps for turn in turns if turn.cancel is None)
+        rows = sum(turn.steps + 1 for turn in turns if turn.cancel is None)
         order = random.sample(faults, len(faults))
-        spread = [Fault(int((n + random.random()) * rows * 0.8 / len(order)) + 1, kind) for n, kind in enumerate(order)]
+        spread = [
+            Fault(int((n + random.random()) * rows * 0.8 / len(order)) + 1, kind, Turn(f'f{n}', 1, 3, 'streaming'))
+            for n, kind in enumerate(order)
+        ]
         return cls(seed, [turns[n::contexts] for n in range(contexts)], spread)
+
+    @property
+    def conversations(self) -> list[Sequence[Turn]]:
+        """All that is sent while things go wrong: the contexts', and what the faults bring."""
+        return [*self.contexts, *([fault.prey] for fault in self.faults)]
 
 
 def _turn(random: Random, context: str, number: int) -> Turn:

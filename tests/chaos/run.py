@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,39 +15,34 @@ import httpx
 
 from .clients import Client, Reader, state_of
 from .conversation import Conversation
-from .facts import Facts, Reading, Sighting, TaskFacts
+from .facts import Facts, Reading, Sent, Sighting, TaskFacts
 from .faults import Faults
 from .ledger import opened
 from .plan import Plan, Turn
 from .processes import fleet
+from .stores import Store
 
-__all__ = ('Outcome', 'Settings', 'Store', 'chaos')
+__all__ = ('Outcome', 'Settings', 'chaos')
 
+_RECALL = 1000
+"""Number of the turn that asks what is remembered: after all others."""
 _AUDIT = 60.0
 """Seconds that it may take to read all that there is in the end."""
-
-
-@dataclass(frozen=True)
-class Store:
-    """A database, and what can go wrong with it."""
-
-    url: str
-    faults: Mapping[str, Callable[[], Awaitable[None]]] = field(
-        default_factory=dict[str, Callable[[], Awaitable[None]]]
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How the processes work."""
 
-    lease: float = 1.0
+    lease: float = 1.5
+    recovery: float = 5.0
+    """Leases in which a task is taken over whose process was lost, while the store is there."""
     attempts: int = 50
     pace: float = 0.2
     """Seconds that a tool takes."""
     running: int = 8
     """Tasks that a worker runs at once."""
-    limit: float = 60.0
+    limit: float = 75.0
     """Seconds in which all tasks have to end; what has not is a violation."""
 
     def env(self, store: Store, ledger: Path) -> dict[str, str]:
@@ -68,11 +63,20 @@ class Outcome:
 
     facts: Facts
     faults: Mapping[str, int]
-    recovered: Sequence[float]
     troubles: Mapping[str, int]
     """Why clients had to ask again."""
     output: str
     """What the processes have said."""
+
+    @property
+    def recovered(self) -> list[float]:
+        """Seconds from the loss of each task's process until another one went on with it."""
+        return [each.begun - each.lost for each in self.facts.recoveries if each.begun is not None]
+
+    @property
+    def dropped(self) -> int:
+        """How often a worker has tried to write to a task that it had lost."""
+        return self.output.count('its late result is dropped')
 
 
 async def chaos(plan: Plan, store: Store, settings: Settings, folder: Path) -> Outcome:
@@ -82,45 +86,74 @@ async def chaos(plan: Plan, store: Store, settings: Settings, folder: Path) -> O
             fleet(settings.env(store, ledger.path)) as processes,
             httpx.AsyncClient(limits=httpx.Limits(max_connections=None, max_keepalive_connections=20)) as http,
         ):
-            faults = Faults(plan, processes, ledger, lease=settings.lease, store=store.faults)
             sightings: list[Sighting] = []
-            conversations = [
-                Conversation(Client(processes, http, Random(f'{plan.seed} {n}'), sightings), ledger, f'{plan.seed}')
-                for n in range(len(plan.contexts))
-            ]
-            with suppress(TimeoutError):  # what has not ended by then is seen below
-                await _work(plan, conversations, faults, settings.limit)
+            by_context = {
+                turns[0].context: Conversation(
+                    Client(processes, http, Random(f'{plan.seed} {n}'), sightings), ledger, f'{plan.seed}'
+                )
+                for n, turns in enumerate(plan.conversations)
+            }
+            conversations = [*by_context.values()]
+            faults = Faults(
+                plan,
+                processes,
+                ledger,
+                store,
+                lease=settings.lease,
+                send=lambda turn: by_context[turn.context].send(turn),
+            )
+            undone: list[str] = []
+            try:
+                await _work(plan, by_context, faults, settings.limit)
+            except TimeoutError:
+                undone.append(f'all of it, in {settings.limit} s')
             audit = conversations[0].client
             tasks = [await _facts_of(audit, task) for task in await _all_tasks(audit)]
+        sent = [sent for each in conversations for sent in each.sent]
         return Outcome(
             Facts(
-                ledger.rows,
-                [sent for each in conversations for sent in each.sent],
+                [row for row in ledger.rows if row.step],
+                sent,
                 tasks,
                 _by_task([reader for each in conversations for reader in each.readers]),
                 sightings,
                 [refusal for each in conversations for refusal in each.refusals],
+                faults.away,
+                faults.recoveries,
+                settings.recovery * settings.lease,
+                dead_letters=settings.attempts <= len(plan.faults),
+                undone=[*undone, *_not_done(plan, sent, faults.done)],
             ),
             faults.done,
-            faults.recovered,
             sum((each.client.troubles for each in conversations), Counter[str]()),
             processes.output,
         )
 
 
-async def _work(plan: Plan, conversations: Sequence[Conversation], faults: Faults, limit: float) -> None:
+async def _work(plan: Plan, by_context: Mapping[str, Conversation], faults: Faults, limit: float) -> None:
     """Send everything while things go wrong; then ask each conversation what it remembers."""
     async with asyncio.timeout(limit):
         async with asyncio.TaskGroup() as group:
-            going_wrong = group.create_task(faults.run(group))
-            async with asyncio.TaskGroup() as sending:
-                for conversation, turns in zip(conversations, plan.contexts, strict=True):
-                    sending.create_task(conversation.send(*turns))
-            going_wrong.cancel()
+            group.create_task(faults.run(group))
+            for turns in plan.contexts:
+                group.create_task(by_context[turns[0].context].send(*turns))
         async with asyncio.TaskGroup() as asking:
-            for conversation, turns in zip(conversations, plan.contexts, strict=True):
-                recall = Turn(turns[0].context, len(turns) + 1, 0, 'blocking')
-                asking.create_task(conversation.send(recall))
+            for recall in _recalls(plan):
+                asking.create_task(by_context[recall.context].send(recall))
+
+
+def _recalls(plan: Plan) -> list[Turn]:
+    return [Turn(turns[0].context, _RECALL, 0, 'blocking') for turns in plan.conversations]
+
+
+def _not_done(plan: Plan, sent: Sequence[Sent], done: Mapping[str, int]) -> list[str]:
+    """What was planned and has not come about."""
+    names = {f'{each.context}/{each.turn}' for each in sent}
+    turns = [turn for each in (*plan.conversations, _recalls(plan)) for turn in each]
+    missing = Counter(fault.kind for fault in plan.faults) - Counter(done)
+    return [f'message {turn.name}' for turn in turns if turn.name not in names] + [
+        f'{count} times: {kind}' for kind, count in missing.items()
+    ]
 
 
 async def _all_tasks(client: Client) -> list[dict[str, Any]]:

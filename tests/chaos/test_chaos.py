@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 from ..postgres import postgres_server
+from .faults import OF_PROCESSES
 from .judge import judge
 from .plan import Plan
-from .run import Settings, chaos
-from .stores import postgres_store, sqlite_store
+from .run import Outcome, Settings, chaos
+from .stores import Store, postgres_store, sqlite_store
 
-FAULTS = ('kill a worker', 'stop a worker', 'kill a server')
+OF_WORKERS = ('stop a worker between steps', 'stop a worker that speaks', 'stop a worker and kill its heir')
+
+
+async def run(store: Store, folder: Path) -> Outcome:
+    faults = [*OF_WORKERS, 'end a worker', 'kill a server', *store.faults]
+    return await chaos(Plan.of(4, tasks=24, contexts=6, faults=faults), store, Settings(), folder)
+
+
+def check(outcome: Outcome) -> None:
+    assert judge(outcome.facts) == [], outcome.output
+    assert len(outcome.recovered) == len(OF_WORKERS) + 1, outcome.facts.recoveries  # the heir's, too
+    assert outcome.dropped
 
 
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_over_a_file(
     tmp_path: Path,
 ) -> None:
-    store = sqlite_store(tmp_path, seconds=1.0)
-    plan = Plan.of(4, tasks=24, contexts=6, faults=[*FAULTS, *store.faults])
-    outcome = await chaos(plan, store, Settings(), tmp_path)
-    assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.facts.tasks) == 24 + 6
-    assert {*outcome.faults} == {*FAULTS, *store.faults}
+    check(await run(sqlite_store(tmp_path, seconds=1.0), tmp_path))
 
 
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_and_postgresql(
     tmp_path: Path,
 ) -> None:
     with postgres_server() as server, server.database() as url:
-        store = postgres_store(server, url, seconds=0.3)
-        plan = Plan.of(4, tasks=24, contexts=6, faults=[*FAULTS, *store.faults])
-        outcome = await chaos(plan, store, Settings(), tmp_path)
-    assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.facts.tasks) == 24 + 6
-    assert {*outcome.faults} == {*FAULTS, *store.faults}
+        outcome = await run(postgres_store(server, url, seconds=0.3), tmp_path)
+    check(outcome)
 
 
 def test_what_is_sent_and_what_goes_wrong_follows_from_the_seed() -> None:
-    plans = [Plan.of(seed, tasks=200, contexts=40, faults=[*FAULTS] * 4) for seed in (1, 1, 2)]
+    plans = [Plan.of(seed, tasks=200, contexts=40, faults=OF_PROCESSES * 4) for seed in (1, 1, 2)]
     assert plans[0] == plans[1] != plans[2]
     assert [len(turns) for turns in plans[0].contexts] == [5] * 40
-    assert sorted(fault.kind for fault in plans[0].faults) == sorted(FAULTS * 4)
+    assert Counter(fault.kind for fault in plans[0].faults) == dict.fromkeys(OF_PROCESSES, 4)
     assert [fault.at for fault in plans[0].faults] == sorted(fault.at for fault in plans[0].faults)

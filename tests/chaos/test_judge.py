@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .facts import Event, Facts, Reading, Row, Sent, Sighting, TaskFacts, Word
+from .facts import Away, Event, Facts, Reading, Recovery, Row, Sent, Sighting, TaskFacts, Word
 from .judge import judge
 
 
@@ -34,7 +34,8 @@ def completed(task: str, message: str, words: Sequence[Word]) -> TaskFacts:
 
 
 def row(identity: str, task: str, turn: int, step: int, *, attempt: int = 1, call: str = 'call') -> Row:
-    return Row(identity, task, 'c', turn, step, call, attempt, pid=7, at=1.0, until=2.0)
+    """An attempt begins each second, in another process."""
+    return Row(identity, task, 'c', turn, step, call, attempt, pid=attempt, at=float(attempt), until=attempt + 0.5)
 
 
 FIRST = completed('t1', 'm1', said('a', ['c/1'], ['r1', 'r2']))
@@ -57,8 +58,13 @@ def with_second(turns: Sequence[str] = ('c/1', 'c/2'), steps: Sequence[str] = ('
     return replace(with_first(**first), tasks=[replace(FIRST, **first), completed('t2', 'm2', said('b', turns, steps))])
 
 
-def with_rows(*more: Row) -> Facts:
-    return replace(GOOD, ledger=[*GOOD.ledger, *more])
+def with_rows(*more: Row, away: Sequence[Away] = (Away(1, 1.2),)) -> Facts:
+    return replace(GOOD, ledger=[*GOOD.ledger, *more], away=away)
+
+
+def recovered(*away: Away, begun: float | None) -> Facts:
+    """A task whose process is lost at 10; the deadline is 5."""
+    return replace(GOOD, recoveries=[Recovery('c/1', 10.0, begun)], away=away, deadline=5.0)
 
 
 def with_log(*events: Event) -> Facts:
@@ -84,7 +90,17 @@ WELL: dict[str, Callable[[], Facts]] = {
     'all': lambda: GOOD,
     'a step that a lost worker did late': lambda: with_rows(row('x', 't2', 2, 2, attempt=2), row('y', 't2', 2, 1)),
     'a canceled turn that is remembered': lambda: canceled(by_client=True),
-    'a dead letter': lambda: failed('attempts', 'c/2'),
+    'a task that is taken over while the store is away': lambda: with_rows(
+        row('x', 't2', 2, 2, attempt=2), away=[Away(None, 0.0, 1.1)]
+    ),
+    'a task that is taken over from a worker that was stopped before it called': lambda: with_rows(
+        row('x', 't2', 2, 2, attempt=2), away=[Away(1, 0.0, 1.1)]
+    ),
+    'a task that is taken over soon': lambda: recovered(begun=14.0),
+    'a task that is taken over late, since the store was away': lambda: recovered(
+        Away(1, 10.0), Away(None, 9.0, 13.0), begun=17.0
+    ),
+    'a dead letter where attempts are few': lambda: replace(failed('attempts', 'c/2'), dead_letters=True),
     'an attempt that was lost while it spoke': lambda: with_log(
         status(1, 'WORKING'), chunk(2, *said('x', ['c/1'], []), append=False), *moved(LOG[1:], 1)
     ),
@@ -104,6 +120,7 @@ def test_nothing_is_found_where_all_is_well(name: str) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
+    'not all was done': (lambda: replace(GOOD, undone=['twice: kill a server']), ['not done twice: kill a server ']),
     'a client is refused': (lambda: replace(GOOD, refusals=[('m1', '-32001')]), ['refused m1 -32001']),
     'a message has got lost': (
         lambda: replace(GOOD, sent=[*GOOD.sent, Sent('m3', 'c', 3, 1, tasks=['t3'])]),
@@ -131,6 +148,11 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
         ['not ended t1 WORKING'],
     ),
     'a task that has failed': (lambda: failed('internal', 'c/2'), ['failed t1 internal']),
+    'a dead letter': (lambda: failed('attempts', 'c/2'), ['failed t1 attempts']),
+    'a failure where attempts are few': (
+        lambda: replace(failed('internal', 'c/2'), dead_letters=True),
+        ['failed t1 internal'],
+    ),
     'a task without an answer': (
         lambda: with_first(artifacts=[], answers=[], log=[status(1, 'WORKING'), status(2, 'COMPLETED')]),
         ['not one answer t1 0 artifacts, 0 answers', 'streamed another answer t1 '],
@@ -155,7 +177,10 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
     'a turn that is there twice': (lambda: with_second(('c/1', 'c/1', 'c/2')), ['turn doubled t2 c/1']),
     'turns in another order': (lambda: with_second(('c/2', 'c/1')), ['turns out of order t2 c/2 c/1']),
     'a turn of somebody else': (lambda: with_second(('c/1', 'd/1', 'c/2')), ['turn of another t2 d/1']),
-    'a turn that has failed': (lambda: failed('attempts', 'c/1', 'c/2'), ['turn of another t2 c/1']),
+    'a turn that has failed': (
+        lambda: replace(failed('attempts', 'c/1', 'c/2'), dead_letters=True),
+        ['turn of another t2 c/1'],
+    ),
     'a step that was left out': (lambda: with_second(steps=()), ['steps lost t2 [] of 1']),
     'a step that is in no ledger': (lambda: with_second(steps=('r9',)), ['steps lost t2 [None] of 1']),
     'a step of another task': (lambda: with_second(steps=('r1',)), ["steps lost t2 [('t1', 1)] of 1"]),
@@ -165,11 +190,40 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
     ),
     'a step that was done again after its checkpoint': (
         lambda: with_rows(row('x', 't1', 1, 1, attempt=2)),
-        ['step done again t1 1 after 2', 'step done again t1 1 after 2'],
+        [
+            'result of a lost attempt t1 1 of attempt 1',
+            'step done again t1 1 after 2',
+            'step done again t1 1 after 2',
+        ],
     ),
     'a step that was done again as another call': (
         lambda: with_rows(row('x', 't2', 2, 1, attempt=2, call='new')),
-        ['another call t2 new after call'],
+        ['result of a lost attempt t2 1 of attempt 1', 'another call t2 new after call'],
+    ),
+    'a result that was stored for an attempt that was lost': (
+        lambda: with_rows(row('x', 't2', 2, 1, attempt=2)),
+        ['result of a lost attempt t2 1 of attempt 1'],
+    ),
+    'a task that is taken while its worker lives': (
+        lambda: with_rows(row('x', 't2', 2, 2, attempt=2), away=[]),
+        ['taken while held t2 attempt 2 of 1 by 2'],
+    ),
+    'a task that is taken before its worker is lost': (
+        lambda: with_rows(row('x', 't2', 2, 2, attempt=2), away=[Away(1, 2.1)]),
+        ['taken while held t2 attempt 2 of 1 by 2'],
+    ),
+    'a task that is taken after its worker has come back': (
+        lambda: with_rows(row('x', 't2', 2, 2, attempt=2), away=[Away(1, 0.0, 0.9)]),
+        ['taken while held t2 attempt 2 of 1 by 2'],
+    ),
+    'a task that is taken while another worker is lost': (
+        lambda: with_rows(row('x', 't2', 2, 2, attempt=2), away=[Away(2, 1.1)]),
+        ['taken while held t2 attempt 2 of 1 by 2'],
+    ),
+    'a task that nobody takes over': (lambda: recovered(begun=None), ['not recovered c/1 ']),
+    'a task that is taken over late': (
+        lambda: recovered(Away(None, 9.0, 11.0), begun=17.0),
+        ['recovered late c/1 after 6.0 s'],
     ),
     'an answer of two attempts': (
         lambda: with_first(artifacts=['a|turn|c/1 b|step|r1 b|step|r2 '], answers=['a|turn|c/1 b|step|r1 b|step|r2 ']),
@@ -212,7 +266,7 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
         ['doubled event t1 reader 0: 3 after 3'],
     ),
     'events in another order': (
-        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), [LOG[1], LOG[0], *LOG[2:]])),
+        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), [LOG[1], LOG[0], *LOG[2:]], closed=True)),
         [
             'lost event t1 reader 0: 2 after 0',
             'doubled event t1 reader 0: 1 after 2',
@@ -220,17 +274,17 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
         ],
     ),
     'an event that was never stored': (
-        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), [*LOG[:4], status(5, 'FAILED')])),
+        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), [*LOG[:4], status(5, 'FAILED')], closed=True)),
         [
             'unstored event t1 reader 0: 5: {"statusUpdate": {"status": {"state": "TASK_STATE_FAILED"}}}',
         ],
     ),
     'a reader that is told to begin anew': (
-        lambda: with_readings(Reading(2, (3, 'WORKING'), LOG[3:])),
+        lambda: with_readings(Reading(2, (3, 'WORKING'), LOG[3:], closed=True)),
         ['resumed anew t1 reader 0: after 2, with a snapshot at 3'],
     ),
     'a snapshot that shows another state': (
-        lambda: with_readings(Reading(None, (0, 'WORKING'), LOG)),
+        lambda: with_readings(Reading(None, (0, 'WORKING'), LOG, closed=True)),
         ['wrong snapshot t1 reader 0: WORKING at 0'],
     ),
     'a reader that has not seen the end': (
@@ -238,8 +292,14 @@ BROKEN: dict[str, tuple[Callable[[], Facts], list[str]]] = {
         ['end not seen t1 reader 0: has 4 of 5 events'],
     ),
     'a stream that was closed too early': (
-        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), LOG[:4], closed=True), Reading(4, None, LOG[4:])),
+        lambda: with_readings(
+            Reading(None, (0, 'SUBMITTED'), LOG[:4], closed=True), Reading(4, None, LOG[4:], closed=True)
+        ),
         ['closed before the end t1 reader 0: after 4 of 5 events'],
+    ),
+    'a stream that is not closed after the end': (
+        lambda: with_readings(Reading(None, (0, 'SUBMITTED'), LOG)),
+        ['not closed t1 reader 0: after 5 of 5 events'],
     ),
 }
 

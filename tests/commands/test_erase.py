@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,31 @@ def test_an_owner_is_erased(capsys: Capture) -> None:
         '2 tasks (4 messages and artifacts, 4 events), 2 conversations (4 model messages)\n'
     )
     assert (left(capsys, '--caller', 'ann'), left(capsys, '--owner', '/')) == (0, 2)
+
+
+def records(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    """The audit log, without times and ids."""
+    found = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    return [{name: value for name, value in each.items() if name not in ('time', 'correlation_id')} for each in found]
+
+
+def nobody() -> str:
+    raise KeyError('uid not found')
+
+
+def test_who_has_erased_what_is_in_the_audit_log(
+    capsys: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_store(two)
+    monkeypatch.setenv('LOGNAME', 'operator')
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann').code == 1
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--context', 'c', '--yes').code == 0
+    monkeypatch.setattr('pydantic_ai_a2a.commands.erase.getuser', nobody)
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 0
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').code == 1
+    counts = {'tasks': '1', 'items': '2', 'events': '2', 'conversations': '1', 'entries': '2'}
+    known = {'event': 'erased', 'via': 'command', 'owner': '/ann', 'counts': counts}
+    assert records(caplog) == [known | {'user': 'operator', 'context': 'c'}, known | {'user': str(os.getuid())}]
 
 
 def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capture) -> None:

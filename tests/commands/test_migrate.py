@@ -72,6 +72,48 @@ def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: P
     assert command(capsys, 'migrate', '--backend', URL, '--sql').out == everything
 
 
+@pytest.mark.parametrize('target', ['app', 'parent', 'own'])
+def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, target: str) -> None:
+    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:1]).close()
+    outcomes = [command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])]
+    assert [outcome.code for outcome in outcomes] == [1, 0, 0]
+
+
+APPS = """
+from pydantic_ai import Agent
+from pydantic_ai_a2a import mount, to_a2a
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from starlette.applications import Starlette
+
+agent = Agent('test', name='joker')
+several = Starlette()
+for name in ('ann', 'bob'):
+    mount(several, f'/{name}', to_a2a(agent, backend=f'sqlite:///{name}.db'))
+
+
+class Foreign(SqliteBackend):
+    durable = True
+
+
+foreign = to_a2a(agent, backend=Foreign('joker', reader_lag=1000))
+"""
+
+
+def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Path) -> None:
+    (directory / 'joker.py').write_text(APPS)
+    targets = ((), ('joker:several',), ('joker:foreign',), ('joker:agent',))
+    outcomes = [command(capsys, 'migrate', *target, '--check').why for target in targets]
+    assert {code for code, _ in outcomes} == {2}
+    assert [why[:60] for _, why in outcomes] == snapshot(
+        [
+            'Which store? Name an app, such as joker:app, or its --backen',
+            'joker:several holds apps with several stores: name one of th',
+            'joker:foreign has a backend of its own, which has no schema ',
+            'joker:agent keeps its tasks in the memory of one process, wh',
+        ]
+    )
+
+
 def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> None:
     (directory / 'text.db').write_text('not a database, but as long as the head of one' * 10)
     connect(SqliteFile(path=directory / 'newer.db'), [*MIGRATIONS, []]).close()

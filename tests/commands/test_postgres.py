@@ -67,6 +67,27 @@ def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, postgres: Ser
         assert schema(postgres, postgres_url) == schema(postgres, started)
 
 
+IN_SCHEMA = """
+from pydantic_ai import Agent
+from pydantic_ai_a2a import Postgres, to_a2a
+
+app = to_a2a(Agent('test', name='joker'), backend=Postgres({!r}, schema='elsewhere'))
+"""
+
+
+def test_an_app_says_in_which_schema_its_tables_are(
+    capsys: Capture, directory: Path, postgres: Server, postgres_url: str
+) -> None:
+    (directory / 'joker.py').write_text(IN_SCHEMA.format(postgres_url))
+    printed = command(capsys, 'migrate', 'joker:app', '--sql').out
+    postgres.run('CREATE SCHEMA elsewhere', database(postgres_url))  # as somebody does who grants rights first
+    postgres.run(printed, database(postgres_url))
+    outcomes = [command(capsys, 'migrate', 'joker:app', *options).code for options in (['--check'], [])]
+    assert outcomes == [0, 0]
+    schemas = "SELECT DISTINCT table_schema FROM information_schema.tables WHERE table_name = 'task'"
+    assert postgres.run(schemas, database(postgres_url)) == ['elsewhere']
+
+
 def test_the_steps_that_a_database_lacks_are_printed(capsys: Capture, postgres: Server, postgres_url: str) -> None:
     postgres.run(script_of(Postgres(postgres_url), MIGRATIONS[:2], 0), database(postgres_url))
     printed = command(capsys, 'migrate', '--backend', postgres_url, '--sql').out

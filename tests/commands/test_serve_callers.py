@@ -18,6 +18,7 @@ Capture = pytest.CaptureFixture[str]
 GUARDED = """
 from pydantic_ai import Agent
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from pydantic_ai_a2a import BearerAuth, mount, to_a2a
 
 tokens = BearerAuth({'the-token-of-ann-1234': 'ann'})
@@ -28,6 +29,8 @@ app = to_a2a(agent, auth=tokens)
 parent = Starlette()
 mount(parent, '/guarded', app)
 mount(parent, '/open', to_a2a(agent))
+wrapped = CORSMiddleware(parent)
+hidden = lambda scope, receive, send: parent(scope, receive, send)
 """
 
 
@@ -56,6 +59,14 @@ def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Cap
         why(capsys, 'guarded:agent', *public, '--auth', 'guarded:several'),
         why(capsys, 'guarded:agent', '--host', 'localhost'),
         why(capsys, 'guarded:agent'),
+        why(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com'),
+        why(capsys, 'guarded:agent', '--allowed-host', 'agent.example.com', '--anonymous'),
+        why(capsys, 'guarded:app', '--allowed-host', 'agent.example.com'),
+        why(capsys, 'guarded:agent', '--allowed-host', 'localhost'),
+        why(capsys, 'guarded:wrapped', *public),
+        why(capsys, 'guarded:hidden', *public),
+        why(capsys, 'guarded:hidden'),
+        why(capsys, 'guarded:hidden', *public, '--anonymous'),
     ]
     assert answers == snapshot(
         [
@@ -67,6 +78,14 @@ def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Cap
             'Cannot listen on 0.0.0.0',
             'Cannot listen on localhost',
             'Cannot listen on 127.0.0.1',
+            'guarded:agent lets everybody call it, and agent.example.com is reached from elsewhere',
+            'Cannot listen on 127.0.0.1',
+            'Cannot listen on 127.0.0.1',
+            'Cannot listen on 127.0.0.1',
+            'guarded:wrapped lets everybody call it, and 0.0.0.0 is reached from elsewhere',
+            'guarded:hidden has no app of to_a2a() that can be found, to tell who may call it as 0.0.0.0',
+            'Cannot listen on 127.0.0.1',
+            'Cannot listen on 0.0.0.0',
         ]
     )
 

@@ -12,6 +12,7 @@ from pydantic_ai.exceptions import (
 )
 
 from pydantic_ai_a2a.conversion.failure import classify
+from pydantic_ai_a2a.errors import StoreFailed
 
 SECRET = 'sk-secret'
 
@@ -19,6 +20,7 @@ SECRET = 'sk-secret'
 @pytest.mark.parametrize(
     ('error', 'kind'),
     [
+        (StoreFailed(SECRET), 'storage'),
         (UsageLimitExceeded(SECRET), 'usage-limit'),
         (RunTimedOut(SECRET), 'timeout'),
         (ContentFilterError(SECRET), 'refused-content'),

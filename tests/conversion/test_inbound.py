@@ -77,7 +77,7 @@ def test_all_parts_are_one_prompt_in_order() -> None:
             'Compare',
             BinaryImage(data=b'\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR', media_type='image/png', _identifier='a.png'),
             'with',
-            ImageUrl(url='https://example.com/b.jpg', _media_type='image/jpeg'),
+            ImageUrl(url='https://example.com/b.jpg', force_download=True, _media_type='image/jpeg'),
             StructuredContent(
                 content='<data_part>{"strict":true}</data_part>', value={'strict': True}, tag='data_part'
             ),
@@ -170,9 +170,16 @@ def test_bytes_that_are_utf8_are_a_text_file() -> None:
     assert one(Part(raw=raw('Grüße'.encode()))) == BinaryContent('Grüße'.encode(), media_type='text/plain')
 
 
-def test_a_text_file_in_another_charset_reaches_the_model_as_utf8() -> None:
-    part = Part(raw=raw('Grüße'.encode('latin-1')), media_type='text/plain; charset=ISO-8859-1')
-    assert one(part) == BinaryContent('Grüße'.encode(), media_type='text/plain')
+@pytest.mark.parametrize(
+    'charset',
+    [
+        *('UTF-8', 'utf8', 'utf_16', 'UTF-16BE', 'utf-32', 'ISO-8859-1', 'latin1', 'ISO_8859-15', 'windows-1252'),
+        *('cp1257', 'iso-8859-10', 'GBK', 'gb18030'),
+    ],
+)
+def test_a_text_file_in_another_charset_reaches_the_model_as_utf8(charset: str) -> None:
+    part = Part(raw=raw('ü'.encode(charset)), media_type=f'text/plain; charset={charset}')
+    assert one(part) == BinaryContent('ü'.encode(), media_type='text/plain')
 
 
 def test_bytes_that_are_nothing_known_are_refused() -> None:
@@ -215,11 +222,11 @@ def test_a_detected_type_that_the_model_does_not_take_is_refused() -> None:
         ),
         (
             Part(raw=raw(b'\xff'), media_type='text/plain'),
-            'Invalid parameters: message.parts[0].raw: must be utf-8 text',
+            'Invalid parameters: message.parts[0].raw: must be text in the charset of its mediaType, or UTF-8',
         ),
         (
             Part(raw=raw(b'a'), media_type='text/plain; charset=klingon'),
-            'Invalid parameters: message.parts[0].raw: must be klingon text',
+            'Invalid parameters: message.parts[0].raw: must be text in the charset of its mediaType, or UTF-8',
         ),
         (Part(filename='a'), 'Invalid parameters: message.parts[0]: must have one of text, raw, url and data'),
     ],

@@ -64,22 +64,30 @@ URLS = [
 def test_urls_become_what_their_type_says() -> None:
     assert user_prompt(message(*URLS), EVERYTHING) == snapshot(
         [
-            ImageUrl(url='https://example.com/a.png', _media_type='image/png'),
-            AudioUrl(url='https://example.com:8080/a.MP3?token=x#y', _media_type='audio/mpeg', _identifier='song.mp3'),
-            VideoUrl(url='https://example.com/clip.mp4', _media_type='video/mp4'),
-            DocumentUrl(url='https://example.com/paper.pdf', _media_type='application/pdf'),
-            DocumentUrl(url='https://example.com/download?id=a.png', _media_type='application/pdf'),
+            ImageUrl(url='https://example.com/a.png', force_download=True, _media_type='image/png'),
+            AudioUrl(
+                url='https://example.com:8080/a.MP3?token=x#y',
+                force_download=True,
+                _media_type='audio/mpeg',
+                _identifier='song.mp3',
+            ),
+            VideoUrl(url='https://example.com/clip.mp4', force_download=True, _media_type='video/mp4'),
+            DocumentUrl(url='https://example.com/paper.pdf', force_download=True, _media_type='application/pdf'),
+            DocumentUrl(
+                url='https://example.com/download?id=a.png', force_download=True, _media_type='application/pdf'
+            ),
             DocumentUrl(
                 url='https://example.com/download',
+                force_download=True,
                 _media_type='application/vnd.openxmlformats-officedocument.wordprocessingml.document',
                 _identifier='paper.docx',
             ),
-            DocumentUrl(url='https://example.com/data.json', _media_type='application/json'),
-            DocumentUrl(url='https://example.com/drawing.svg', _media_type='image/svg+xml'),
+            DocumentUrl(url='https://example.com/data.json', force_download=True, _media_type='application/json'),
+            DocumentUrl(url='https://example.com/drawing.svg', force_download=True, _media_type='image/svg+xml'),
             VideoUrl(url='https://youtu.be/dQw4w9WgXcQ', _media_type='video/mp4'),
-            ImageUrl(url='https://8.8.8.8/a.gif', _media_type='image/gif'),
-            ImageUrl(url='https://[2606:4700:4700::1111]/a.gif', _media_type='image/gif'),
-            ImageUrl(url='https://bücher.example/a.gif', _media_type='image/gif'),
+            ImageUrl(url='https://8.8.8.8/a.gif', force_download=True, _media_type='image/gif'),
+            ImageUrl(url='https://[2606:4700:4700::1111]/a.gif', force_download=True, _media_type='image/gif'),
+            ImageUrl(url='https://bücher.example/a.gif', force_download=True, _media_type='image/gif'),
         ]
     )
 
@@ -191,7 +199,13 @@ ANY_STORE = accepts(DEFAULT_PROFILE, {'https', 'HTTP', 's3'})
 
 @pytest.mark.parametrize('url', ['https://example.com/a.png', 'HTTP://example.com/a.png', 's3://my_bucket/a.png'])
 def test_urls_of_the_schemes_that_are_allowed_are_taken(url: str) -> None:
-    assert one(Part(url=url), ANY_STORE) == ImageUrl(url=url, _media_type='image/png')
+    file = one(Part(url=url), ANY_STORE)
+    assert file == ImageUrl(url=url, force_download=not url.startswith('s3:'), _media_type='image/png')
+
+
+def test_urls_may_be_left_to_the_provider() -> None:
+    takes = accepts(DEFAULT_PROFILE, force_download=False)
+    assert one(Part(url='https://example.com/a.png'), takes).force_download is False
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ FITTING: list[tuple[Any, Any]] = [
     ('x', {'type': ['null', 'string']}),
     ('x', {'type': 'of another draft'}),
     (1.0, {'type': 'integer'}),
+    (10**400, {'type': 'integer'}),
     (None, CHOICE),
     ({'a': 1}, CHOICE),
     ({'next': {'next': {}}}, TREE),

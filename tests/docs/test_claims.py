@@ -86,6 +86,14 @@ def test_every_make_target_that_is_named_exists(path: Path) -> None:
     assert named <= targets | {'help'}
 
 
+def test_the_readme_lists_every_page_of_the_documentation() -> None:
+    nav = (ROOT / 'mkdocs.yml').read_text().partition('\nnav:\n')[2].partition('\n\n')[0]
+    pages = {*re.findall(r': (\S+\.md)$', nav, re.MULTILINE)} - {'index.md'}
+    listed = re.findall(r'^- \[[^]]+\]\(docs/([^)]+)\)', (ROOT / 'README.md').read_text(), re.MULTILINE)
+    assert pages
+    assert sorted(listed) == sorted(pages)
+
+
 def test_the_links_of_the_readme_lead_somewhere() -> None:
     links = [link for link in re.findall(r'\]\(([^)]+)\)', (ROOT / 'README.md').read_text()) if '://' not in link]
     assert links

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from os import environ
 from typing import Any
 
 from fastapi import FastAPI
@@ -125,7 +126,9 @@ async def wait_at(gate: str) -> str:
     return 'done'
 
 
-app = to_a2a(puppet, routes=ROUTES)
+BACKEND = environ.get('APPS_BACKEND', 'memory')
+
+app = to_a2a(puppet, routes=ROUTES, backend=BACKEND)
 hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
 
 
@@ -149,7 +152,7 @@ def reflect(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(f'Here are {len(files)} files.'), *map(FilePart, files)])
 
 
-mirror = to_a2a(Agent(FunctionModel(reflect), name='Mirror', output_type=[Seen, str]))
+mirror = to_a2a(Agent(FunctionModel(reflect), name='Mirror', output_type=[Seen, str]), backend=BACKEND)
 """Its model cannot stream."""
 
 parent = FastAPI()

@@ -1,6 +1,8 @@
-"""Apps that call webhooks on this machine, and keep their tasks in a file of the directory that they are started in."""
+"""Apps that call webhooks on this machine, and keep their tasks in a file where they are started, or elsewhere."""
 
 from __future__ import annotations
+
+from os import environ
 
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
@@ -26,5 +28,7 @@ def work() -> str:
 
 
 app = to_a2a(
-    agent, backend='sqlite:///agent.db', push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=2.0, tries=20)
+    agent,
+    backend=environ.get('APPS_BACKEND', 'sqlite:///agent.db'),
+    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=2.0, tries=20),
 )

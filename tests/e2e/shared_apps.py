@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.middleware.cors import CORSMiddleware
 
 from pydantic_ai_a2a import Workers, mount, to_a2a
 
@@ -37,6 +38,7 @@ FILE = 'sqlite:///agent.db'
 
 agent = Agent(FunctionModel(answer), name='shared')
 app = to_a2a(agent, backend=FILE)
+wrapped = CORSMiddleware(app)
 # The same tasks, with other settings.
 hasty = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=0.1, drain_delay=60))
 patient = to_a2a(agent, backend=FILE, workers=Workers(drain_grace=60))

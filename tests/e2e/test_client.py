@@ -1,4 +1,4 @@
-"""The official client of A2A 1.0 against a real server."""
+"""The official client of A2A 1.0 against real servers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from a2a.utils import errors
 from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
+from pydantic_ai_a2a.protocol.run_metadata import EXTENSION
+
 from ..behaviour.rows import covers
+from .deployments import DEPLOYMENTS, Deployed, deployed
 from .official import BINDINGS, OFFICIAL, collect, official_client, outline, over, say, send, state_of, task_of, text_of
-from .server import Gates, Process, uvicorn
 
 PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
 
@@ -42,20 +44,20 @@ def binding(request: pytest.FixtureRequest) -> Generator[str]:
         yield request.param
 
 
-@pytest.fixture(scope='module')
-def server(binding: str) -> Generator[Process]:
-    with uvicorn('tests.e2e.apps:app') as running:
+@pytest.fixture(scope='module', params=DEPLOYMENTS)
+def server(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
+    with deployed('tests.e2e.apps:app', request.param, lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
-@pytest.fixture(scope='module')
-def mirror(binding: str) -> Generator[Process]:
-    with uvicorn('tests.e2e.apps:mirror') as running:
+@pytest.fixture(scope='module', params=DEPLOYMENTS)
+def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
+    with deployed('tests.e2e.apps:mirror', request.param, lambda: request.getfixturevalue('postgres')) as running:
         yield running
 
 
 @covers(OFFICIAL)
-async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process) -> None:
+async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed) -> None:
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     assert [MessageToDict(interface) for interface in card.supported_interfaces] == [
@@ -65,6 +67,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process)
     assert MessageToDict(card.capabilities) == {
         'streaming': True,
         'pushNotifications': False,
+        'extensions': [EXTENSION],
         'extendedAgentCard': False,
     }
     assert (card.name, card.description, card.version) == ('Puppet', 'Does what it is told.', '1.0.0')
@@ -72,7 +75,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Process)
 
 
 @covers(OFFICIAL)
-async def test_a_sent_message_is_answered_with_its_completed_task(server: Process) -> None:
+async def test_a_sent_message_is_answered_with_its_completed_task(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('say hello to everybody')))
         same = await client.get_task(GetTaskRequest(id=task.id))
@@ -87,7 +90,7 @@ async def test_a_sent_message_is_answered_with_its_completed_task(server: Proces
 
 
 @covers(OFFICIAL)
-async def test_an_answer_is_streamed_while_it_is_written(server: Process) -> None:
+async def test_an_answer_is_streamed_while_it_is_written(server: Deployed) -> None:
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('say hello to everybody')))
     assert outline(events) == snapshot(
@@ -104,8 +107,8 @@ async def test_an_answer_is_streamed_while_it_is_written(server: Process) -> Non
 
 
 @covers(OFFICIAL, 'text between tool calls')
-async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_answer(server: Process) -> None:
-    await Gates(server.url).open('open')
+async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_answer(server: Deployed) -> None:
+    await server.gates.open('open')
     async with official_client(server.url) as client:
         events = await collect(client.send_message(say('use open')))
         task = await client.get_task(GetTaskRequest(id=events[0].task.id))
@@ -124,7 +127,7 @@ async def test_text_beside_a_tool_call_becomes_a_status_and_is_replaced_by_the_a
 
 
 @covers(OFFICIAL)
-async def test_a_conversation_goes_on_in_its_context(server: Process) -> None:
+async def test_a_conversation_goes_on_in_its_context(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         second = await task_of(client.send_message(say('recall', context_id=first.context_id)))
@@ -135,7 +138,7 @@ async def test_a_conversation_goes_on_in_its_context(server: Process) -> None:
 
 
 @covers(OFFICIAL)
-async def test_tasks_are_listed_page_by_page(server: Process) -> None:
+async def test_tasks_are_listed_page_by_page(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         first = await task_of(client.send_message(say('say one')))
         context_id = first.context_id
@@ -153,8 +156,8 @@ async def test_tasks_are_listed_page_by_page(server: Process) -> None:
 
 
 @covers(OFFICIAL)
-async def test_a_client_that_polls_is_answered_at_once(server: Process) -> None:
-    gates = Gates(server.url)
+async def test_a_client_that_polls_is_answered_at_once(server: Deployed) -> None:
+    gates = server.gates
     async with official_client(server.url, streaming=False, polling=True) as client:
         task = await task_of(client.send_message(say('wait poll')))
         await gates.reached('poll')
@@ -170,8 +173,8 @@ async def test_a_client_that_polls_is_answered_at_once(server: Process) -> None:
 
 @covers(OFFICIAL, 'cancel a running task')
 @pytest.mark.parametrize('command', ['use', 'wait'], ids=['in a tool', 'in the model'])
-async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Process, command: str) -> None:
-    gates, gate = Gates(server.url), f'cancel-{command}'
+async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Deployed, command: str) -> None:
+    gates, gate = server.gates, f'cancel-{command}'
     async with official_client(server.url) as client, asyncio.TaskGroup() as both:
         stream = client.send_message(say(f'{command} {gate}'))
         task_id = (await anext(stream)).task.id
@@ -184,8 +187,8 @@ async def test_a_running_task_has_stopped_when_its_cancel_is_answered(server: Pr
 
 
 @covers(OFFICIAL, 'resubscribe in mid-run')
-async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(server: Process) -> None:
-    gates = Gates(server.url)
+async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_rest(server: Deployed) -> None:
+    gates = server.gates
     async with official_client(server.url) as client, official_client(server.url) as late, asyncio.TaskGroup() as both:
         stream = client.send_message(say('wait subscribe'))
         seen = [await anext(stream) for _ in range(3)]
@@ -201,8 +204,8 @@ async def test_a_subscriber_in_mid_run_gets_what_is_there_and_then_exactly_the_r
 
 
 @covers(OFFICIAL)
-async def test_two_clients_are_served_at_once(server: Process) -> None:
-    gates = Gates(server.url)
+async def test_two_clients_are_served_at_once(server: Deployed) -> None:
+    gates = server.gates
     async with (
         official_client(server.url, streaming=False) as plain,
         official_client(server.url) as streaming,
@@ -220,7 +223,7 @@ async def test_two_clients_are_served_at_once(server: Process) -> None:
 
 
 @covers(OFFICIAL, 'failed run')
-async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_searched_for(server: Process) -> None:
+async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_searched_for(server: Deployed) -> None:
     async with official_client(server.url, streaming=False) as client:
         task = await task_of(client.send_message(say('explode')))
     correlation_id = MessageToDict(task.status.message.metadata)['correlationId']
@@ -233,7 +236,7 @@ async def test_a_failed_run_is_a_failed_task_with_a_reason_that_the_log_can_be_s
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_files_go_both_ways(mirror: Process, streaming: bool) -> None:
+async def test_files_go_both_ways(mirror: Deployed, streaming: bool) -> None:
     parts = [new_text_part('both'), new_raw_part(PNG, filename='dot.png'), new_raw_part(b'a,b\n', 'text/csv', 'a.csv')]
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(*parts)))
@@ -249,7 +252,7 @@ async def test_files_go_both_ways(mirror: Process, streaming: bool) -> None:
 
 @covers(OFFICIAL)
 @pytest.mark.parametrize('streaming', [False, True])
-async def test_data_goes_both_ways(mirror: Process, streaming: bool) -> None:
+async def test_data_goes_both_ways(mirror: Deployed, streaming: bool) -> None:
     data = {'name': 'Zoë', 'sizes': [1, 2.5, None], 'nested': {'yes': True}}
     async with official_client(mirror.url, streaming=streaming) as client:
         answers = await collect(client.send_message(send(new_data_part(data), new_raw_part(PNG, filename='dot.png'))))
@@ -275,7 +278,7 @@ async def test_data_goes_both_ways(mirror: Process, streaming: bool) -> None:
 
 
 @covers(OFFICIAL)
-async def test_each_refusal_is_the_clients_own_exception(server: Process) -> None:
+async def test_each_refusal_is_the_clients_own_exception(server: Deployed) -> None:
     async with official_client(server.url) as client:
         done = (await collect(client.send_message(say('say done'))))[0].task
         calls: dict[str, Awaitable[object]] = {

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
+from pydantic_ai_a2a.protocol.run_metadata import EXTENSION
+
 from ..behaviour.rows import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of
 from .server import Gates, Process, uvicorn
@@ -49,7 +51,7 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     modes = card.pop('defaultInputModes')
     assert card == snapshot(
         {
-            'capabilities': {'pushNotifications': False, 'streaming': True},
+            'capabilities': {'extensions': [EXTENSION], 'pushNotifications': False, 'streaming': True},
             'defaultOutputModes': ['text/plain'],
             'description': 'Does what it is told.',
             'name': 'Puppet',

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from a2a.helpers import get_data_parts
 from a2a.types import CancelTaskRequest, GetExtendedAgentCardRequest
+from inline_snapshot import snapshot
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, state_of, task_of, text_of
@@ -109,3 +110,27 @@ async def test_the_weather_agent_tells_what_it_does_not_know() -> None:
         'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
         'I only know about the weather. Ask me how it is in Oslo, in Paris or in Rome.',
     ]
+
+
+async def test_the_clerk_asks_before_it_acts() -> None:
+    with uvicorn('approvals:app', *EXAMPLES) as server:
+        async with official_client(server.url, streaming=False) as client:
+            said: list[str] = []
+            for wish, answer in (
+                ('delete report.txt', 'no: I need it'),
+                ('delete a.txt', 'yes'),
+                ('order a pizza', 'hot'),
+            ):
+                asked = await task_of(client.send_message(say(wish)))
+                said.append(asked.status.message.parts[0].text)
+                said.append(text_of(await task_of(client.send_message(say(answer, task_id=asked.id)))))
+    assert said == snapshot(
+        [
+            'May I call delete_file {"path":"report.txt"}?',
+            'I need it',
+            'May I call delete_file {"path":"a.txt"}?',
+            'a.txt is deleted.',
+            'What kind of a pizza?',
+            'hot',
+        ]
+    )

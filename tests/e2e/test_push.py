@@ -79,6 +79,20 @@ async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_
     assert len({each.id for each in received}) == len(ALL)
 
 
+async def test_that_holds_for_two_processes_over_postgresql(
+    tmp_path: Path, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv('APPS_BACKEND', postgres_url)
+    async with webhook(503, 503, 200) as hook:
+        with served(tmp_path, '--no-worker') as server, command(tmp_path, 'worker', APP) as worker:
+            await send(server, hook.url)
+            await kill(worker)
+            async with asyncio.timeout(LIMIT):
+                while unique(hook.received) != ALL:
+                    await hook.got(len(hook.received) + 1)
+    assert len({each.id for each in hook.received[:3]}) == 1
+
+
 async def test_what_was_on_its_way_when_the_server_was_killed_is_sent_again_with_its_id(tmp_path: Path) -> None:
     async with webhook(HANGS, 200) as hook:
         with served(tmp_path) as server:

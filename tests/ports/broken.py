@@ -123,6 +123,26 @@ class DropsMetadata(SqlQueue):
         return await super().finish(claim, replace(finish, metadata=finish.metadata or b'{}'))
 
 
+class LosesWhatIsUnread(SqlQueue):
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        return await super().finish(claim, replace(finish, last=True))
+
+
+class ReadsTwice(SqlQueue):
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        return await super().finish(claim, replace(finish, taken=0))
+
+
+class TakesWhateverComes(SqlQueue):
+    async def submit(self, submission: Any, **options: Any) -> Accepted:
+        return await super().submit(replace(submission, only_waiting=False), **options)
+
+
+class ForgetsWhatEntered(SqlQueue):
+    async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Any = None, checkpoint: Any = None) -> None:
+        await super().emit(claim, events, status, checkpoint and replace(checkpoint, taken=0))
+
+
 class TakesItsInputsApart(SqlQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following = await super().finish(claim, finish)
@@ -150,6 +170,11 @@ class ReadsWhatWas(SqlReader):
     async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
         self.seen = self.seen or await super().load(task_id, owner, **options)
         return self.seen
+
+
+class FindsWhatWasRead(SqlReader):
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        return await super().unread(task_id, 0)
 
 
 class StartsTooLate(SqlEvents):
@@ -218,6 +243,7 @@ BROKEN: list[type[Any]] = [
     *(ForgetsContexts, ReplaysFromNow, CancelsForAnyone, CancelsWhatHasEnded, DropsMetadata, TakesItsInputsApart),
     *(ReadsForAnyone, ListsForAnyone, ReadsWhatWas, StartsTooLate, HasEverything, SeesNobody, ErasesForAnyone),
     *(RetriesAgain, KeepsEverything, OneConversationForAll, TellsElsewhere, ForgetsCheckpoints),
+    *(LosesWhatIsUnread, ReadsTwice, TakesWhateverComes, ForgetsWhatEntered, FindsWhatWasRead),
 ]
 
 

@@ -48,12 +48,16 @@ class Task:
     run: int = 1
     messages: list[str] = field(default_factory=list[str])
     """All that it accepted."""
+    order: list[str] = field(default_factory=list[str])
+    """The same, as they are run: the answer to what it waited with comes before what nobody has read."""
     read: int = 0
     """How many of them were run."""
     base: list[str] = field(default_factory=list[str])
     """What its context said when its run began."""
     own: list[str] | None = None
     """What it said itself before it was interrupted."""
+    come: list[str] | None = None
+    """How far its run has come, as it was stored."""
     cancel: bool = False
     log: list[TaskState | TaskEvent] = field(default_factory=list['TaskState | TaskEvent'])
     """Its events: those of its holders, and the states that the store tells of by itself."""
@@ -117,15 +121,18 @@ class Model:
 
     def accept(self, sent: Submission, task: Task | None) -> None:
         """A message of which nobody knows, for a new task or one that has not ended."""
+        answers = task is not None and task.state in INTERRUPTED
         if task is None:
             assert sent.context_id is not None
             task = Task(sent.task_id, (sent.owner, sent.context_id), self.place(), sent.at)
             self.tasks[task.id] = task
-        elif task.state in INTERRUPTED:
+        elif answers:
             task.place = self.place()
             task.run += 1
             self.move(task, 'submitted', sent.at)
-        task.messages.append(text_of(sent.body))
+        text = text_of(sent.body)
+        task.messages.append(text)
+        task.order.insert(task.read if answers else len(task.order), text)
         self.dirty.add(task)
 
     # --- who may do what --------------------------------------------------------------------------------------------
@@ -184,7 +191,7 @@ class Model:
     def end(self, task: Task, state: TaskState, at: int, event: TaskEvent | None = None) -> None:
         """Let it wait or be over."""
         self.move(task, state, at, event)
-        task.holder, task.cancel = None, False
+        task.holder, task.cancel, task.come = None, False, None
         if state in TERMINAL:
             task.own = None
 

@@ -19,6 +19,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from pydantic_ai.usage import RunUsage
 
 from pydantic_ai_a2a.errors import (
     InvalidParamsError,
@@ -28,7 +29,7 @@ from pydantic_ai_a2a.errors import (
     UnsupportedOperationError,
 )
 from pydantic_ai_a2a.lifecycle import INTERRUPTED, LIVE, TERMINAL
-from pydantic_ai_a2a.ports import Backend, Submission, Subscription
+from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
 
 from .conftest import BACKENDS, DURABLE
@@ -309,8 +310,9 @@ class Schedule(RuleBasedStateMachine, Model):
     def hand_out(self, task: Task, hand: Hand, holder: Holder | None) -> None:
         claimed = hand.claim
         assert (claimed.attempt, claimed.run, claimed.header.last_event) == (task.attempt, task.run, len(task.log))
-        assert text_of(claimed.message) == task.messages[task.read]
+        assert text_of(claimed.message) == task.order[task.read]
         assert said(self.do(self.processes[hand.process].history(claimed))) == [*task.base, *(task.own or ())]
+        assert (None if claimed.checkpoint is None else said(claimed.checkpoint.messages)) == task.come
         (self.frozen if holder is None else holder.hands).append(hand)
 
     @precondition(lambda self: self.holding())
@@ -329,17 +331,25 @@ class Schedule(RuleBasedStateMachine, Model):
         holder.hands = [hand for hand in holder.hands if hand.claim.header.id not in marks.lost]
 
     @precondition(lambda self: self.hands())
-    @rule(which=anyone, count=st.integers(1, 3))
-    def emit(self, which: int, count: int) -> None:
+    @rule(which=anyone, count=st.integers(0, 3), first=st.none() | anyone)
+    def emit(self, which: int, count: int, first: int | None) -> None:
+        """Store events, or how far the run has come from a message on, or both."""
         hand, task = self.hand(which)
-        log = [] if task is None else task.log
+        process, step = self.processes[hand.process], None
+        log, come = ([], []) if task is None else (task.log, task.come or [])
+        if first is None or not process.durable:
+            count = max(count, 1)
+        else:
+            come = [*come[:first], f'question {self.steps}', f'step of {hand.holder}']
+            step = Checkpoint(run='run', messages=turn(*come[-2:]), usage=RunUsage(), first=len(come) - 2)
         written = [chunk(len(log) + n, f'{n} of {hand.holder}') for n in range(1, count + 1)]
-        emitting = self.processes[hand.process].queue.emit(hand.claim, written)
+        emitting = process.queue.emit(hand.claim, written, checkpoint=step)
         if task is None or not self.valid(hand, task):
             with pytest.raises(LeaseLost):
                 self.do(emitting)
             return
         task.log += written
+        task.come = come or None
         self.dirty.add(task)
         self.do(emitting)
 
@@ -359,16 +369,16 @@ class Schedule(RuleBasedStateMachine, Model):
                 self.do(finishing)
             return
         following = self.do(finishing)
-        self.completed[task.id, task.read] += state in ('completed', *INTERRUPTED)
+        self.completed[task.id, task.read] += state in ('completed', 'failed', *INTERRUPTED)
         task.read += 1
         own = [*(task.own or ()), prompt, answer]
         task.own = own if state in INTERRUPTED else None
         if state in ('completed', 'canceled'):
             self.say(task, own, now)
-        if state == 'completed' and task.read < len(task.messages):
+        if state in ('completed', 'failed') and task.read < len(task.messages):
             assert following is not None
             assert following.fence == claimed.fence
-            task.run += 1
+            task.run, task.come = task.run + 1, None
             task.base = [*self.contexts[task.context]]
             self.hand_out(task, Hand(hand.holder, hand.process, following), self.holder_of(hand))
         else:

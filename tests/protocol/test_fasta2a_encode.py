@@ -303,7 +303,7 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
             body = CODEC.encode_error(error(), 'corr')
             read(schema.send_message_response_ta, body, 'error')
             written[name] = json.loads(body)
-            if written[name]['code'] not in {-32000, -32009}:
+            if written[name]['code'] not in {-32000, -32007, -32009}:
                 FASTA2A_ERRORS.validate_json(body)
 
     assert written == snapshot(
@@ -317,6 +317,10 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'code': -32005,
                 'message': 'Incompatible content types',
                 'data': {'detail': "A part's media type is not supported by this agent."},
+            },
+            'ExtendedAgentCardNotConfiguredError': {
+                'code': -32007,
+                'message': 'There is no extended agent card for this caller',
             },
             'ExtensionSupportRequiredError': {
                 'code': -32600,
@@ -351,6 +355,11 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'data': {'detail': 'The request body is larger than this server accepts.'},
             },
             'PermissionDeniedError': {'code': -32000, 'message': 'The caller may not do this'},
+            'PrivateAddressError': {
+                'code': -32602,
+                'message': 'Invalid parameters',
+                'data': {'detail': 'Invalid parameters: a URL names a private address.'},
+            },
             'PushNotificationNotSupportedError': {
                 'code': -32003,
                 'message': 'Push notification not supported',
@@ -411,3 +420,7 @@ def test_missing_extensions_are_listed_in_the_data() -> None:
         'message': 'Request payload validation error',
         'data': {'missing_required_extensions': ['https://a.example', 'https://b.example']},
     }
+
+
+def test_what_is_deleted_leaves_nothing_to_say() -> None:
+    assert CODEC.encode_deleted() == b'null'

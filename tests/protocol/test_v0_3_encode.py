@@ -294,6 +294,7 @@ def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
         {
             'A2AError': 'InternalError',
             'ContentTypeNotSupportedError': 'ContentTypeNotSupportedError',
+            'ExtendedAgentCardNotConfiguredError': 'JSONRPCError',
             'ExtensionSupportRequiredError': 'InvalidRequestError',
             'InternalError': 'InternalError',
             'InvalidParamsError': 'InvalidParamsError',
@@ -305,6 +306,7 @@ def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
             'OverloadedError': 'JSONRPCError',
             'PayloadTooLargeError': 'InvalidRequestError',
             'PermissionDeniedError': 'JSONRPCError',
+            'PrivateAddressError': 'InvalidParamsError',
             'PushNotificationNotSupportedError': 'PushNotificationNotSupportedError',
             'QuotaExceededError': 'JSONRPCError',
             'RequestTimeoutError': 'InvalidRequestError',

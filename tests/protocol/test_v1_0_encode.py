@@ -371,6 +371,7 @@ def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> N
         {
             'A2AError': 'INTERNAL_ERROR',
             'ContentTypeNotSupportedError': 'CONTENT_TYPE_NOT_SUPPORTED',
+            'ExtendedAgentCardNotConfiguredError': 'EXTENDED_AGENT_CARD_NOT_CONFIGURED',
             'ExtensionSupportRequiredError': 'EXTENSION_SUPPORT_REQUIRED',
             'InternalError': 'INTERNAL_ERROR',
             'InvalidParamsError': 'INVALID_PARAMS',
@@ -382,6 +383,7 @@ def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> N
             'OverloadedError': 'UNAVAILABLE',
             'PayloadTooLargeError': 'INVALID_REQUEST',
             'PermissionDeniedError': 'PERMISSION_DENIED',
+            'PrivateAddressError': 'INVALID_PARAMS',
             'PushNotificationNotSupportedError': 'PUSH_NOTIFICATION_NOT_SUPPORTED',
             'QuotaExceededError': 'RESOURCE_EXHAUSTED',
             'RequestTimeoutError': 'INVALID_REQUEST',

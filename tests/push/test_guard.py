@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic_ai._ssrf import is_cloud_metadata_ip, is_private_ip
 
+from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.push.guard import Guard, Refused, is_public
 
 PUBLIC = ['93.184.216.34', '1.1.1.1', '2606:4700:4700::1111', '64:ff9b::5db8:d822']
@@ -87,6 +88,8 @@ def test_addresses_are_read_as_the_system_reads_them(host: str) -> None:
         ('https://example.com:port/', 'is none'),
         ('https://[::1/', 'is none'),
         ('https://0177.0.0.1/', 'is none'),
+        ('https://example..com/', 'whose name can be looked up'),
+        (f'https://{"a" * 64}.example.com/', 'whose name can be looked up'),
     ],
 )
 def test_what_is_wrong_with_a_url_is_said(url: str, why: str) -> None:
@@ -111,3 +114,10 @@ def test_a_host_is_refused_for_any_private_address(addresses: list[str]) -> None
     guard = Guard(['hooks.internal'])
     with pytest.raises(Refused, match='has an address that is not public'):
         guard.check_addresses(guard.check_url('https://not.hooks.internal.example.com/'), addresses)
+
+
+def test_one_name_or_key_is_no_list() -> None:
+    with pytest.raises(TypeError, match=r'Push\.private_hosts takes a list of strings'):
+        Push(private_hosts='hooks.internal')
+    with pytest.raises(TypeError, match=r'Push\.keys takes a list of strings'):
+        Push(keys='one key')

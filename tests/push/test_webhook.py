@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from cryptography import x509
@@ -16,6 +21,7 @@ from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.push.webhook import Undelivered, Webhooks
 from pydantic_ai_a2a.types import PushTarget
 
+from ..client import LIMIT
 from ..webhooks import HANGS, webhook
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +117,7 @@ async def test_no_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPat
 
 
 async def test_a_name_that_is_private_later_is_not_called_then() -> None:
-    """It was public when it was registered, and when it was called first."""
+    """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
     names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
     async with webhook() as hook:
         settings = Push(resolve=names, timeout=0.1)
@@ -137,7 +143,37 @@ async def test_the_system_resolves_names_unless_told_otherwise() -> None:
     async with webhook() as hook:
         await post(Push(private_hosts=['localhost']), f'http://localhost:{hook.port}/')
         assert hook.received[0].headers['host'] == f'localhost:{hook.port}'
-    assert (await refused(Push(), 'https://no-such-host.invalid/')).startswith('no connection (')
+    assert await refused(Push(), 'https://no-such-host.invalid/') == 'no address (gaierror)'
+
+
+async def test_a_name_that_takes_long_to_look_up_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, answers = threading.Event(), threading.Event()
+
+    def getaddrinfo(*_: object, **__: object) -> NoReturn:
+        asked.set()
+        answers.wait(LIMIT)
+        raise socket.gaierror
+
+    monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
+    with ThreadPoolExecutor(1) as others:
+        asyncio.get_running_loop().set_default_executor(others)
+        said = asyncio.ensure_future(refused(Push(), 'https://slow.example.com/'))
+        assert await asyncio.to_thread(asked.wait, LIMIT)
+        answers.set()
+        assert await said == 'no address (gaierror)'
+
+
+@pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])
+async def test_whatever_looking_up_a_name_raises_is_a_failure(error: Exception) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        raise error
+
+    assert await refused(Push(resolve=resolve), 'https://example.com/') == f'no address ({type(error).__name__})'
+
+
+async def test_what_is_no_address_is_not_called() -> None:
+    settings = Push(resolve=Names(['no address:']), private_hosts=['hooks.internal'])
+    assert await refused(settings, 'http://hooks.internal/') == 'no connection (InvalidURL)'
 
 
 async def test_a_certificate_has_to_be_of_the_name_and_not_of_the_address(tmp_path: Path) -> None:

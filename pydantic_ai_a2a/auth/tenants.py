@@ -1,0 +1,71 @@
+"""Which tenant a caller acts in: as its credentials say, or as its request names it. Knows neither paths nor params."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import replace
+from inspect import isawaitable
+from typing import TypeAlias, cast
+
+from ..protocol.fields import MAX_ID
+from ..types import Caller
+
+__all__ = ('TenantRule', 'Tenants')
+
+TenantRule: TypeAlias = 'bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]'
+"""Which tenants requests may name: any, those of a collection, or those that a function allows a caller."""
+
+
+class Tenants:
+    """The tenants that requests may name.
+
+    Args:
+        rule: Which.
+        reserved: First segments of the app's paths, which no tenant is called.
+
+    Raises:
+        TypeError: The rule is one name, and no collection.
+        ValueError: A name is reserved, or none that can stand in a path.
+    """
+
+    def __init__(self, rule: TenantRule, reserved: Collection[str]) -> None:
+        if isinstance(rule, str):
+            raise TypeError(f'tenants= takes a collection of names, such as [{rule!r}].')
+        self._reserved = frozenset(reserved)
+        self._rule = rule
+        if isinstance(rule, Collection):
+            self._rule = names = frozenset(cast('Collection[str]', rule))
+            if bad := sorted(name for name in names if not self.may_be(name)):
+                raise ValueError(f'No tenant can be called {bad[0]!r}: it is reserved, or no name for a path.')
+
+    def may_be(self, name: str) -> bool:
+        """Whether a tenant can have a name, whether there is such a one or not."""
+        return (
+            0 < len(name) <= MAX_ID
+            and name not in self._reserved
+            and name not in ('.', '..')
+            and not name.startswith('message:')
+            and name.isprintable()
+        )
+
+    async def settle(self, caller: Caller, name: str) -> Caller | None:
+        """The caller in the tenant that its request names; None if there is none of that name, or not for this caller.
+
+        Args:
+            caller: As its credentials say; what they say of a tenant holds.
+            name: The tenant; empty if the request names none.
+        """
+        if not name or name == caller.tenant:
+            return caller
+        if caller.tenant or not self.may_be(name) or not await self._allows(caller, name):
+            return None
+        return replace(caller, tenant=name)
+
+    async def _allows(self, caller: Caller, name: str) -> bool:
+        rule = self._rule
+        if isinstance(rule, bool):
+            return rule
+        if isinstance(rule, Collection):
+            return name in rule
+        allowed = rule(caller, name)
+        return await allowed if isawaitable(allowed) else allowed

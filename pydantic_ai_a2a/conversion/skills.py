@@ -1,0 +1,64 @@
+"""An agent's tools as skills of its card, for whoever wants to tell of them. Runs nothing, and connects to nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, cast
+
+from fasta2a.schema import Skill
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.tools import Tool
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
+
+__all__ = ('tool_skills',)
+
+
+def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = None) -> list[Skill]:
+    """An agent's function tools as skills of its card: names and descriptions, for everybody who reads the card.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import to_a2a, tool_skills
+
+    agent = Agent('test')
+
+
+    @agent.tool_plain(description='Tell how the weather will be.')
+    def forecast(city: str) -> str:
+        return f'Sunny in {city}.'
+
+
+    app = to_a2a(agent, skills=tool_skills(agent))
+    ```
+
+    Args:
+        agent: The agent, with all tools that it has by then. Those of servers, such as MCP's, are not known before a
+            run.
+        names: The only tools to tell of, by the names that their functions are registered under; None takes all.
+
+    Raises:
+        ValueError: There is no such tool.
+    """
+    tools = _tools(agent)
+    if unknown := set(names or ()) - tools.keys():
+        raise ValueError(f'The agent has no function tool {min(unknown)!r}, but {", ".join(tools) or "none at all"}.')
+    return [_skill(name, tool) for name, tool in tools.items() if names is None or name in names]
+
+
+def _tools(agent: AbstractAgent[Any, Any]) -> dict[str, Tool[Any]]:
+    found: dict[str, Tool[Any]] = {}
+
+    def visit(toolset: AbstractToolset[Any]) -> None:
+        if isinstance(toolset, FunctionToolset):
+            found.update(toolset.tools)
+
+    for toolset in agent.toolsets:
+        toolset.apply(visit)
+    return found
+
+
+def _skill(name: str, tool: Tool[Any]) -> Skill:
+    said = tool.description or f'Calls the tool {name}.'
+    # The card has the modes for skills that say none.
+    return cast('Skill', {'id': name, 'name': name, 'description': said, 'tags': ['tool']})

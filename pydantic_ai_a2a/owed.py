@@ -1,0 +1,72 @@
+"""What a worker owes to its store, which did not take it: tasks to hand back, failures to record. Knows neither.
+
+Leases of tasks that something is owed for go on being renewed, so that nobody takes over what only has to be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from .errors import StoreUnavailable
+
+__all__ = ('Attempt', 'Owed')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Attempt: TypeAlias = Callable[[], Awaitable[object]]
+"""Writes it to the store; again if need be."""
+
+
+class Owed:
+    """What one worker owes, in the order in which it came to."""
+
+    def __init__(self) -> None:
+        self._owed: list[tuple[str, Attempt]] = []
+        self._writing: list[str] = []
+        """Tasks of which something is being written, which may take long."""
+
+    def add(self, task_id: str, attempt: Attempt) -> None:
+        """Write something of a task later."""
+        self._owed.append((task_id, attempt))
+
+    async def give(self, task_id: str, attempt: Attempt) -> None:
+        """Write it now; if that fails, whatever it raises, it is owed."""
+        try:
+            await attempt()
+        except BaseException:  # a cancellation that has cut it short among them
+            self.add(task_id, attempt)
+            raise
+
+    async def settle(self) -> None:
+        """Try to write all that is owed. What fails is owed still.
+
+        Raises:
+            StoreUnavailable: Of the first that failed like that; the rest was not tried, as it would take long.
+        """
+        for _ in range(len(self._owed)):
+            task_id, attempt = self._owed[0]
+            self._writing.append(task_id)
+            del self._owed[0]
+            try:
+                await self.give(task_id, attempt)
+            except StoreUnavailable:
+                raise
+            except Exception:  # the others may succeed
+                logger.exception('What is owed for task %s could not be stored.', task_id)
+            finally:
+                self._writing.remove(task_id)
+
+    async def settle_at_last(self, seconds: float) -> None:
+        """Try once more, for so long at most: nobody will after that."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.settle()
+        except (StoreUnavailable, TimeoutError):
+            logger.warning('The store was not told how tasks ended; their leases run out: %s', ', '.join(self.tasks()))
+
+    def tasks(self) -> list[str]:
+        """The tasks, from any thread; one may be there twice."""
+        return [*(task_id for task_id, _ in self._owed.copy()), *self._writing.copy()]

@@ -1,0 +1,68 @@
+"""The paths of an app: which there are, in which order they are tried, and what they keep from being tenants' names.
+
+Knows the bindings' routes; nothing of what they serve.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from starlette.routing import BaseRoute, Route
+
+from .auth.tenants import TenantRule, Tenants
+from .bindings import http_json
+from .bindings.discovery import CARD_PATH, Discovery
+from .bindings.exchange import Serving
+from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
+from .bindings.jsonrpc import JsonRpc
+from .bindings.paths import AnyPath
+
+__all__ = ('app_routes', 'tenants_of')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def app_routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute]) -> list[BaseRoute]:
+    """All routes: ours before the user's own, and those that fit much after them.
+
+    Args:
+        serving: What serves the bindings.
+        card: Serves the card.
+        ready: Says how the app is.
+        own: The user's.
+    """
+    taken = http_json.first_taken(own)
+    if taken is not None:
+        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
+    return [
+        Route('/', JsonRpc(serving), methods=['POST']),
+        *([] if taken else http_json.routes(serving)),
+        Route(CARD_PATH, card, methods=['GET', 'HEAD']),
+        Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
+        Route(READY_PATH, ready, methods=['GET', 'HEAD']),
+        *own,
+        *([] if serving.tenants is None else _tenant_routes(serving, serving.tenants, card, http=taken is None)),
+        *([] if taken else http_json.last_routes()),
+    ]
+
+
+def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:
+    """The tenants that requests may name, none of which is called like a path of the app; None if there are none."""
+    if rule is None or rule is False:
+        return None
+    paths = [CARD_PATH, LIVE_PATH, READY_PATH, docs_url or '', *(str(getattr(route, 'path', '')) for route in own)]
+    return Tenants(rule, {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)})
+
+
+def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, *, http: bool) -> list[BaseRoute]:
+    """The same as without a tenant, below the path of one."""
+
+    def takes(params: Mapping[str, str]) -> bool:
+        return tenants.may_be(params['tenant'])
+
+    return [
+        AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
+        *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
+        AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
+    ]

@@ -1,0 +1,153 @@
+"""What becomes of a run that does not complete: cancelled, failed, ended over its head. Knows no slots and no agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from pydantic_ai.exceptions import RunCancelled
+
+from .conversion.failure import Failure
+from .errors import LeaseLost
+from .hooks import Hooks, RunFailure
+from .lifecycle import TERMINAL
+from .owed import Attempt, Owed
+from .ports import Backend, Claim
+from .quotas import Metering
+from .recorder import Recorder
+from .turn import canceled_turn
+from .types import Caller, TaskState
+
+__all__ = ('RunEnds', 'run_id')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+class RunEnds:
+    """Ends the runs of one worker.
+
+    Args:
+        backend: Where they are recorded.
+        owed: Takes what could not be.
+        hooks: Are told, once it is.
+        metering: Charges for what the recorder cannot charge for.
+        beside: Has something done beside all that the worker does.
+        wait: Has a task begin here once there is room.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        owed: Owed,
+        hooks: Hooks,
+        *,
+        metering: Metering | None,
+        beside: Callable[[Coroutine[Any, Any, None]], None],
+        wait: Callable[[str], None],
+    ) -> None:
+        self._backend = backend
+        self._owed = owed
+        self._hooks = hooks
+        self._metering = metering
+        self._beside = beside
+        self._wait = wait
+
+    async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
+        """Record a run that was cancelled.
+
+        Raises:
+            LeaseLost: The task was ended, or taken over, meanwhile.
+        """
+        hook = self._hooks.on_cancel is not None
+        try:
+            await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
+        except LeaseLost:
+            if hook and await self.is_in(claim.header.id, 'canceled'):
+                self._beside(self._hooks.canceled(claim.header.id, canceled))  # it did not wait for its run to stop
+            raise
+        if hook:
+            self._beside(self._hooks.canceled(claim.header.id, canceled))
+
+    async def failed(
+        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
+    ) -> None:
+        """Record a run that has failed, now or once that can be stored."""
+        logger.error(
+            'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, run_id(claim), exc_info=error
+        )
+        await self._owed.give(claim.header.id, self.failing(claim, recorder, failure, error))
+
+    def failing(
+        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
+    ) -> Attempt:
+        """What records a failure, and may be tried again."""
+
+        async def record() -> None:
+            try:
+                following = await recorder.fail(failure.kind, failure.sentence, run_id(claim), last=failure.last)
+            except LeaseLost:
+                logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
+                # Or it was recorded, which nobody could tell: then the task's next run is held for nobody.
+                await self._backend.queue.release(claim)
+                await self.charge(claim, recorder)
+                return
+            if self._hooks.on_failure is not None:
+                self._beside(self._hooks.failed(_told(claim, failure, error)))
+            if following is not None:
+                await self._hand_on(following)
+
+        return record
+
+    async def _hand_on(self, claim: Claim) -> None:
+        """Have the next run of a task begin like any other, since there may be no free slot for it now."""
+        self._wait(claim.header.id)
+        try:
+            await self._backend.queue.release(claim)
+        except (Exception, asyncio.CancelledError) as error:
+            self.owe_release(claim)
+            if isinstance(error, asyncio.CancelledError):
+                raise
+            logger.warning('Task %s goes on once its store can be reached again.', claim.header.id, exc_info=error)
+
+    async def release(self, claim: Claim) -> None:
+        """Hand a task back: it goes on from what is stored of it, here or elsewhere; later, if that fails."""
+        await self._owed.give(claim.header.id, partial(self._backend.queue.release, claim))
+
+    def owe_release(self, claim: Claim) -> None:
+        """Hand a task back later."""
+        self._owed.add(claim.header.id, partial(self._backend.queue.release, claim))
+
+    async def charge(self, claim: Claim, recorder: Recorder) -> None:
+        """Charge what a run used whose task was ended over its head; who has taken it over charges for both."""
+        if self._metering is None or recorder.usage is None:
+            return
+        task = await self._backend.reader.load(claim.header.id, None, history_length=0, artifacts=False)
+        if task is None or task.header.state in TERMINAL:
+            await self._metering.settle(claim.header.owner, recorder.usage)
+
+    async def is_in(self, task_id: str, state: TaskState) -> bool:
+        """Whether a task is there, in this state."""
+        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        return task is not None and task.header.state == state
+
+
+def _told(claim: Claim, failure: Failure, error: BaseException | None) -> RunFailure:
+    header = claim.header
+    return RunFailure(
+        task_id=header.id,
+        context_id=header.context_id,
+        caller=Caller.of(header.owner),
+        kind=failure.kind,
+        correlation_id=run_id(claim),
+        error=error,
+    )
+
+
+def run_id(claim: Claim) -> str:
+    """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
+    run = f'{claim.header.id}.{claim.run}'
+    # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
+    return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'

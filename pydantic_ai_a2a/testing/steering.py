@@ -1,0 +1,174 @@
+"""Messages to a task that runs: which are unread, when they are read, and what becomes of them when the run ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from pydantic_ai.usage import RunUsage
+
+from ..errors import UnsupportedOperationError
+from ..ports import Backend, Checkpoint, Claim
+from ..types import TaskState
+from .base import PortSuite
+from .values import (
+    AT,
+    LEASE,
+    claim,
+    claim_one,
+    conversation,
+    ending,
+    events,
+    history,
+    message,
+    state_of,
+    submit,
+    text_of,
+    turn,
+)
+
+__all__ = ('SteeredCheckpointSuite', 'SteeringSuite')
+
+
+async def begun(backend: Backend, *more: str) -> Claim:
+    """A task that is run, and is sent more meanwhile."""
+    await submit(backend, message('one', new='t', context='c'))
+    claimed = await claim_one(backend, 't')
+    for text in more:
+        await submit(backend, message(text, to='t'))
+    return claimed
+
+
+async def unread(backend: Backend, claimed: Claim, after: int | None = None) -> dict[str, int]:
+    """What a run may take in, and the row of each."""
+    found = await backend.reader.unread('t', claimed.inbox if after is None else after)
+    assert [row for row, _ in found] == sorted(row for row, _ in found)
+    return {text_of(body): row for row, body in found}
+
+
+class SteeringSuite(PortSuite):
+    """What becomes of a message to a task that runs."""
+
+    async def test_a_run_finds_the_messages_that_came_meanwhile_in_their_order(self, backend: Backend) -> None:
+        claimed = await begun(backend)
+        assert await unread(backend, claimed) == {}
+        await submit(backend, message('other', new='u'))
+        for text in ('two', 'three'):
+            await submit(backend, message(text, to='t'))
+        found = await unread(backend, claimed)
+        assert [*found] == ['two', 'three']
+        assert [*await unread(backend, claimed, found['two'])] == ['three']
+        assert await unread(backend, claimed, found['three']) == {}
+
+    async def test_a_message_that_entered_a_run_is_read_when_the_run_ends(self, backend: Backend) -> None:
+        claimed = await begun(backend, 'two', 'three')
+        taken = (await unread(backend, claimed))['two']
+        following = await backend.queue.finish(claimed, ending(claimed, taken=taken))
+        assert following is not None
+        assert text_of(following.message) == 'three'
+        assert await backend.queue.finish(following, ending(following)) is None
+        assert await state_of(backend, 't') == 'completed'
+
+    async def test_a_task_whose_messages_have_all_entered_its_run_ends(self, backend: Backend) -> None:
+        claimed = await begun(backend, 'two')
+        taken = (await unread(backend, claimed))['two']
+        assert await backend.queue.finish(claimed, ending(claimed, taken=taken, messages=turn('one two', '1'))) is None
+        assert await conversation(backend, 'c') == ['one two', '1']
+        assert await history(backend, 't') == ['one', 'two']
+
+    async def test_a_message_that_entered_a_run_which_then_waits_is_not_run_again(self, backend: Backend) -> None:
+        claimed = await begun(backend, 'two', 'three')
+        taken = (await unread(backend, claimed))['two']
+        assert await backend.queue.finish(claimed, ending(claimed, 'input-required', taken=taken)) is None
+        await submit(backend, message('answer', to='t'))
+        resumed = await claim_one(backend, 't')
+        assert text_of(resumed.message) == 'answer'
+        assert [*await unread(backend, resumed)] == ['three']
+        following = await backend.queue.finish(resumed, ending(resumed))
+        assert following is not None
+        assert text_of(following.message) == 'three'
+
+    async def test_a_message_is_unread_until_what_the_run_did_with_it_is_stored(self, backend: Backend) -> None:
+        claimed = await begun(backend, 'two')
+        await unread(backend, claimed)
+        [again] = await claim(backend, 'other', at=AT + LEASE + 1)
+        assert text_of(again.message) == 'one'
+        assert [*await unread(backend, again)] == ['two']
+
+    @pytest.mark.parametrize('state', ['failed', 'rejected'])
+    async def test_a_run_that_fails_hands_on_what_is_unread(self, backend: Backend, state: TaskState) -> None:
+        claimed = await begun(backend, 'two')
+        why = b'{"parts":[{"text":"It broke."}]}'
+        end = ending(claimed, state, messages=turn('one', 'never'), status_message=why, failure='internal')
+        following = await backend.queue.finish(claimed, end)
+        assert following is not None
+        assert (text_of(following.message), following.run) == ('two', 2)
+        assert (following.header.state, following.header.status_message) == ('working', None)
+        assert await history(backend, 't') == ['one', 'two', 'It broke.']
+        assert [(event.n, event.state) for event in await events(backend, 't')] == [(1, 'working'), (2, 'working')]
+        assert b'It broke.' in (await events(backend, 't', 1))[0].payload
+        assert await conversation(backend, 'c') == []
+        assert await backend.queue.finish(following, ending(following, messages=turn('two', '2'))) is None
+        assert await conversation(backend, 'c') == ['two', '2']
+
+    @pytest.mark.parametrize(
+        ('state', 'how'),
+        [('canceled', {}), ('failed', {'last': True}), ('failed', {'failure': 'attempts'})],
+    )
+    async def test_a_task_that_must_end_ends_whatever_is_unread(
+        self, backend: Backend, state: TaskState, how: dict[str, Any]
+    ) -> None:
+        claimed = await begun(backend, 'two')
+        assert await backend.queue.finish(claimed, ending(claimed, state, **how)) is None
+        assert await state_of(backend, 't') == state
+        assert await claim(backend) == []
+        assert await history(backend, 't') == ['one', 'two']
+
+    async def test_a_message_only_for_a_task_that_waits_is_refused_by_one_that_does_not(self, backend: Backend) -> None:
+        more = replace(message('two', to='t'), only_waiting=True)
+        await submit(backend, message('one', new='t'))
+        with pytest.raises(UnsupportedOperationError, match='is submitted'):
+            await submit(backend, more)
+        claimed = await claim_one(backend, 't')
+        with pytest.raises(UnsupportedOperationError, match='is working'):
+            await submit(backend, more)
+        assert await backend.queue.finish(claimed, ending(claimed, 'input-required')) is None
+        accepted = await submit(backend, more)
+        assert (await submit(backend, more)).replayed  # although the task waits no longer
+        assert (accepted.header.state, await history(backend, 't')) == ('submitted', ['one', 'two'])
+
+
+class SteeredCheckpointSuite(PortSuite):
+    """What a durable `TaskQueue` promises besides."""
+
+    async def test_a_message_in_a_checkpoint_is_not_given_to_the_next_holder(self, backend: Backend) -> None:
+        claimed = await begun(backend, 'two', 'three')
+        taken = (await unread(backend, claimed))['two']
+        await backend.queue.emit(claimed, [], checkpoint=steered(taken))
+        again = await claim_one(backend, 't', 'next', at=AT + 2 * LEASE)
+        assert again.checkpoint is not None
+        assert (text_of(again.message), again.checkpoint.taken) == ('one', taken)
+        assert [*await unread(backend, again, again.checkpoint.taken)] == ['three']
+
+    async def test_a_dead_letter_is_retried_with_what_its_checkpoint_has_and_what_it_lacks(
+        self, backend: Backend
+    ) -> None:
+        claimed = await begun(backend, 'two', 'three')
+        await backend.queue.emit(claimed, [], checkpoint=steered((await unread(backend, claimed))['two']))
+        [lost] = await claim(backend, 'next', at=AT + 2 * LEASE)
+        assert lost.checkpoint is not None
+        end = ending(lost, 'failed', failure='attempts', taken=lost.checkpoint.taken)
+        assert await backend.queue.finish(lost, end) is None
+        await backend.housekeeping.retry('t', new_id='u', at=AT + 3 * LEASE)
+        retried = await claim_one(backend, 'u', at=AT + 3 * LEASE)
+        assert retried.checkpoint is not None
+        assert text_of(retried.message) == 'one'
+        rest = await backend.reader.unread('u', retried.checkpoint.taken)
+        assert [text_of(body) for _, body in rest] == ['three']
+        assert await history(backend, 'u') == ['one', 'two', 'three']
+
+
+def steered(taken: int) -> Checkpoint:
+    """A run into which a message has come."""
+    return Checkpoint(run='t.1', messages=turn('one two', 'step'), usage=RunUsage(requests=1), taken=taken)

@@ -1,0 +1,111 @@
+"""Machines whose clocks differ share a PostgreSQL database: leases and marks are in the time of the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a import Postgres, Workers
+from pydantic_ai_a2a.backends import postgres_listener
+from pydantic_ai_a2a.backends.postgres import PostgresBackend
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import LIMIT
+from pydantic_ai_a2a.worker import now_ms
+
+from ..behaviour.stage import Stage, ended, serving
+from ..client import texts
+from ..postgres import Postgres as Server
+from .gates import database
+
+HOUR = 3_600_000
+
+
+def nothing(_: object = None) -> None:
+    """What one does who only listens to be one who listens."""
+
+
+@pytest.fixture
+def another(postgres_url: str) -> Iterator[Callable[[], PostgresBackend]]:
+    """Opens the database once more, as another process would."""
+    opened: list[PostgresBackend] = []
+
+    def make() -> PostgresBackend:
+        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def set_clock(server: Server, url: str, hours: int) -> None:
+    """Let the database's clock differ from that of this machine, for whoever connects from now on."""
+    server.run(
+        f"""
+        CREATE SCHEMA IF NOT EXISTS elsewhere;
+        CREATE OR REPLACE FUNCTION elsewhere.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+            AS $$ SELECT pg_catalog.clock_timestamp() + INTERVAL '{hours} hours' $$;
+        ALTER DATABASE {database(url)} SET search_path TO elsewhere, pg_catalog
+        """,
+        database(url),
+    )
+
+
+@pytest.mark.parametrize('hours', [1, -1], ids=['behind', 'ahead'])
+async def test_a_process_with_a_wrong_clock_keeps_its_tasks_and_takes_nobody_elses(
+    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, hours: int
+) -> None:
+    set_clock(postgres, postgres_url, hours)
+    here, there, stage = another(), another(), Stage()
+    await there.queued()
+    assert abs(there.now() - now_ms() - hours * HOUR) < HOUR // 2
+    async with serving(stage.agent, backend=here, workers=Workers(lease=60)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        right = now_ms() + hours * HOUR
+        assert await there.queue.claim('thief', at=right, until=right, limit=1) == []
+        later = right + 120_000
+        [claimed] = await there.queue.claim('heir', at=later, until=later, limit=1)
+        assert claimed.header.id == task['id']
+        await there.queue.release(claimed)
+        stage.open('hi')
+        assert texts(await ended(client, task['id'])) == ['hi']
+
+
+async def test_a_clock_that_is_set_is_noticed_by_who_listens(
+    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_listener, '_POLL', 0.05)
+    set_clock(postgres, postgres_url, 0)
+    backend = another()
+    stop = backend.listen(nothing, nothing)
+    await backend.queued()
+    assert abs(backend.now() - now_ms()) < HOUR // 2
+    set_clock(postgres, postgres_url, 1)
+    async with asyncio.timeout(LIMIT):
+        while backend.now() - now_ms() < HOUR // 2:
+            await backend.queued()
+    stop()
+
+
+async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
+    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str
+) -> None:
+    set_clock(postgres, postgres_url, 1)
+    backend, stage = another(), Stage()
+    async with serving(stage.agent, backend=backend) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        connection = await asyncpg.connect(postgres_url)
+        async with asyncio.timeout(LIMIT):
+            async with client.subscribe(task['id']) as stream:
+                await anext(stream)
+                until = 0
+                while until < now_ms() + HOUR // 2:
+                    until = await connection.fetchval('SELECT watched_until FROM a2a.task')
+                stage.open('hi')
+                await stream.rest()
+        await connection.close()

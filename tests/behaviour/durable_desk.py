@@ -1,0 +1,12 @@
+"""The clerk, who also takes what is said to him while he works; runs in the servers' processes."""
+
+from __future__ import annotations
+
+from os import environ
+
+from pydantic_ai_a2a import to_a2a
+
+from ..e2e.apps import ROUTES
+from .durable_clerk import WORKERS, clerk
+
+app = to_a2a(clerk, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS, while_working='steer')

@@ -1,0 +1,107 @@
+"""What messages that are answered with messages may take: at once, of the memory, and when they do not stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.schema import Message
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+
+from ..client import LIMIT, Client, Exchange, message, rpc
+from .refused import refusal
+from .stage import heard, prompts, serving
+
+
+def ask(client: Client, text: str, **configuration: Any) -> Exchange:
+    """A message that is on its way."""
+    params = {'message': message(text), **({'configuration': configuration} if configuration else {})}
+    call = rpc('SendMessage', params)
+    headers = {'Content-Type': 'application/json', **client.headers}
+    return Exchange(client.app, call.verb, call.path or '/', headers, call)
+
+
+class Held:
+    """An agent whose runs end when they are let go, but for quick ones; and how many have begun."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended, self.one = 0, asyncio.Event(), asyncio.Event()
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+
+    async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'quick':
+            self.begun += 1
+            self.one.set()
+            await self.ended.wait()
+        return heard(messages, _)
+
+    @asynccontextmanager
+    async def serving(self, **options: Any) -> AsyncGenerator[Client]:
+        async with serving(self.agent, reply='message', **options) as client, asyncio.timeout(LIMIT):
+            yield client
+
+
+async def test_of_messages_that_come_at_once_no_more_are_run_than_their_caller_may_have(tmp_path: Path) -> None:
+    held = Held()
+    quotas = Quotas(tasks=1, budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    async with held.serving(name='a', backend=f'sqlite:///{tmp_path}/a.db', quotas=quotas) as client:
+        exchanges = [ask(client, f'message {n}') for n in range(5)]
+        await asyncio.wait([each.task for each in exchanges], return_when=asyncio.FIRST_COMPLETED)
+        await held.one.wait()
+        held.ended.set()
+        answers = [await each.answer() for each in exchanges]
+    assert sorted(each.status for each in answers).count(429) == 4
+    assert held.begun == 1
+
+
+async def test_a_request_that_is_ended_twice_leaves_its_place_to_others() -> None:
+    held = Held()
+    async with held.serving(workers=Workers(running=1)) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        for _ in range(2):  # the second time while it waits for its run to stop
+            exchange.task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+        while (answer := await ask(client, 'quick').answer()).status == 503:
+            pass  # the run itself is over a moment later
+    assert answer.status == 200
+
+
+async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None:
+    async with serving(Agent(FunctionModel(heard)), reply='message', limits=Limits(memory=10**6)) as client:
+        statuses = [(await ask(client, 'x' * 50_000).answer()).status for _ in range(20)]
+        full = await ask(client, 'x' * 50_000).answer()
+    assert 5 < statuses.count(200) < 20
+    assert (refusal(full, status=503).code, full.headers['retry-after']) == (-32000, '60')
+
+
+@pytest.mark.parametrize('reply', ['message', 'task'])
+async def test_a_message_that_is_answered_with_one_is_waited_for_whatever_it_asks(reply: str) -> None:
+    asked: list[Message] = []
+
+    def rule(said: Message) -> str:
+        asked.append(said)
+        return reply
+
+    held = Held()
+    async with serving(held.agent, reply=rule, quotas=Quotas(streams=1)) as client, asyncio.timeout(LIMIT):
+        first = ask(client, 'one', returnImmediately=True)
+        await held.one.wait()
+        second = ask(client, 'two', returnImmediately=True)
+        if reply == 'message':
+            refusal(await second.answer(), status=429)
+        held.ended.set()
+        answers = [await first.answer()] + ([await second.answer()] if reply == 'task' else [])
+    assert {each.status for each in answers} == {200}
+    assert len(asked) == 2

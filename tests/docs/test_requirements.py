@@ -1,0 +1,45 @@
+"""Each requirement of A2A 1.0 that concerns a server is shown by tests, and the page of the protocol says so."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+import pytest
+
+from ..requirements import PLACE, Requirement, on_page_markdown, requirements
+from .blocks import ROOT
+
+ALL = requirements()
+LATER = {*range(17, 23), *range(96, 100), 142}
+"""Signatures, and the gRPC binding."""
+
+
+def test_all_of_them_are_there_in_order() -> None:
+    assert list(ALL) == [f'R{n}' for n in range(1, 143)]
+
+
+@pytest.mark.parametrize('requirement', ALL.values(), ids=ALL)
+def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) -> None:
+    ways = [bool(requirement.tests), requirement.later is not None, requirement.not_here is not None]
+    assert ways.count(True) == 1
+    assert (requirement.later is not None) == (int(requirement.name[1:]) in LATER)
+
+
+@pytest.mark.parametrize('requirement', ALL.values(), ids=ALL)
+def test_the_tests_that_show_it_are_there(requirement: Requirement) -> None:
+    missing = [test for test in requirement.tests if test.partition('::')[2] not in _tests(test.partition('::')[0])]
+    assert missing == []
+
+
+@cache
+def _tests(file: str) -> set[str]:
+    folder = 'pydantic_ai_a2a' if file.startswith('testing/') else 'tests'
+    tree = ast.parse((ROOT / folder / file).read_text())
+    return {each.name for each in ast.walk(tree) if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+def test_the_page_of_the_protocol_has_them_all() -> None:
+    page = on_page_markdown((ROOT / 'docs' / 'protocol.md').read_text())
+    assert PLACE not in page
+    assert [each.text for each in ALL.values() if f'| {each.name} | ' not in page or each.text not in page] == []

@@ -1,0 +1,72 @@
+"""The official client with extended cards, tenants, the run metadata and answers that are messages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import httpx
+import pytest
+from a2a.client import ClientCallContext, ClientConfig, create_client
+from a2a.client.service_parameters import ServiceParametersFactory, with_a2a_extensions
+from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, ListTasksRequest, Role
+from a2a.utils import errors
+from google.protobuf.json_format import MessageToDict
+
+from pydantic_ai_a2a.protocol.run_metadata import URI
+
+from .card_apps import TOKEN
+from .official import BINDINGS, collect, official_client, over, say, task_of
+from .server import LIMIT, uvicorn
+
+
+@pytest.fixture(params=BINDINGS, autouse=True)
+def binding(request: pytest.FixtureRequest) -> Generator[str]:
+    with over(request.param):
+        yield request.param
+
+
+async def test_the_client_fetches_the_extended_card(binding: str) -> None:
+    with uvicorn('tests.e2e.card_apps:extended') as server:
+        async with httpx.AsyncClient(timeout=LIMIT, headers={'Authorization': f'Bearer {TOKEN}'}) as http:
+            client = await create_client(
+                server.url, ClientConfig(httpx_client=http, supported_protocol_bindings=[binding])
+            )
+            card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
+    assert card.description == 'More.'
+
+
+async def test_the_client_reaches_the_tenant_that_a_card_names(binding: str) -> None:
+    with uvicorn('tests.e2e.card_apps:tenants') as server:
+        async with (
+            official_client(f'{server.url}acme/', streaming=False) as acme,
+            official_client(f'{server.url}umbrella/', streaming=False) as umbrella,
+            official_client(server.url, streaming=False) as plain,
+        ):
+            task = await task_of(acme.send_message(say('hello')))
+            assert await acme.get_task(GetTaskRequest(id=task.id)) == task
+            assert (await acme.list_tasks(ListTasksRequest())).total_size == 1
+            for other in (umbrella, plain):
+                with pytest.raises(errors.TaskNotFoundError):
+                    await other.get_task(GetTaskRequest(id=task.id))
+                assert (await other.list_tasks(ListTasksRequest())).total_size == 0
+
+
+@pytest.mark.parametrize('streaming', [False, True])
+async def test_the_client_reads_an_answer_that_is_a_message(streaming: bool) -> None:
+    with uvicorn('tests.e2e.card_apps:messages') as server:
+        async with official_client(server.url, streaming=streaming) as client:
+            [answer] = await collect(client.send_message(say('hello')))
+            assert (await client.list_tasks(ListTasksRequest())).total_size == 0
+    assert (answer.message.role, answer.message.parts[0].text) == (Role.ROLE_AGENT, 'success (no tool calls)')
+    assert answer.message.context_id
+    assert not answer.message.task_id
+
+
+async def test_the_client_activates_the_run_metadata() -> None:
+    with uvicorn('tests.e2e.card_apps:tenants') as server:
+        async with official_client(server.url, streaming=False) as client:
+            parameters = ServiceParametersFactory.create([with_a2a_extensions([URI])])
+            context = ClientCallContext(service_parameters=parameters)
+            task = await task_of(client.send_message(say('hello'), context=context))
+            seen = await client.get_task(GetTaskRequest(id=task.id))
+    assert MessageToDict(seen.metadata)[URI]['usage']['requests'] == 1.0

@@ -1,0 +1,90 @@
+"""What a store did not take is written later: nothing of it is lost, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.owed import Attempt, Owed
+
+from .client import LIMIT
+
+
+def writing(done: list[str], name: str, *errors: BaseException) -> Attempt:
+    """Writes a name, after it has failed so often."""
+    left = [*errors]
+
+    async def attempt() -> None:
+        if left:
+            raise left.pop(0)
+        done.append(name)
+
+    return attempt
+
+
+async def test_what_comes_to_be_owed_while_something_is_written_is_owed_still() -> None:
+    owed, begun, go_on, done = Owed(), asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow() -> None:
+        begun.set()
+        await go_on.wait()
+        done.append('first')
+
+    owed.add('first', slow)
+    settling = asyncio.ensure_future(owed.settle())
+    async with asyncio.timeout(LIMIT):
+        await begun.wait()
+        assert owed.tasks() == ['first']
+        owed.add('second', writing(done, 'second'))
+        go_on.set()
+        await settling
+    assert (done, owed.tasks()) == (['first'], ['second'])
+    await owed.settle()
+    assert (done, owed.tasks()) == (['first', 'second'], [])
+
+
+async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
+    owed, done = Owed(), list[str]()
+    owed.add('bad', writing(done, 'bad', OSError('the disk is full')))
+    owed.add('good', writing(done, 'good'))
+    await owed.settle()
+    assert (done, owed.tasks()) == (['good'], ['bad'])
+    assert caplog.messages == ['What is owed for task bad could not be stored.']
+
+
+async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
+    owed, done = Owed(), list[str]()
+    owed.add('first', writing(done, 'first', StoreUnavailable()))
+    owed.add('second', writing(done, 'second'))
+    with pytest.raises(StoreUnavailable):
+        await owed.settle()
+    assert (done, sorted(owed.tasks())) == ([], ['first', 'second'])
+
+
+async def test_a_cancellation_while_something_is_written_loses_nothing() -> None:
+    owed, begun = Owed(), asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Future()
+
+    giving = asyncio.ensure_future(owed.give('task', hang))
+    async with asyncio.timeout(LIMIT):
+        await begun.wait()
+        giving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await giving
+    assert owed.tasks() == ['task']
+
+
+@pytest.mark.parametrize('away', [True, False], ids=['away', 'silent'])
+async def test_the_last_attempt_is_bounded_and_says_which_tasks_have_to_wait(
+    away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    owed = Owed()
+    owed.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
+    async with asyncio.timeout(LIMIT):
+        await owed.settle_at_last(0.01)
+    assert caplog.messages == ['The store was not told how tasks ended; their leases run out: task']
