@@ -21,7 +21,7 @@ from .dependencies import CallContext
 from .errors import A2AError
 from .hooks import RunFailure
 from .mounting import mount
-from .runner import RunOptions
+from .run_options import RunOptions
 from .serve import Server, run, serve
 from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Retention, Workers
 from .types import Caller

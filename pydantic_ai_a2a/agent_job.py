@@ -24,7 +24,8 @@ from .protocol import stored
 from .quotas import Metering
 from .recorder import Recorder
 from .references import Refer
-from .runner import RunInfo, Runner, RunOutput
+from .run_options import RunInfo
+from .runner import Runner, RunOutput
 from .steering import Content, Steering
 from .turn import Turn
 from .types import Message

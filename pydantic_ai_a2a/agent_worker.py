@@ -34,7 +34,8 @@ from .conversion.outbound import OutputMapper, text_of
 from .errors import A2AError, StoreFailed
 from .lifecycle import TERMINAL
 from .protocol import stored
-from .runner import RunInfo, Runner, RunOptions, RunOutput
+from .run_options import RunInfo, RunOptions
+from .runner import Runner, RunOutput
 from .turn import canceled_turn
 from .types import Note, Step, TextDelta
 

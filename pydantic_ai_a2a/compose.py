@@ -40,7 +40,7 @@ from .ports import Backend
 from .protocol.run_metadata import EXTENSION
 from .quotas import Metering
 from .routing import app_routes, tenants_of
-from .runner import RunOptions
+from .run_options import RunOptions
 from .settings import Limits, Progress, Push, Quotas, Retention, WhileWorking, Workers
 from .stores import choose_backend
 

@@ -20,7 +20,7 @@ from pydantic_core import from_json
 
 from .ports import Claim
 from .protocol import stored
-from .runner import RunInfo, RunOptions
+from .run_options import RunInfo, RunOptions
 from .types import Caller, Message
 
 __all__ = ('CallContext', 'Dependencies', 'DepsFactory', 'RunToken', 'dependencies')

@@ -31,7 +31,8 @@ from .job import Job
 from .ports import Backend
 from .quotas import Metering
 from .references import read_referenced
-from .runner import Runner, RunOptions
+from .run_options import RunOptions
+from .runner import Runner
 from .settings import Progress
 from .types import Message
 from .worker_job import WorkerJob

@@ -13,84 +13,34 @@ from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic_ai import Agent, AgentSpec, BinaryContent, CallToolsNode, CancellationToken
+from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken
 from pydantic_ai.agent import (
     AbstractAgent,
-    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
-    AgentRetries,
-    WrapperAgent,
-)
-from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
-from pydantic_ai.capabilities import (
-    AbstractCapability,
-    AgentCapability,
-    DynamicCapability,
-    Hooks,
-    ProcessHistory,
-    WrapperCapability,
 )
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import AgentStreamEvent, FilePart, ModelMessage, ModelResponse, UserContent
-from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.output import OutputSpec
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
-from pydantic_ai.toolsets import AbstractToolset
 from pydantic_ai.usage import RunUsage, UsageLimits
-from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from pydantic_graph import End
-from typing_extensions import TypedDict
 
 from .conversion.progress import StepsShown
 from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .quotas import Left
+from .run_options import RunInfo, RunOptions, check_options, may_change_history
 from .settings import Progress
 from .steering import Steering
 from .turn import Turn
 from .types import Note, Step, TextDelta
 from .unanswered import add_unanswered
 
-__all__ = ('RunOptions', 'RunOutput', 'Runner', 'can_stream', 'may_change_history')
-
-
-class RunOptions(TypedDict, total=False):
-    """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
-
-    What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
-    deferred tool results, event handler.
-    """
-
-    output_type: OutputSpec[Any]
-    """Instead of the agent's own; not for agents with output validators."""
-    model: Model | KnownModelName | str
-    """Instead of the agent's own."""
-    instructions: AgentInstructions[Any]
-    """In addition to the agent's own."""
-    deps: Any
-    """The same object for every run."""
-    model_settings: AgentModelSettings[Any]
-    """Over the agent's own, one by one."""
-    usage_limits: UsageLimits
-    """A task that goes over them is `failed`."""
-    timeout: float
-    """Seconds; a task that takes longer is `failed`."""
-    metadata: AgentMetadata[Any]
-    """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
-    retries: int | AgentRetries
-    """Instead of the agent's own."""
-    toolsets: Sequence[AbstractToolset[Any]]
-    """In addition to the agent's own."""
-    capabilities: Sequence[AgentCapability[Any]]
-    """In addition to the agent's own."""
-    workspace: WorkspaceBackend | WorkspaceRef | Literal['new']
-    """As in `Agent.run`; the same for every run."""
-    spec: dict[str, Any] | AgentSpec
-    """In addition to what the agent is made of."""
+__all__ = ('RunOutput', 'Runner', 'can_stream')
 
 
 T = TypeVar('T', int, Decimal)
@@ -121,17 +71,6 @@ class RunOutput:
     """What the agent has returned; None if it was stopped."""
 
 
-class RunInfo(TypedDict):
-    """What tools read under `a2a` in `RunContext.metadata`."""
-
-    task_id: str
-    context_id: str
-    attempt: int
-    """1, and one more for each process that was lost with the run."""
-    idempotency_key: str
-    """Names the run: the same in all its attempts. With `RunContext.tool_call_id` it names one call of a tool."""
-
-
 class Runner:
     """Runs one agent, always with the same options.
 
@@ -141,14 +80,11 @@ class Runner:
         progress: What whoever watches sees beside the answer.
 
     Raises:
-        TypeError: An option is none, or belongs to a request; or the agent is one of Pydantic AI's deprecated wrappers
-            for durable execution, and takes no run of ours.
+        TypeError: See `check_options`.
     """
 
     def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions, progress: Progress = Progress()) -> None:
-        if unknown := options.keys() - RunOptions.__annotations__.keys():
-            raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
-        _check_durable(agent, options)
+        check_options(agent, options)
         self._agent = agent
         self._options = options
         metadata = options.get('metadata')
@@ -287,24 +223,6 @@ class Runner:
             await emit(step)
 
 
-_REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
-"""Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
-
-
-def _check_durable(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
-    while isinstance(agent, WrapperAgent):
-        for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
-            durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
-            refused = _REFUSED.get(kind.__name__) if durable else None
-            if refused == 'cancellation' or (refused is not None and 'timeout' in options):
-                instead = kind.__name__.replace('Agent', 'Durability')
-                raise TypeError(
-                    f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
-                    f'or one with the capability {instead}.'
-                )
-        agent = agent.wrapped
-
-
 def _let_wait(run: AgentRun[Any, Any], response: ModelResponse) -> None:
     """Let the run end with deferred calls, if there are calls.
 
@@ -376,28 +294,6 @@ def _within(left: Left, limits: UsageLimits) -> UsageLimits:
 
 def _least(one: T | None, other: T | None) -> T | None:
     return min((each for each in (one, other) if each is not None), default=None)
-
-
-_USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
-"""Capabilities of Pydantic AI that call or hold what users have written."""
-
-
-def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
-    """Whether messages may be changed in place before they go to the model, as a history processor may do.
-
-    Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
-    """
-    while isinstance(agent, WrapperAgent):
-        agent = agent.wrapped
-    if not isinstance(agent, Agent) or 'spec' in options:
-        return True
-    found: list[AbstractCapability[Any]] = []
-    agent.root_capability.apply(found.append)
-    for given in options.get('capabilities', ()):
-        if not isinstance(given, AbstractCapability):
-            return True
-        cast('AbstractCapability[Any]', given).apply(found.append)
-    return any(isinstance(each, _USERS_CODE) or not type(each).__module__.startswith('pydantic_ai.') for each in found)
 
 
 def can_stream(model: Model) -> bool:

@@ -15,7 +15,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 
 from pydantic_ai_a2a import Rejected
-from pydantic_ai_a2a.runner import RunInfo, Runner, RunOptions, can_stream, may_change_history
+from pydantic_ai_a2a.run_options import RunInfo, RunOptions, may_change_history
+from pydantic_ai_a2a.runner import Runner, can_stream
 
 
 async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -100,3 +101,11 @@ def test_whether_messages_of_the_history_may_be_changed_is_known_by_what_the_age
     agent: AbstractAgent[Any, Any], options: RunOptions, changes: bool
 ) -> None:
     assert may_change_history(agent, options) is changes
+
+
+def test_an_output_type_is_refused_for_an_agent_with_output_validators() -> None:
+    agent = Agent('test')
+    agent.output_validator(lambda output: output)
+    with pytest.raises(TypeError, match='An agent with output validators takes no output_type='):
+        Runner(WrapperAgent(agent), {'output_type': int})
+    Runner(agent, {})

@@ -1,0 +1,125 @@
+"""What every run of an agent is given, what its tools read of it, and whether the agent takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, cast
+
+from pydantic_ai import Agent, AgentSpec
+from pydantic_ai.agent import (
+    AbstractAgent,
+    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
+    AgentRetries,
+    WrapperAgent,
+)
+from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    AgentCapability,
+    DynamicCapability,
+    Hooks,
+    ProcessHistory,
+    WrapperCapability,
+)
+from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.output import OutputSpec
+from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.usage import UsageLimits
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
+from typing_extensions import TypedDict
+
+__all__ = ('RunInfo', 'RunOptions', 'check_options', 'may_change_history')
+
+_REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
+"""Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
+_USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
+"""Capabilities of Pydantic AI that call or hold what users have written."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
+
+    What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
+    deferred tool results, event handler.
+    """
+
+    output_type: OutputSpec[Any]
+    """Instead of the agent's own; not for agents with output validators."""
+    model: Model | KnownModelName | str
+    """Instead of the agent's own."""
+    instructions: AgentInstructions[Any]
+    """In addition to the agent's own."""
+    deps: Any
+    """The same object for every run."""
+    model_settings: AgentModelSettings[Any]
+    """Over the agent's own, one by one."""
+    usage_limits: UsageLimits
+    """A task that goes over them is `failed`."""
+    timeout: float
+    """Seconds; a task that takes longer is `failed`."""
+    metadata: AgentMetadata[Any]
+    """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
+    retries: int | AgentRetries
+    """Instead of the agent's own."""
+    toolsets: Sequence[AbstractToolset[Any]]
+    """In addition to the agent's own."""
+    capabilities: Sequence[AgentCapability[Any]]
+    """In addition to the agent's own."""
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new']
+    """As in `Agent.run`; the same for every run."""
+    spec: dict[str, Any] | AgentSpec
+    """In addition to what the agent is made of."""
+
+
+class RunInfo(TypedDict):
+    """What tools read under `a2a` in `RunContext.metadata`."""
+
+    task_id: str
+    context_id: str
+    attempt: int
+    """1, and one more for each process that was lost with the run."""
+    idempotency_key: str
+    """Names the run: the same in all its attempts. With `RunContext.tool_call_id` it names one call of a tool."""
+
+
+def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse what no run of the agent would get past.
+
+    Raises:
+        TypeError: An option is none, or belongs to a request; the agent has output validators and is given an output
+            type; or it is one of Pydantic AI's deprecated wrappers for durable execution, and takes no run of ours.
+    """
+    if unknown := options.keys() - RunOptions.__annotations__.keys():
+        raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
+    while isinstance(agent, WrapperAgent):
+        for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
+            durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
+            refused = _REFUSED.get(kind.__name__) if durable else None
+            if refused == 'cancellation' or (refused is not None and 'timeout' in options):
+                instead = kind.__name__.replace('Agent', 'Durability')
+                raise TypeError(
+                    f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
+                    f'or one with the capability {instead}.'
+                )
+        agent = agent.wrapped
+    # Pydantic AI tells by nothing public whether there are any; more may be added later.
+    if 'output_type' in options and getattr(agent, '_output_validators', None):
+        raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
+
+
+def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Whether messages may be changed in place before they go to the model, as a history processor may do.
+
+    Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
+    """
+    while isinstance(agent, WrapperAgent):
+        agent = agent.wrapped
+    if not isinstance(agent, Agent) or 'spec' in options:
+        return True
+    found: list[AbstractCapability[Any]] = []
+    agent.root_capability.apply(found.append)
+    for given in options.get('capabilities', ()):
+        if not isinstance(given, AbstractCapability):
+            return True
+        cast('AbstractCapability[Any]', given).apply(found.append)
+    return any(isinstance(each, _USERS_CODE) or not type(each).__module__.startswith('pydantic_ai.') for each in found)
