@@ -1,0 +1,74 @@
+"""Callers with quotas, a clock that stands still, and agents that say what they used."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, hash_key
+from pydantic_ai_a2a.worker import now_ms
+
+from ..client import Answer, Client
+from ..dialects import spoken, unversioned
+from .refused import refusal
+
+DAY = timedelta(days=1)
+USED = RequestUsage(input_tokens=60, output_tokens=40, cost=Decimal('0.01'))
+"""What each request to a model here comes to."""
+TOKENS = {'ann': 'the-token-of-ann-1234', 'bob': 'the-token-of-bob-1234', 'eve': 'the-token-of-eve-1234'}
+AUTH = BearerAuth({
+    hash_key(token): Caller(id=name, tenant='' if name == 'eve' else 'acme') for name, token in TOKENS.items()
+})  # fmt: skip
+
+HTTP = unversioned('how often is asked is below what versions differ in')
+
+
+class Clock:
+    """A time that passes when it is told to."""
+
+    def __init__(self, app: Any) -> None:
+        assert isinstance(app, A2AApp)
+        assert app.metering is not None
+        self.now = now_ms()
+        app.metering.now = lambda: self.now
+
+    def sleep(self, time: timedelta) -> None:
+        self.now += time // timedelta(milliseconds=1)
+
+
+def by(client: Client, name: str) -> Client:
+    """The client of a caller."""
+    return Client(client.app, headers={'Authorization': f'Bearer {TOKENS[name]}'})
+
+
+def over(answer: Answer, quota: str, *, retry_after: str = '1') -> None:
+    """See that a quota was used up."""
+    error = refusal(answer, status=429)
+    assert error.code == -32000
+    assert answer.headers['retry-after'] == retry_after
+    if spoken().has_details:
+        assert error.data[0]['metadata']['quota'] == quota
+
+
+def work() -> str:
+    """What the agents here have for a tool."""
+    return 'worked'
+
+
+def working(steps: int = 1, used: RequestUsage = USED) -> Agent[object, str]:
+    """An agent that asks its model so many times."""
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        done = sum(isinstance(each, ModelResponse) for each in messages)
+        part = TextPart('done') if done % steps == steps - 1 else ToolCallPart('work')
+        return ModelResponse(parts=[part], usage=used)
+
+    agent = Agent(FunctionModel(answer))
+    agent.tool_plain(work)
+    return agent
