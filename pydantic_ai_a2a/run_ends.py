@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -96,21 +95,11 @@ class RunEnds:
                 return
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(_told(claim, failure, error)))
-            if following is not None:
-                await self._hand_on(following)
+            if following is not None:  # it begins like any other: there may be no free slot for it now
+                self._wait(claim.header.id)
+                await self._backend.queue.release(following)
 
         return record
-
-    async def _hand_on(self, claim: Claim) -> None:
-        """Have the next run of a task begin like any other, since there may be no free slot for it now."""
-        self._wait(claim.header.id)
-        try:
-            await self._backend.queue.release(claim)
-        except (Exception, asyncio.CancelledError) as error:
-            self.owe_release(claim)
-            if isinstance(error, asyncio.CancelledError):
-                raise
-            logger.warning('Task %s goes on once its store can be reached again.', claim.header.id, exc_info=error)
 
     async def release(self, claim: Claim) -> None:
         """Hand a task back: it goes on from what is stored of it, here or elsewhere; later, if that fails."""

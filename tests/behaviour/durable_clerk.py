@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
 
-from ..e2e.apps import ROUTES, gates
+from ..e2e.gates import ROUTES, gates
 from .stage import prompts
 
 WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=20)

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import to_a2a
 
-from ..e2e.apps import ROUTES, gates
+from ..e2e.gates import ROUTES, gates
 from .durable_clerk import WORKERS
 from .stage import prompts
 

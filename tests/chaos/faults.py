@@ -179,10 +179,9 @@ class Faults:
                 async with self._store.hold():
                     return begin
             except TimeoutError:
-                if self._database.locked():  # it may well be that
-                    return begin
-            victim.process.signal(SIGCONT)
-            await asyncio.sleep(0)
+                victim.process.signal(SIGCONT)
+            async with self._database:  # what went wrong with it is over
+                pass
 
     async def _recovery(self, lost: Row, at: float, known: int) -> Row | None:
         """Wait until another process goes on with a task; None if it ended without, since the fault came too late."""
