@@ -32,7 +32,7 @@ class RunFailure:
     caller: Caller
     """Whose task it is, without scopes."""
     kind: str
-    """Class of the failure, as its client reads it."""
+    """Of the failure, as its client reads it."""
     correlation_id: str
     """Names the failure in the log and in what its client reads."""
     error: BaseException | None
