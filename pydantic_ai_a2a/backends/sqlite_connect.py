@@ -74,7 +74,7 @@ def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Co
         _prepare(connection, file, migrations)
     except (sqlite3.Error, BackendUnusable) as error:
         connection.close()
-        if isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+        if isinstance(error, sqlite3.Error) and _is_busy(error):
             raise
         raise _unusable(file, error) from error
     return connection
@@ -134,6 +134,11 @@ def _use_wal(connection: sqlite3.Connection, until: float) -> str:
         try:
             return connection.execute('PRAGMA journal_mode = WAL').fetchone()[0]
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+            if not _is_busy(error) or time.monotonic() > until:
                 raise
         time.sleep(_PAUSE)
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    """Whether others have the file, or recover it after a crash: the lowest byte of the code tells of both."""
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY

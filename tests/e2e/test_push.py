@@ -19,7 +19,7 @@ from a2a.types import (
 )
 from a2a.types.a2a_pb2 import AuthenticationInfo
 
-from ..webhooks import Received, webhook
+from ..webhooks import HANGS, Received, webhook
 from .official import official_client, say, task_of
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
@@ -91,6 +91,18 @@ async def test_that_holds_for_two_processes_over_postgresql(
                 while unique(hook.received) != ALL:
                     await hook.got(len(hook.received) + 1)
     assert len({each.id for each in hook.received[:3]}) == 1
+
+
+async def test_what_was_on_its_way_when_the_server_was_killed_is_sent_again_with_its_id(tmp_path: Path) -> None:
+    async with webhook(HANGS, 200) as hook:
+        with served(tmp_path) as server:
+            await send(server, hook.url)
+            await hook.got(1)
+            await kill(server)
+        with served(tmp_path):
+            received = await hook.got(1 + len(ALL))
+    assert received[0].id == received[1].id
+    assert unique(received) == ALL
 
 
 async def test_processes_that_share_a_store_share_its_deliveries(tmp_path: Path) -> None:
