@@ -92,7 +92,7 @@ def own_parts(
         'allowed_file_url_schemes': url_schemes != HTTPS_ONLY,
     }
     if given_here := sorted([*options, *hooks.given, *(name for name, there in others.items() if there)]):
-        raise TypeError(f'With worker=, the worker is given {", ".join(given_here)}, and not to_a2a().')
+        raise TypeError(f'With worker=, to_a2a() takes no {", ".join(given_here)}: the worker runs as it was made.')
     given: dict[str, tuple[object, object]] = {'storage': (storage, worker.storage), 'broker': (broker, worker.broker)}
     given |= {'agent': (agent, getattr(worker, 'agent', agent))}
     if different := [name for name, (ours, its) in given.items() if ours is not None and ours is not its]:

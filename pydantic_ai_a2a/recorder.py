@@ -92,7 +92,7 @@ class Recorder:
         """
         if isinstance(event, TextDelta):
             chunk = self._chunk(event.text, first=event.first)
-            await (self._emit(chunk) if self._flush is None else self._flush.add(chunk))
+            await (self._store([chunk]) if self._flush is None else self._flush.add(chunk))
             return
         if isinstance(event, Step):
             message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
@@ -221,25 +221,23 @@ class Recorder:
         if self._flush is not None:
             await self._flush.write(event, status)
             return
-        try:
-            await self._queue.emit(self._claim, [TaskEvent(self._n + 1, *event)], status)
-        except _KNOWN:
-            raise
-        except Exception as error:
-            raise StoreFailed from error
-        self._n += 1  # only now: the number of an event that could not be stored goes to the next one
+        await self._store([event], status)
 
     async def _store(
-        self, events: Sequence[_Event], status: Status | None, checkpoint: Checkpoint | None = None
+        self, events: Sequence[_Event], status: Status | None = None, checkpoint: Checkpoint | None = None
     ) -> None:
-        numbered = [TaskEvent(n, *event) for n, event in enumerate(events, self._n + 1)]
+        n = self._n
+        numbered: list[TaskEvent] = []
+        for event in events:
+            n += 1
+            numbered.append(TaskEvent(n, *event))
         try:
             await self._queue.emit(self._claim, numbered, status, checkpoint)
         except _KNOWN:
             raise
         except Exception as error:
             raise StoreFailed from error
-        self._n += len(events)
+        self._n = n  # only now: the numbers of events that could not be stored go to the next ones
 
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
         if self._flush is not None:

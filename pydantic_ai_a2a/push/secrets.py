@@ -41,7 +41,7 @@ class Seal:
             return
         try:
             from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
-        except ImportError as error:  # pragma: no cover - the tests have it
+        except ImportError as error:
             raise ImportError('Push.keys needs cryptography: pip install "pydantic-ai-a2a[push]"') from error
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])

@@ -9,8 +9,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.transaction import Transaction
 from pydantic_ai_a2a.ports import Checkpoint
-
-from ..ports.values import AT, OWNER, claim_one, message, submit, turn
+from pydantic_ai_a2a.testing.values import AT, OWNER, claim_one, message, submit, turn
 
 
 def rows() -> Transaction[list[Any]]:

@@ -15,8 +15,7 @@ from pydantic_ai_a2a.backends.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite_steps import perform
 from pydantic_ai_a2a.backends.transaction import Transaction
 from pydantic_ai_a2a.settings import Retention
-
-from ..ports.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
+from pydantic_ai_a2a.testing.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 
 FEW, MANY = 10, 1000
 

@@ -20,10 +20,7 @@ from pydantic_ai_a2a.backends.fasta2a_values import context_key, owner_of, store
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Marks, Status
-from pydantic_ai_a2a.types import StoredTask
-
-from ..client import LIMIT
-from ..ports.values import (
+from pydantic_ai_a2a.testing.values import (
     AT,
     LEASE,
     READER_LAG,
@@ -37,6 +34,9 @@ from ..ports.values import (
     submit,
     turn,
 )
+from pydantic_ai_a2a.types import StoredTask
+
+from ..client import LIMIT
 
 Storage = InMemoryStorage[list[ModelMessage]]
 QUESTION = b'{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}'

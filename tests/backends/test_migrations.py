@@ -14,8 +14,7 @@ from pydantic_ai_a2a.backends.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend
-
-from ..ports.values import AT, OWNER, READER_LAG, claim, conversation, events, history, run, turn
+from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG, claim, conversation, events, history, run, turn
 
 TASK = (
     'INSERT INTO task (agent, id, owner, context_id, state, status_at, status_message, queue_seq, fence, attempt, run,'

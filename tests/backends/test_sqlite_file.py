@@ -18,9 +18,9 @@ from pydantic_ai_a2a.backends.answer import Answer
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.backends.transaction import Transaction
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
+from pydantic_ai_a2a.testing.values import AT, LEASE, READER_LAG, message, run, state_of, submit
 
 from ..client import LIMIT
-from ..ports.values import AT, LEASE, READER_LAG, message, run, state_of, submit
 
 NOW = 4_000_000_000_000
 """Later than any test runs (ms)."""

@@ -22,11 +22,11 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
 from pydantic_ai_a2a.stores import open_store
+from pydantic_ai_a2a.testing import values
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ..dialects import unversioned
-from ..ports import values
 from .queues import Wrapped
 from .rows import covers
 from .stage import Stage, ended, heard, prompts, serving, tasks_of

@@ -259,5 +259,5 @@ async def test_what_cannot_be_a_hook_is_refused_at_once(hook: Any) -> None:
 
 async def test_with_a_worker_of_ones_own_there_are_no_hooks_and_no_dependencies() -> None:
     worker = AgentWorker(agent=AGENT, broker=InMemoryBroker(), storage=InMemoryStorage())
-    with pytest.raises(TypeError, match='the worker is given deps_factory, on_complete, on_failure'):
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps_factory, on_complete, on_failure'):
         to_a2a(AGENT, worker=worker, on_complete=print, on_failure=print, deps_factory=print)

@@ -222,7 +222,7 @@ async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -
     assert worker.build_message_history(history) != []
     with pytest.raises(InvalidParamsError, match='must be an https URL'):
         plain.build_message_history(history)
-    with pytest.raises(TypeError, match=r'the worker is given allowed_file_url_schemes, and not to_a2a\(\)'):
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no allowed_file_url_schemes'):
         to_a2a(agent, worker=worker, allowed_file_url_schemes=s3)
 
 

@@ -296,5 +296,5 @@ def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
 
 
 def test_run_options_belong_to_the_worker() -> None:
-    with pytest.raises(TypeError, match='the worker is given deps, model'):
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
         to_a2a(agent, worker=AgentWorker(agent=agent, **parts()), model='test', deps=1)

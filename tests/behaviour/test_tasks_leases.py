@@ -19,11 +19,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Budget, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
+from pydantic_ai_a2a.testing import values
 from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, state_of, texts
 from ..dialects import unversioned
-from ..ports import values
 from .queues import StorageError, Wrapped
 from .stage import ended, heard, serving, told_in_log
 

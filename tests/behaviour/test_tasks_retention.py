@@ -21,10 +21,10 @@ from pydantic_ai_a2a import A2AApp, Retention, Workers
 from pydantic_ai_a2a.backends.sql import Transaction
 from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.testing import values
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
 from ..dialects import unversioned
-from ..ports import values
 from .queues import StorageError
 from .rows import covers
 from .stage import Stage, heard, serving, tasks_of

@@ -13,8 +13,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.cli import main
 from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
 from pydantic_ai_a2a.stores import open_store
-
-from ..ports.values import AT, LEASE, claim_one, ending, message, run, submit, turn
+from pydantic_ai_a2a.testing.values import AT, LEASE, claim_one, ending, message, run, submit, turn
 
 STORE = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
 TOO_OFTEN = b'{"messageId":"why","parts":[{"text":"too often"}],"metadata":{"correlationId":"correlation"}}'

@@ -10,8 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.testing.values import claim_one, message, run, submit, turn
 
-from ..ports.values import claim_one, message, run, submit, turn
 from .command import command, finish, in_store
 
 Capture = pytest.CaptureFixture[str]

@@ -30,11 +30,7 @@ from pydantic_ai_a2a.errors import (
 )
 from pydantic_ai_a2a.lifecycle import INTERRUPTED, LIVE, TERMINAL
 from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
-from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
-
-from .conftest import BACKENDS, DURABLE
-from .schedule import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task
-from .values import (
+from pydantic_ai_a2a.testing.values import (
     LEASE,
     LIMIT,
     chunk,
@@ -47,6 +43,10 @@ from .values import (
     text_of,
     turn,
 )
+from pydantic_ai_a2a.types import TaskEvent, TaskQuery, TaskState
+
+from .conftest import BACKENDS, DURABLE
+from .schedule import A_DAY, CONTEXTS, OWNERS, SHORT, Context, Hand, Holder, Model, Task
 
 T = TypeVar('T')
 ENDS: Sequence[TaskState] = ('completed', 'input-required', 'completed', 'auth-required', 'canceled', 'failed')

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pydantic_ai_a2a.ports import Backend
-
-from .values import AT, LEASE, claim, message, run, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, claim, message, run, submit
 
 MANY = 501
 """More than one statement renews."""

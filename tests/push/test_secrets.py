@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from cryptography.fernet import Fernet
 
@@ -47,3 +49,9 @@ def test_what_is_no_key_is_refused_without_being_told() -> None:
 
 def test_no_secret_is_in_what_is_printed_of_a_target() -> None:
     assert repr(TARGET) == "PushTarget(id='c', scheme='Bearer')"
+
+
+def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, 'cryptography.fernet', None)
+    with pytest.raises(ImportError, match=r'pip install "pydantic-ai-a2a\[push\]"'):
+        Seal([NEW])

@@ -16,12 +16,12 @@ from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.push.secrets import Seal
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.testing.push import configs_of, outbox_of
+from pydantic_ai_a2a.testing.values import AT, OWNER, message, status_event, submit
 from pydantic_ai_a2a.types import PushTarget
 from pydantic_ai_a2a.worker import now_ms
 
 from ..behaviour.stage import told_in_log
 from ..client import LIMIT
-from ..ports.values import AT, OWNER, message, status_event, submit
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
