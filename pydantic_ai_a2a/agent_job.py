@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from pydantic_ai import CancellationToken
-from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
+from pydantic_ai.messages import ModelMessage, UserContent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
@@ -113,8 +113,7 @@ class AgentJob:
         answers = results(pending) if pending is not None and pending.calls else None
         turn, usage, left = None, None, None
         if self._backend.durable:
-            after_calls = answers is not None and isinstance(history[-1], ModelResponse)
-            turn = Turn(key, claim.checkpoint, recorder.save, answers=after_calls)
+            turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
             usage = turn.usage
         if self._metering is not None or recorder.tells:
             usage = recorder.usage = usage or RunUsage()

@@ -119,15 +119,8 @@ class A2AApp(FastA2A):
             TaskNotFoundError: There is none with this id.
             TaskNotCancelableError: It has ended.
         """
-        task = await self._service.cancel(task_id, None)
-        header = task.header
-        audit(
-            'task-canceled',
-            correlation_id=new_correlation_id(),
-            via='python',
-            task=task_id,
-            context=header.context_id,
-            owner=header.owner,
+        task = await self._service.cancel(
+            task_id, None, new_correlation_id(), lambda header: {'via': 'python', 'owner': header.owner}
         )
         return stored.load_task(task)
 
@@ -142,7 +135,7 @@ class A2AApp(FastA2A):
 
         Raises:
             TaskNotFoundError: There is none with this id.
-            UnsupportedOperationError: It does not wait for credentials.
+            UnsupportedOperationError: It does not wait for credentials, or no longer for those of a moment ago.
         """
         call = Call(ANONYMOUS, new_correlation_id())
         return stored.load_task(await self._service.resume(call, task_id, text))
@@ -164,10 +157,13 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
         """
-        owner = self._owner(caller)
-        erased = await self._backend.housekeeping.erase_context(context_id, owner, at=now_ms())
-        if erased:
-            audit('erased', correlation_id=new_correlation_id(), via='python', context=context_id, owner=owner)
+        owner, erased = self._owner(caller), False
+        try:
+            while await self._backend.housekeeping.erase(owner, context_id, at=now_ms()):
+                erased = True
+        finally:  # also of an erasure that breaks off
+            if erased:
+                audit('erased', correlation_id=new_correlation_id(), via='python', context=context_id, owner=owner)
         return erased
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:

@@ -7,11 +7,10 @@ The logger is `pydantic_ai_a2a.audit`. Each record of it has the same facts as a
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
-
-from pydantic_core import to_json
 
 __all__ = ('LOGGER', 'Event', 'Fact', 'audit')
 
@@ -53,5 +52,5 @@ def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
     known = {name: value for name, value in facts.items() if value is not None}
     time = datetime.now(UTC).isoformat(timespec='milliseconds')
     record = {'event': event, 'time': time, **known, 'correlation_id': correlation_id}
-    # JSON has no line breaks, so nothing that a client names can look like another record.
-    logger.log(level, '%s', to_json(record).decode(), extra={'audit': record})
+    # JSON in ASCII has no line breaks of any kind, so nothing that a client names can look like another record.
+    logger.log(level, '%s', json.dumps(record, separators=(',', ':')), extra={'audit': record})

@@ -193,8 +193,8 @@ def to_a2a(
         plain_text_answers: What a client may answer in plain words instead of data, if it is all that a task waits
             with: `'questions'`, or approvals as well (`'all'`: yes, or no, or no: and the reason), or nothing
             (`'none'`).
-        hide_arguments: Names of tools whose arguments clients are not shown when a call of them waits for approval or
-            for its result.
+        hide_arguments: Names of tools whose arguments clients are not shown: neither when a call of them waits for
+            approval or for its result, nor where `progress` shows calls.
         while_working: What becomes of a message to a task that is queued or runs: it is the prompt of the task's next
             run (`'queue'`), enters the run with its next request to the model (`'steer'`), or is refused with -32004
             (`'reject'`).

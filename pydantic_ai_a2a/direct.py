@@ -115,7 +115,7 @@ class Direct:
         running = asyncio.create_task(self._run(submission, correlation_id))
         watching = asyncio.create_task(gone())
         self._running[running] = submission.owner
-        running.add_done_callback(self._running.pop)  # a run that does not stop is one until it does
+        running.add_done_callback(self._ended)  # a run that does not stop is one until it does
         try:
             await asyncio.wait([running, watching], timeout=self._max_wait, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -130,6 +130,12 @@ class Direct:
             for each in (running, watching):
                 each.cancel()
             await asyncio.wait([running, watching], timeout=_STOP_TIME)
+
+    def _ended(self, running: asyncio.Task[bytes]) -> None:
+        del self._running[running]
+        # Whoever has gone is not told of an error; those of the agent were logged by the run.
+        if not running.cancelled() and isinstance(error := running.exception(), StoreUnavailable):
+            logger.warning('The store did not take what a run has used or said: %s', error)
 
     async def drain(self, grace: float) -> None:
         """Let the runs of this loop end, for so many seconds, and then end them."""
@@ -206,7 +212,7 @@ class Direct:
 
     async def _settle(self, owner: str, usage: Any) -> None:
         if self._metering is not None:
-            await asyncio.shield(self._metering.settle(owner, usage))
+            await asyncio.shield(self._metering.charge(owner, usage))
 
     async def _failed(self, submission: Submission, correlation_id: str, error: BaseException) -> A2AError:
         """What a client is told of a run that has failed; the log has the rest."""

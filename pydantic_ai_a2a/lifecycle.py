@@ -33,12 +33,15 @@ def may_move(state: TaskState, to: TaskState) -> bool:
     return to in _MOVES[state]
 
 
-def check_message(task: TaskHeader, context_id: str | None, *, only_waiting: bool = False) -> None:
+def check_message(
+    task: TaskHeader, context_id: str | None, *, only_waiting: bool = False, pause: int | None = None
+) -> None:
     """Refuse a message that the task cannot take (§3.4.3, §3.1.1).
 
     Raises:
         InvalidParamsError: The message names another context than the task's.
-        UnsupportedOperationError: The task has ended; or it does not wait for its client, and `only_waiting` is set.
+        UnsupportedOperationError: The task has ended; or it does not wait for its client, and `only_waiting` is set;
+            or the message is for a `pause`, by the number of its event, that is over.
     """
     if context_id is not None and context_id != task.context_id:
         raise InvalidParamsError.of('message.contextId', "must be the task's own context, or absent")
@@ -51,6 +54,8 @@ def check_message(task: TaskHeader, context_id: str | None, *, only_waiting: boo
             f'The task is {task.state} and takes messages only while it waits for its client; send this one once the'
             ' task has ended, without taskId.'
         )
+    if pause is not None and task.last_event != pause:
+        raise UnsupportedOperationError(f'The task is {task.state}, and no longer waits for what it waited for.')
 
 
 def check_cancel(task: TaskHeader) -> None:

@@ -111,7 +111,7 @@ class Conversion:
         progress: What clients see besides the answer.
         url_schemes: Schemes of the URLs that clients may send.
         force_download: Whether the files are downloaded here.
-        hidden: Names of the tools whose arguments clients are not shown when their calls wait.
+        hidden: Names of the tools whose arguments clients are not shown.
         input_type: Type of the data that begins a task; None for whatever there is.
         dependencies: Gives each run `deps` of its own.
         hooks: What is told how runs end.
@@ -156,7 +156,7 @@ class Conversion:
         self.takes = accepts(profile, url_schemes, force_download=force_download)
         self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
         self._foreign = worker if not isinstance(worker, AgentWorker) else None
-        self._runner = Runner(agent, options, progress) if self._foreign is None else None
+        self._runner = Runner(agent, options, progress, hidden) if self._foreign is None else None
         if steers and self._foreign is not None:
             raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
         self._steers = steers

@@ -144,9 +144,13 @@ class Metering:
             [Charge(subject, window, _until(now, window), *used) for subject, window in accounts] if any(used) else []
         )
 
-    async def settle(self, owner: str, usage: Any) -> None:
-        """Charge what was used by a run that somebody else has ended."""
+    async def charge(self, owner: str, usage: Any) -> None:
+        """Charge what was used by a run of no task."""
         await self._store.charge(self.charges(owner, usage))
+
+    async def settle(self, task_id: str, run: int, owner: str, usage: Any) -> None:
+        """Charge what was used by a run that somebody else has ended; once, however often this is said."""
+        await self._store.settle(task_id, run, self.charges(owner, usage))
 
     async def _spent(self, budget: Budget, owner: str) -> Sequence[Spent]:
         return await self._store.spent(_whose(budget, owner), _ms(budget.window), at=self.now())

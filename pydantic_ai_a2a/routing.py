@@ -65,4 +65,5 @@ def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, *, http:
         AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
         *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
         AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
+        *(http_json.last_routes(below='/{tenant}', takes=takes) if http else ()),
     ]

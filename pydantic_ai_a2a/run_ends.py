@@ -12,7 +12,6 @@ from pydantic_ai.exceptions import RunCancelled
 from .conversion.failure import Failure
 from .errors import LeaseLost
 from .hooks import Hooks, RunFailure
-from .lifecycle import TERMINAL
 from .owed import Attempt, Owed
 from .ports import Backend, Claim
 from .quotas import Metering
@@ -91,7 +90,7 @@ class RunEnds:
                 logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
                 # Or it was recorded, which nobody could tell: then the task's next run is held for nobody.
                 await self._backend.queue.release(claim)
-                await self.charge(claim, recorder)
+                await self._settle(claim, recorder)
                 return
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(_told(claim, failure, error)))
@@ -110,12 +109,12 @@ class RunEnds:
         self._owed.add(claim.header.id, partial(self._backend.queue.release, claim))
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
-        """Charge what a run used whose task was ended over its head; who has taken it over charges for both."""
-        if self._metering is None or recorder.usage is None:
-            return
-        task = await self._backend.reader.load(claim.header.id, None, history_length=0, artifacts=False)
-        if task is None or task.header.state in TERMINAL:
-            await self._metering.settle(claim.header.owner, recorder.usage)
+        """Charge what a run used whose task was ended over its head, now or once that can be stored."""
+        await self._owed.give(claim.header.id, partial(self._settle, claim, recorder))
+
+    async def _settle(self, claim: Claim, recorder: Recorder) -> None:
+        if self._metering is not None and recorder.usage is not None:
+            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
 
     async def is_in(self, task_id: str, state: TaskState) -> bool:
         """Whether a task is there, in this state."""

@@ -7,7 +7,7 @@ plain one, and a run is never done twice to find out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
@@ -78,18 +78,25 @@ class Runner:
         agent: Any Pydantic AI agent.
         options: Given to every run.
         progress: What whoever watches sees beside the answer.
+        hidden: Names of the tools whose arguments nobody sees of it.
 
     Raises:
         TypeError: See `check_options`.
     """
 
-    def __init__(self, agent: AbstractAgent[Any, Any], options: RunOptions, progress: Progress = Progress()) -> None:
+    def __init__(
+        self,
+        agent: AbstractAgent[Any, Any],
+        options: RunOptions,
+        progress: Progress = Progress(),
+        hidden: Collection[str] = (),
+    ) -> None:
         check_options(agent, options)
         self._agent = agent
         self._options = options
         metadata = options.get('metadata')
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
-        self._steps = StepsShown(progress)
+        self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)
 
     async def run(
@@ -147,7 +154,7 @@ class Runner:
         try:
             async with self._agent.iter(
                 None if resumed else prompt,
-                message_history=[*history, *resumed] if resumed else history or None,
+                message_history=turn.after(history) if turn is not None and resumed else history or None,
                 deferred_tool_results=None if resumed else answers,
                 conversation_id=info['context_id'],
                 run_id=run_id,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
 
 from .answering import answered, audit_answers
-from .audit import audit
+from .audit import Fact, audit
 from .conversion import answers
 from .conversion.answers import PlainText
 from .errors import (
@@ -45,6 +46,7 @@ from .types import (
     SendParams,
     StoredTask,
     SubscribeParams,
+    TaskHeader,
     TaskQuery,
     TaskState,
 )
@@ -155,8 +157,8 @@ class Service:
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
         message['metadata'] = {'resumed': True}
         submission = self._submission(call, SendParams(message=message))
-        # Two that let it go on at once do so once.
-        submission = replace(submission, owner=header.owner, anonymous=False, only_waiting=True)
+        # Of two that let it go on at once one does; and another pause is for other credentials, or for an answer.
+        submission = replace(submission, owner=header.owner, anonymous=False, pause=header.last_event)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
@@ -169,7 +171,9 @@ class Service:
         push_config = None
         if params.push_config is not None:
             registration = self._registration()
-            push_config = registration.config(push.read_inline(params.push_config, params.dialect), params.dialect)
+            at = f'configuration.{params.push_field}'
+            target = push.read_inline(params.push_config, params.dialect, at)
+            push_config = registration.config(target, params.dialect, at)
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
@@ -282,26 +286,34 @@ class Service:
         """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        task = await self.cancel(params.id, call.caller.owner)
-        audit(
-            'task-canceled',
-            correlation_id=call.correlation_id,
-            task=task.header.id,
-            context=task.header.context_id,
-            caller=call.caller.id or None,
-            tenant=call.caller.tenant or None,
-        )
-        return task
+        who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
+        return await self.cancel(params.id, call.caller.owner, call.correlation_id, lambda _: who)
 
-    async def cancel(self, task_id: str, owner: str | None) -> StoredTask:
-        """`cancel_task` for an owner, or for whoever owns it."""
-        queue = self._backend.queue
-        header = await queue.cancel(task_id, owner, at=self._now())
+    async def cancel(
+        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
+    ) -> StoredTask:
+        """`cancel_task` for an owner, or for whoever owns it; `facts` says for the audit log who has done it."""
+        header = await self._backend.queue.cancel(task_id, owner, at=self._now())
+        canceled = True  # or it will be, whatever comes in between
+        try:
+            return await self._canceled(header, owner)
+        except TaskNotCancelableError:
+            canceled = False
+            raise
+        finally:
+            if canceled:
+                known = {'task': task_id, 'context': header.context_id}
+                audit('task-canceled', correlation_id=correlation_id, **known, **facts(header))
+
+    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
+        """The task, once its run has stopped or was given up."""
+        queue, task_id = self._backend.queue, header.id
         if header.state not in TERMINAL:
             await self._wait(task_id, header.last_event, self._limits.cancel_grace)
             task = await self._load(task_id, owner, None)
             if task.header.state not in TERMINAL:
-                await queue.cancel(task_id, owner, at=self._now(), force=True)
+                with suppress(TaskNotCancelableError):  # it has stopped by now, and says how
+                    await queue.cancel(task_id, owner, at=self._now(), force=True)
         task = await self._load(task_id, owner, None)
         if task.header.state != 'canceled':
             raise TaskNotCancelableError
@@ -359,16 +371,16 @@ class Service:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = self._registration()
         task_id, target = push.read_create(params)
-        config = registration.config(target, params.dialect)
+        config = registration.config(target, params.dialect, push.created_in(params.dialect))
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
-        return Registered(task_id, registration.target(task_id, config))
+        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """One of a task's webhooks (§3.1.8)."""
         registration = self._registration()
         task_id, config_id = push.read_get(params)
         config = await registration.configs.get(task_id, call.caller.owner, config_id)
-        return Registered(task_id, registration.target(task_id, config))
+        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def list_push_configs(self, call: Call, params: PushParams) -> tuple[list[Registered], str]:
         """Webhooks of a task, and where those begin that follow (§3.1.9)."""
@@ -376,7 +388,9 @@ class Service:
         task_id, page_size, token = push.read_list(params)
         configs = await registration.configs.list(task_id, call.caller.owner)
         page, following = page_of(configs, task_id, page_size, token)
-        return [Registered(task_id, registration.target(task_id, config)) for config in page], following
+        return [
+            Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
+        ], following
 
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Deliver nothing more to a webhook (§3.1.10)."""

@@ -117,7 +117,8 @@ class Retention:
     max_contexts: int = 10_000
     """How many conversations are kept at most; the longest unused go first."""
     waiting: timedelta = timedelta(days=7)
-    """How long a task may wait for its client before it is `failed`."""
+    """How long a task may wait for its client before it is `failed`; and how long one that has ended is kept at most,
+    whatever its age and their number, until its webhooks have been told so."""
     idempotency_window: timedelta = timedelta(minutes=10)
     """How long an anonymous client's resent message is answered with its first task."""
 
@@ -232,7 +233,7 @@ class Progress:
     thinking: bool = False
     """The model's thoughts, each as a whole, without signatures."""
     tools: bool = False
-    """Calls of tools with their arguments, and that they returned, without what."""
+    """Calls of tools, with their arguments unless `hide_arguments` names the tool; and that they returned, not what."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,7 +248,8 @@ class Push:
     """Seconds before the second try; each pause after is four times as long, at most an hour, and up to a half longer
     or shorter by chance."""
     at_once: int = 32
-    """Deliveries that this process tries at once."""
+    """Deliveries that this process tries at once; for one owner it begins another only while it has fewer for that one
+    than it could still begin: so one alone has half of them, and others do not wait for it."""
     configs: int = 10
     """Push notification configurations that a task may have."""
     chunks: bool = False

@@ -28,7 +28,7 @@ class Turn:
         run: Names the run, in all its attempts.
         checkpoint: How far attempts before this one have come.
         save: Stores a checkpoint.
-        answers: Whether it begins with the results of calls in the last response of its conversation.
+        answers: Whether it begins with the results of calls that its conversation has.
     """
 
     def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
@@ -36,6 +36,7 @@ class Turn:
         self._checkpoint = checkpoint
         self._save = save
         self._answers = answers
+        self._history: Sequence[ModelMessage] = ()
         self._before: list[ModelMessage] = [] if checkpoint is None else [*checkpoint.messages]
         self._stored = _marked(self._before)
 
@@ -49,12 +50,21 @@ class Turn:
         """What earlier attempts have used, for this one to add to."""
         return None if self._checkpoint is None else deepcopy(self._checkpoint.usage)
 
+    def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """What this attempt goes on from: the history of the run, and what earlier attempts have left."""
+        self._history = history
+        return [*history, *self._before]
+
     def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
         """The whole turn, with the new messages of this attempt."""
         return [*self._before, *new]
 
     def sent_again(self, request: ModelRequest) -> None:
         """The last message of earlier attempts, as this one has sent it: with its time and the instructions of now."""
+        if len(self._before) == 1:
+            # Results of answered calls are one request with those that the history has of the same response already.
+            had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
+            request = replace(request, parts=[part for part in request.parts if id(part) not in had])
         self._before[-1] = request
 
     async def step(
@@ -62,9 +72,9 @@ class Turn:
     ) -> bool:
         """Store what the run has come to, if it can be gone on from there; whether it was.
 
-        It can after a response of the model: an earlier request would become one with the last one of the conversation,
-        unless that ends with a response. A response that ends a run of one step is not stored, since the end of the
-        task follows.
+        It can after a response of the model, and once calls that were answered are carried out: any other request would
+        become one with the last one of the conversation. A response that ends a run of one step is not stored, since
+        the end of the task follows.
 
         Args:
             new: The new messages of this attempt.
@@ -94,6 +104,10 @@ def canceled_turn(checkpoint: Checkpoint | None, canceled: RunCancelled) -> list
         # Pydantic AI closes the calls of an interrupted response; with those of a complete one it takes no prompt.
         turn[-1] = replace(last, state='interrupted')
     return turn
+
+
+def _is_request(message: ModelMessage) -> bool:
+    return isinstance(message, ModelRequest)
 
 
 _Mark: TypeAlias = tuple[ModelMessage, Any]

@@ -200,6 +200,8 @@ class SendParams:
     history_length: int | None = None
     accepted_output_modes: tuple[str, ...] = ()
     push_config: dict[str, Any] | None = None
+    push_field: str = 'taskPushNotificationConfig'
+    """The field of the configuration that has it."""
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
     """Protocol extensions that the request activates (§4.6)."""

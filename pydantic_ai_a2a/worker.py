@@ -219,7 +219,13 @@ class Worker:
         if self._filling is not None and not self._filling.done():
             self._fill_again = True  # it may have looked already, and waits for the store
         else:
-            self._filling = self._loop.create_task(self._fill(), context=Context())
+            self._filling = self._loop.create_task(self._fill_beside(), context=Context())
+
+    async def _fill_beside(self) -> None:
+        try:
+            await self._fill()
+        except Exception:  # a store that fails now may work in a moment
+            logger.exception('Queued tasks could not be taken; it is tried again at the next heartbeat.')
 
     async def _fill(self) -> None:
         """Start as many waiting tasks as there are free slots."""

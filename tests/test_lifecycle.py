@@ -85,6 +85,14 @@ def test_a_task_that_waits_for_nothing_takes_no_message_that_is_only_for_one_tha
         check_message(task(waiting), None, only_waiting=True)
 
 
+@pytest.mark.parametrize('state', sorted(LIVE | INTERRUPTED))
+def test_a_message_for_a_pause_is_taken_until_the_next_event(state: TaskState) -> None:
+    waits = task(state)
+    check_message(waits, None, pause=waits.last_event)
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state}, and no longer waits for what it waited'):
+        check_message(waits, None, pause=waits.last_event - 1)
+
+
 @pytest.mark.parametrize('state', STATES)
 def test_a_message_cannot_take_a_task_into_another_context(state: TaskState) -> None:
     with pytest.raises(InvalidParamsError) as refused:

@@ -62,6 +62,15 @@ async def test_results_of_calls_that_the_conversation_ends_with_are_stored_befor
     assert stored == [(0, [RETURN]), (0, [RETURN, ANSWER, PROMPT])]
 
 
+async def test_results_of_answered_calls_stay_apart_from_those_that_the_conversation_has_of_the_same_response() -> None:
+    stored = Stored()
+    turn = stored.turn(RETURN)
+    earlier = ModelRequest(parts=[ToolReturnPart('look', 'seen', 'other call')])
+    assert turn.after([PROMPT, CALL, earlier]) == [PROMPT, CALL, earlier, RETURN]
+    turn.sent_again(ModelRequest(parts=[*earlier.parts, *RETURN.parts], instructions='Be brief.'))
+    assert turn.all([ANSWER]) == [replace(RETURN, instructions='Be brief.'), ANSWER]
+
+
 async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_alone() -> None:
     stored = Stored()
     turn = stored.turn()

@@ -55,17 +55,17 @@ def submit(
         yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, queue_limit)
         if message.push is not None:
-            yield from push_configs.put(agent, header.id, message.push, message.push_limit)
+            yield from push_configs.put(agent, header.id, header.owner, message.push, message.push_limit)
         events: list[TaskEvent] = []
     else:
         # Its run may be about to end, and then has to see the message or be over.
         header = yield from find_locked(agent, message.task_id, message.owner)
-        check_message(header, message.context_id, only_waiting=message.only_waiting)
+        check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
         answer, answers = (yield from pauses.check(agent, header, message)), header.state in INTERRUPTED
         unread = queue_limit if message.unread_limit is None else message.unread_limit
         yield from _check_waiting(agent, header, unread)
         if message.push is not None:  # gets the event that follows
-            yield from push_configs.put(agent, header.id, message.push, message.push_limit)
+            yield from push_configs.put(agent, header.id, header.owner, message.push, message.push_limit)
         if answer is not None and answer.rest is not None:
             events = yield from pauses.ask_for_rest(agent, header, answer, message.at)
         else:

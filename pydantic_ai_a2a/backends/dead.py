@@ -12,7 +12,7 @@ from ..errors import UnsupportedOperationError
 from ..ports import DEAD_LETTER, DeadLetter, Submission
 from ..protocol import stored
 from ..types import TaskHeader
-from . import accept, checkpoints, push_configs
+from . import accept, checkpoints, push_configs, quotas
 from .sql import TASK, Transaction, find, find_locked
 
 __all__ = ('MIGRATION', 'dead_letters', 'retry')
@@ -75,12 +75,12 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
     unless_retried = '' if again else ' AND retried_as IS NULL'
     rows = yield (
         f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD}{unless_retried}'
-        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer',
+        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer, run, paid',
         (new_id, agent, task_id),
     )
     if not rows:
         yield from _refuse(agent, task_id)
-    *common, inbox_read, answer = rows[0]
+    *common, inbox_read, answer, run, paid = rows[0]
     messages = yield (
         'SELECT inbox.seq, inbox.answer, item.body, inbox.digest, inbox.request FROM inbox'
         ' JOIN item ON item.seq = inbox.item'
@@ -96,6 +96,8 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
     if answer is not None:
         yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
     yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
+    if paid is not None:
+        yield [quotas.keep_paid(agent, run, paid, new_id)]
     yield from push_configs.copy(agent, task_id, new_id)
     return (yield from find(agent, new_id, None))
 

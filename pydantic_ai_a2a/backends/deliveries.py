@@ -15,7 +15,7 @@ from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from .transaction import Transaction, Write
 
-__all__ = ('MIGRATION', 'TAKES', 'drop', 'enqueue')
+__all__ = ('MIGRATION', 'OWNERS', 'TAKES', 'drop', 'enqueue')
 
 MIGRATION = (
     'ALTER TABLE task ADD COLUMN push INTEGER NOT NULL DEFAULT 0',
@@ -55,6 +55,15 @@ MIGRATION = (
     'CREATE INDEX delivery_task ON delivery (agent, task_id)',
     'CREATE INDEX delivery_dead ON delivery (agent, died_at, id) WHERE died_at IS NOT NULL',
 )
+
+OWNERS = (
+    "ALTER TABLE push_config ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    'UPDATE push_config SET owner = (SELECT task.owner FROM task WHERE task.agent = push_config.agent'
+    ' AND task.id = push_config.task_id)',
+    'DROP INDEX push_config_due',
+    'CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL',
+)
+"""The task's owner: so that those of one owner are quickly passed over, however many are due."""
 
 TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
 """How `push_config.takes` has it."""

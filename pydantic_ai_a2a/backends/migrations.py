@@ -25,6 +25,8 @@ MIGRATIONS: Migrations = (
     pauses.MIGRATION,
     checkpoints.TAKEN,
     (*contexts.MIGRATION, *notice.MIGRATION, *conversations.MIGRATION, *accept.MIGRATION),
+    quotas.PAID,
+    deliveries.OWNERS,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

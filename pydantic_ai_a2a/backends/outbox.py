@@ -5,6 +5,8 @@ Who locks a configuration and one of its deliveries locks the configuration firs
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnsupportedOperationError
@@ -26,28 +28,53 @@ _NEXT = (
 )
 
 
-def next_at(agent: str) -> Transaction[int | None]:
-    """When something is due; None if nothing waits."""
-    rows = yield 'SELECT MIN(due_at) FROM push_config WHERE agent = ? AND due_at IS NOT NULL', (agent,)
+def next_at(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int | None]:
+    """When something is due that who asks would get; None if nothing waits."""
+    others, served = _others(held, limit)
+    rows = yield (
+        f'SELECT MIN(due_at) FROM push_config WHERE agent = ? AND due_at IS NOT NULL{others}',
+        (agent, *served),
+    )
     return rows[0][0]
 
 
-def lease(agent: str, *, at: int, until: int, limit: int) -> Transaction[Leased]:
+def _others(held: Mapping[str, int], room: int) -> tuple[str, list[str]]:
+    """The condition that keeps out owners who have as many as there is room for, and its values."""
+    served = [owner for owner, count in held.items() if count >= room]
+    return f' AND owner NOT IN ({", ".join("?" * len(served))})' if served else '', served
+
+
+def lease(agent: str, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Transaction[Leased]:
     """See `Outbox.lease`."""
-    due = yield (
-        'SELECT seq FROM push_config WHERE agent = ? AND due_at <= ? ORDER BY due_at, seq LIMIT ?'
-        ' /* FOR NO KEY UPDATE SKIP LOCKED */',
-        (agent, at, limit),
-    )
+    has, room = Counter(held), limit
     deliveries: list[Delivery] = []
-    for (place,) in due:
-        rows = yield _NEXT, (agent, place)
-        deliveries += [_delivery(row) for row in rows]
-        yield (
-            f'UPDATE push_config SET due_at = CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
-            (until if rows else None, agent, place),
+    while room:
+        others, served = _others(has, room)
+        due = yield (
+            f'SELECT seq, owner FROM push_config WHERE agent = ? AND due_at <= ?{others} ORDER BY due_at, seq LIMIT ?'
+            ' /* FOR NO KEY UPDATE SKIP LOCKED */',
+            (agent, at, *served, room),
         )
-    return Leased(deliveries, (yield from next_at(agent)))
+        last = len(due) < room
+        for place, owner in due:
+            if has[owner] < room:
+                taken = yield from _take(agent, place, until)
+                deliveries += taken
+                has[owner] += len(taken)
+                room -= len(taken)
+        if last:
+            break
+    return Leased(deliveries, (yield from next_at(agent, limit=room, held=has)))
+
+
+def _take(agent: str, place: int, until: int) -> Transaction[list[Delivery]]:
+    """What is next for a configuration, and who asks has it until then; or nothing is left, and nothing due."""
+    rows = yield _NEXT, (agent, place)
+    yield (
+        f'UPDATE push_config SET due_at = CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
+        (until if rows else None, agent, place),
+    )
+    return [_delivery(row) for row in rows]
 
 
 def _delivery(row: Any) -> Delivery:

@@ -18,10 +18,10 @@ _FIELDS = 'id, version, takes, body'
 def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
     """See `PushConfigs.create`."""
     yield from find_locked(agent, task_id, owner)  # an event that comes now is delivered, or came before
-    yield from put(agent, task_id, config, limit)
+    yield from put(agent, task_id, owner, config, limit)
 
 
-def put(agent: str, task_id: str, config: PushConfig, limit: int) -> Transaction[None]:
+def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
     """Add a configuration to a task that nobody else writes."""
     takes = TAKES[config.takes]
     known = yield (
@@ -33,8 +33,8 @@ def put(agent: str, task_id: str, config: PushConfig, limit: int) -> Transaction
         if rows[0][0] >= limit:
             raise InvalidParamsError(f'The task has {limit} push notification configurations already.')
         yield (
-            'INSERT INTO push_config (agent, task_id, id, version, takes, body) VALUES (?, ?, ?, ?, ?, ?)',
-            (agent, task_id, config.id, config.version, takes, config.body),
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body) VALUES (?, ?, ?, ?, ?, ?, ?)',
+            (agent, task_id, owner, config.id, config.version, takes, config.body),
         )
     push = max(takes, TAKES['artifacts'])
     yield f'UPDATE task SET push = CASE WHEN push < ? THEN ? ELSE push END WHERE {TASK}', (push, push, agent, task_id)
@@ -44,8 +44,9 @@ def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
     """Give a task that has just been made the configurations of another one."""
     yield [
         (
-            'INSERT INTO push_config (agent, task_id, id, version, takes, body)'
-            f' SELECT agent, CAST(? AS TEXT), id, version, takes, body FROM push_config WHERE {_OF_TASK} ORDER BY seq',
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body)'
+            ' SELECT agent, CAST(? AS TEXT), owner, id, version, takes, body FROM push_config'
+            f' WHERE {_OF_TASK} ORDER BY seq',
             [(new_id, agent, task_id)],
         ),
         (

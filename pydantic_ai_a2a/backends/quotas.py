@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ports import Bucket, Charge, Spent
-from .transaction import Transaction, Write
+from pydantic_core import from_json, to_json
 
-__all__ = ('MIGRATION', 'charge', 'charged', 'spent', 'sweep', 'take')
+from ..lifecycle import TERMINAL
+from ..ports import Bucket, Charge, Spent
+from .transaction import LockTasks, Transaction, Write
+
+__all__ = ('MIGRATION', 'PAID', 'charge', 'charged', 'keep_paid', 'settle', 'spent', 'sweep', 'take')
 
 MIGRATION = (
     """
@@ -38,7 +41,10 @@ MIGRATION = (
     """,
     'CREATE INDEX spending_until ON spending (agent, until)',
 )
+PAID = ('ALTER TABLE task ADD COLUMN paid BLOB',)
+"""A migration: what was charged of a task's run so far, as JSON: its number, requests, tokens, cost."""
 
+_TASK = 'agent = ? AND id = ?'
 _TAKE = (
     'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'
     ' DO UPDATE SET full_at = CASE WHEN bucket.full_at > ? THEN bucket.full_at ELSE ? END + ?'
@@ -75,11 +81,49 @@ def spent(agent: str, subject: str, window: int, *, at: int) -> Transaction[list
 
 def charge(agent: str, charges: Sequence[Charge]) -> Transaction[None]:
     """See `QuotaStore.charge`."""
-    yield [charged(agent, charges)]
+    yield [_charged(agent, charges)]
 
 
-def charged(agent: str, charges: Sequence[Charge]) -> Write:
-    """Charges as a write of another transaction; in one order, so that no two of them wait for each other."""
+def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Transaction[None]:
+    """See `QuotaStore.settle`."""
+    yield LockTasks(agent, [task_id])
+    rows = yield f'SELECT state, run, paid FROM task WHERE {_TASK}', (agent, task_id)
+    if not rows:  # it was erased meanwhile
+        yield [_charged(agent, charges)]
+        return
+    state, newest, paid = rows[0]
+    if state in TERMINAL and newest == run:
+        yield charged(agent, task_id, run, paid, charges)
+
+
+def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
+    """What a run is charged, as writes of another transaction, but for what it has `paid`."""
+    before = _of_run(run, paid)
+    used = [max(each) for each in zip(charges[0][3:], before, strict=True)] if charges else before
+    if used == before:
+        return []
+    rest = [now - then for now, then in zip(used, before, strict=True)]
+    due = [Charge(each.subject, each.window, each.until, *rest) for each in charges]
+    return [
+        _charged(agent, due),
+        (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *used]), agent, task_id)]),
+    ]
+
+
+def keep_paid(agent: str, run: int, paid: bytes | None, new_id: str) -> Write:
+    """Tell a task whose first run goes on from the checkpoint of another's what was charged up to there."""
+    known = f'{_TASK} AND EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
+    return f'UPDATE task SET paid = ? WHERE {known}', [(to_json([1, *_of_run(run, paid)]), agent, new_id)]
+
+
+def _of_run(run: int, paid: bytes | None) -> list[int]:
+    """What was charged of a run: requests, tokens, cost."""
+    of, *used = [0] if paid is None else from_json(paid)
+    return used if of == run else [0, 0, 0]
+
+
+def _charged(agent: str, charges: Sequence[Charge]) -> Write:
+    """In one order, so that no two of them wait for each other."""
     return _CHARGE, [(agent, *each) for each in sorted(charges)]
 
 

@@ -193,7 +193,7 @@ _FIRST_EVENT = (
 )
 _STANDING = (
     f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
-    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, {NEXT} FROM task WHERE {HELD} AND run = ?'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, paid, {NEXT} FROM task WHERE {HELD} AND run = ?'
     ' /* FOR NO KEY UPDATE */'
 )
 
@@ -218,11 +218,11 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         raise LeaseLost
-    said, own_usage, unread, record, checkpointed, push, following = rows[0]
+    said, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
     usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
-        writes.append(quotas.charged(agent, end.charges))
+        writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
     if checkpointed and end.failure != DEAD_LETTER:
         writes.append(drop_checkpoint(agent, header.id))
     goes_on = unread is not None and _hands_on(end)

@@ -80,6 +80,7 @@ _ERASE = Operation(erase.erase, _of_sweep, erases=True)
 _RETRY = Operation(dead.retry, ready=True)
 _TAKE = Operation(quotas.take)
 _CHARGE = Operation(quotas.charge)
+_SETTLE = Operation(quotas.settle)
 
 
 class SqlQueue(TaskQueue):
@@ -211,6 +212,9 @@ class SqlQuotas(QuotaStore):
 
     async def charge(self, charges: Sequence[Charge]) -> None:
         await self._database.write(_CHARGE, self._agent, charges)
+
+    async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
+        await self._database.write(_SETTLE, self._agent, task_id, run, charges)
 
 
 class SqlHousekeeping(Housekeeping):

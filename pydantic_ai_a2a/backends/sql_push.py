@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ..ports import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs
@@ -71,11 +71,11 @@ class SqlOutbox(Outbox):
         self._agent = database.namespace
         self._due = due
 
-    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
-        next_at = await self._database.read(outbox.next_at, self._agent)
+    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
+        next_at = await self._database.read(outbox.next_at, self._agent, limit=limit, held=held)
         if next_at is None or next_at > at:  # so that who only looks writes nothing
             return Leased((), next_at)
-        return await self._database.write(_LEASE, self._agent, at=at, until=until, limit=limit)
+        return await self._database.write(_LEASE, self._agent, at=at, until=until, limit=limit, held=held)
 
     async def done(self, delivery: Delivery) -> None:
         await self._database.write(_DONE, self._agent, delivery)

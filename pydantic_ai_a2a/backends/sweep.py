@@ -96,12 +96,22 @@ def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
 
 
 def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
-    rows = yield f'SELECT COUNT(*) FROM task WHERE agent = ? AND {_ENDED}', (agent,)
+    """Drop tasks that have ended, but for those whose webhooks are to be told so, as long as these may take."""
+    waiting = at - _ms(retention.waiting.total_seconds())
+    rows = yield (
+        # CROSS JOIN, so that SQLite begins with the webhooks: mostly there are none.
+        f'SELECT COUNT(*) - (SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ?'
+        f' AND c.due_at IS NOT NULL AND task.agent = c.agent AND task.id = c.task_id AND {_ENDED} AND status_at >= ?)'
+        f' FROM task WHERE agent = ? AND {_ENDED}',
+        (agent, waiting, agent),
+    )
     surplus = max(0, rows[0][0] - retention.max_tasks)
     rows = yield (
         # The oldest are those without events: logs are dropped in this order, and before their tasks.
-        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} ORDER BY events_swept DESC, status_at LIMIT ?',
-        (agent, TASKS),
+        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} AND (push = 0 OR status_at < ?'
+        ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
+        ' ORDER BY events_swept DESC, status_at LIMIT ?',
+        (agent, waiting, agent, TASKS),
     )
     swept = 0
     for index, (task_id, status_at) in enumerate(rows):

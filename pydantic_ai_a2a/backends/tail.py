@@ -36,11 +36,13 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> No
 class _Waiter:
     """A future that any thread may resolve."""
 
-    __slots__ = ('future', 'loop')
+    __slots__ = ('certain', 'future', 'loop')
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[bool] = self.loop.create_future()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.certain = False
+        """Whether what is waited for has come; also if it came after a hint, before anybody looked."""
 
     def resolve(self, certain: bool) -> None:
         """Say that what is waited for has come, or that it may have."""
@@ -50,8 +52,9 @@ class _Waiter:
             _soon(self.loop, partial(self._set, certain))
 
     def _set(self, certain: bool) -> None:
+        self.certain = self.certain or certain
         if not self.future.done():
-            self.future.set_result(certain)
+            self.future.set_result(None)
 
 
 class _Tail:
@@ -300,7 +303,10 @@ class Tails:
             if self._on_use is not None:
                 self._on_use()
             try:
-                if await stopped() or await waiter.future:
+                if await stopped():
+                    return
+                await waiter.future
+                if waiter.certain:
                     return
             finally:
                 with self.lock:

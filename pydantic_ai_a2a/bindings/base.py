@@ -104,7 +104,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     declared = header(scope, b'content-length')
     if declared is not None and _DIGITS.fullmatch(declared) and int(declared) > limit:
         raise _too_large(limit)
-    chunks: list[bytes] = []
+    body = bytearray()  # no list of chunks: they may be small, and take more for themselves than for what they hold
     size = 0
     while True:
         message = await receive()
@@ -115,8 +115,8 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         if size > limit:
             raise _too_large(limit)
         if not message.get('more_body'):
-            return b''.join([*chunks, chunk]) if chunks else chunk
-        chunks.append(chunk)
+            return b'%b%b' % (body, chunk) if body else chunk
+        body += chunk
 
 
 def _too_large(limit: int) -> PayloadTooLargeError:

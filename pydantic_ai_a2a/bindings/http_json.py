@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ..errors import (
@@ -76,10 +76,10 @@ def routes(
     ]
 
 
-def last_routes() -> list[BaseRoute]:
-    """What to try when no other route fits: the paths that only look as if they were of the binding."""
-    unknown: list[BaseRoute] = [Route(path, _Refusal(_unknown_path())) for path in _UNKNOWN]
-    return [*unknown, *(Route(path, _Refusal(_older_path())) for path in _OLDER)]
+def last_routes(*, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None) -> list[BaseRoute]:
+    """What to try when no other route fits: the paths that only look as if they were of the binding; see `routes`."""
+    refused = {**dict.fromkeys(_UNKNOWN, _unknown_path()), **dict.fromkeys(_OLDER, _older_path())}
+    return [AnyPath(below + path, _Refusal(error), takes=takes) for path, error in refused.items()]
 
 
 def is_http_json(scope: Scope) -> bool:

@@ -12,7 +12,7 @@ from getpass import getuser
 
 from pydantic_core import to_json
 
-from ..audit import audit
+from ..audit import Event, Fact, audit
 from ..bindings.base import new_correlation_id
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import LIVE, TERMINAL
@@ -23,7 +23,7 @@ from ..worker import now_ms
 from .stores import add_store, add_whose, opened, whose
 from .target import say
 
-__all__ = ('add_erase', 'erase')
+__all__ = ('add_erase', 'erase', 'erase_all')
 
 _AT_ONCE = 100
 
@@ -59,9 +59,7 @@ async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
         if not options.yes:
             say(await _would_erase(backend, owner, context_id, what))
             return 1
-        erased = await _erase_all(backend, owner, context_id, grace=options.grace if options.cancel else None)
-        if erased:
-            _record(erased, owner, context_id)
+        erased = await erase_all(backend, owner, context_id, grace=options.grace if options.cancel else None)
         if options.json:
             counts = {'owner': owner, 'contextId': context_id, **asdict(erased)}
             sys.stdout.write(f'{to_json(counts).decode()}\n')
@@ -74,18 +72,10 @@ async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
     return 0 if erased else 1
 
 
-def _record(erased: Erased, owner: str, context_id: str | None) -> None:
-    """Tell the audit log who has erased what."""
-    counts = {name: str(count) for name, count in asdict(erased).items()}
-    audit(
-        'erased',
-        correlation_id=new_correlation_id(),
-        via='command',
-        user=_user(),
-        owner=owner,
-        context=context_id,
-        counts=counts,
-    )
+def _record(event: Event, owner: str, context_id: str | None, **facts: Fact) -> None:
+    """Tell the audit log who has done what."""
+    who: dict[str, Fact] = {'via': 'command', 'user': _user(), 'owner': owner, 'context': context_id}
+    audit(event, correlation_id=new_correlation_id(), **who, **facts)
 
 
 def _user() -> str:
@@ -125,20 +115,27 @@ def _told(erased: Erased) -> str:
     )
 
 
-async def _erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
+async def erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
     """Erase batch by batch; what a client sends meanwhile is cancelled and erased too, or ends it without a grace."""
-    erased = Erased()
-    while True:
-        try:
-            batch = await backend.housekeeping.erase(owner, context_id, at=now_ms())
-        except UnsupportedOperationError as refused:
-            if grace is None:
-                raise UnsupportedOperationError(f'{refused.message} With --cancel, that is done.') from None
-            await _cancel_all(backend, owner, context_id, grace)
-            continue
-        if not batch:
-            return erased
-        erased += batch
+    erased, ended = Erased(), 'broken off'
+    try:
+        while True:
+            try:
+                batch = await backend.housekeeping.erase(owner, context_id, at=now_ms())
+            except UnsupportedOperationError as refused:
+                if grace is None:
+                    ended = 'refused'
+                    raise UnsupportedOperationError(f'{refused.message} With --cancel, that is done.') from None
+                await _cancel_all(backend, owner, context_id, grace)
+                continue
+            if not batch:
+                ended = None
+                return erased
+            erased += batch
+    finally:
+        if erased or ended == 'broken off':  # whose last batch may be gone, too
+            counts = {name: str(count) for name, count in asdict(erased).items()}
+            _record('erased', owner, context_id, counts=counts, ended=ended)
 
 
 async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grace: float) -> None:
@@ -152,9 +149,23 @@ async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
     """Cancel a task, wait for its run to stop, and take it away from a run that does not."""
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=now_ms())
-        if asked.state in TERMINAL:
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(grace):
-                await backend.events.wait(task.id, asked.last_event)
-        await backend.queue.cancel(task.id, task.owner, at=now_ms(), force=True)
+        canceled = True  # or it will be, whatever comes in between
+        try:
+            if asked.state not in TERMINAL:
+                canceled = await _stopped(backend, asked, grace)
+        finally:
+            if canceled:
+                _record('task-canceled', task.owner, task.context_id, task=task.id)
+
+
+async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:
+    """End a running task that was asked to stop; whether it is cancelled, and has not come to its end before."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(grace):
+            await backend.events.wait(asked.id, asked.last_event)
+    try:
+        await backend.queue.cancel(asked.id, asked.owner, at=now_ms(), force=True)
+    except TaskNotCancelableError:
+        task = await backend.reader.load(asked.id, asked.owner, history_length=0, artifacts=False)
+        return task is not None and task.header.state == 'canceled'
+    return True

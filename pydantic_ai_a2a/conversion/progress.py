@@ -5,7 +5,7 @@ A thought is shown without its signature, a tool call without what the tool retu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -32,6 +32,7 @@ class StepsShown:
 
     Args:
         progress: Which ones.
+        hidden: Names of the tools whose arguments clients are not shown.
     """
 
     any: bool
@@ -39,17 +40,18 @@ class StepsShown:
     of_tools: bool
     """Whether calls of tools are among them."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, hidden: Collection[str] = ()) -> None:
         self.any = progress.thinking or progress.tools
         self.of_tools = progress.tools
         self._thinking = progress.thinking
+        self._hidden = hidden
 
     def of_event(self, event: AgentStreamEvent) -> Step | None:
         """The step that an event is, of the model's stream or of the tools; None for all others."""
         if isinstance(event, PartEndEvent):
             return self._of_part(event.part)
         if self.of_tools and isinstance(event, FunctionToolCallEvent):
-            return _call(event.part)
+            return self._call(event.part)
         if self.of_tools and isinstance(event, FunctionToolResultEvent):
             return _return(event.part)
         return None
@@ -63,19 +65,19 @@ class StepsShown:
         if isinstance(part, ThinkingPart):
             return _thought(part.content) if self._thinking else None
         if self.of_tools and isinstance(part, NativeToolCallPart):
-            return _call(part)
+            return self._call(part)
         if self.of_tools and isinstance(part, NativeToolReturnPart):
             return _return(part)
         return None
+
+    def _call(self, part: BaseToolCallPart) -> Step:
+        args = {} if part.tool_name in self._hidden else part.args_as_dict()
+        return Step(Part(data=args, media_type='application/json'), _tool('call', part))
 
 
 def _thought(text: str) -> Step | None:
     """Nothing for thoughts that the provider keeps to itself: they have only a signature."""
     return Step(Part(text=text, media_type='text/plain'), {'progress': 'thinking'}) if text.strip() else None
-
-
-def _call(part: BaseToolCallPart) -> Step:
-    return Step(Part(data=part.args_as_dict(), media_type='application/json'), _tool('call', part))
 
 
 def _return(part: BaseToolReturnPart) -> Step:

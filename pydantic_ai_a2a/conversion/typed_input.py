@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_json
@@ -42,18 +43,39 @@ class TypedInput:
                 'message.parts', 'must have one data part, as the inputSchema of the skill says'
             )
         [n] = found
+        data = message['parts'][n].get('data')
         try:
-            self._adapter.validate_json(to_json(message['parts'][n].get('data')))
+            self._adapter.validate_json(to_json(data))
         except ValidationError as error:
-            raise _refusal(error, f'message.parts[{n}].data') from None
+            raise _refusal(error, f'message.parts[{n}].data', data) from None
 
 
-def _refusal(error: ValidationError, field: str) -> InvalidParamsError:
+def _refusal(error: ValidationError, field: str, data: Any) -> InvalidParamsError:
     details = error.errors(include_url=False, include_context=False, include_input=False)
-    violations = [FieldViolation(field + _path(each['loc']), each['msg']) for each in details[:_SHOWN]]
+    violations = [
+        FieldViolation(field + _path(each['loc'], data, missing=each['type'] == 'missing'), each['msg'])
+        for each in details[:_SHOWN]
+    ]
     first = violations[0]
     return InvalidParamsError(f'Invalid parameters: {first.field}: {first.description}', violations=violations)
 
 
-def _path(loc: tuple[int | str, ...]) -> str:
-    return ''.join(f'[{step}]' if isinstance(step, int) else f'.{step}' for step in loc)
+def _path(loc: Sequence[int | str], data: Any, *, missing: bool) -> str:
+    """Where in the data a problem is: without the members of unions, which Pydantic tells of between the fields."""
+    path = ''
+    for step in loc:
+        if _has(data, step):
+            data, path = data[step], path + _step(step)
+    return path + _step(loc[-1]) if missing else path
+
+
+def _has(data: Any, step: int | str) -> bool:
+    return (
+        step in range(len(cast('list[Any]', data)))
+        if isinstance(data, list)
+        else isinstance(data, dict) and step in data
+    )
+
+
+def _step(step: int | str) -> str:
+    return f'[{step}]' if isinstance(step, int) else f'.{step}'

@@ -85,7 +85,11 @@ class Housekeeping(ABC):
 
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int) -> int:
-        """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0."""
+        """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0.
+
+        A task that has ended stays, and counts for nothing, while it has deliveries that are neither done nor given up:
+        for `retention.waiting` after its end, or as long as the others if that is longer.
+        """
 
     @abstractmethod
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

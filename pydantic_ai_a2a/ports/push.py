@@ -7,7 +7,7 @@ they may be encrypted. Deliveries are written by `TaskQueue`, in the transaction
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -88,7 +88,7 @@ class Leased(NamedTuple):
 
     deliveries: Sequence[Delivery]
     next_at: int | None
-    """When there is something to try again (ms); None if nothing waits."""
+    """When there is something to try that who asks would get (ms); None if nothing waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +114,17 @@ class Outbox(ABC):
     """Events on their way to webhooks, in order for each configuration. Many processes may send at once."""
 
     @abstractmethod
-    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
         """Take the oldest undelivered event of up to `limit` configurations which are due and which nobody holds.
 
-        A lease that is not ended goes to the next who asks after `until` (ms).
+        A lease that is not ended goes to the next who asks after `until` (ms). Of an owner, another one is taken only
+        while who asks has fewer of that owner than would be left of `limit`: so there is always room for others.
+
+        Args:
+            at: The time (ms).
+            until: When the leases end (ms).
+            limit: How many may be taken.
+            held: How many of each owner who asks has already, if any.
         """
 
     @abstractmethod

@@ -23,7 +23,7 @@ class Bucket(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """What a run adds to what somebody has used in a sliding window."""
+    """What a run adds to what somebody has used in a sliding window. All charges of a run say the same of its use."""
 
     subject: str
     window: int
@@ -63,4 +63,12 @@ class QuotaStore(ABC):
 
     @abstractmethod
     async def charge(self, charges: Sequence[Charge]) -> None:
-        """Add what was used outside of any `finish`; all of it or nothing."""
+        """Add what was used by a run of no task; all of it or nothing."""
+
+    @abstractmethod
+    async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
+        """Add what a run has used whose task was ended over its holder's head, but for what was charged of it before.
+
+        So it may be said again. Nothing is charged while the task goes on, with this run or another one: whoever holds
+        it charges for all of the run.
+        """

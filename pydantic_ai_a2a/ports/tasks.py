@@ -71,6 +71,8 @@ class Submission:
     """What it comes to, once that was checked."""
     only_waiting: bool = False
     """Whether a task that is queued or running does not take it."""
+    pause: int | None = None
+    """Number of the event with which the pause began that it ends: a task that has gone on since does not take it."""
     task_limit: int | None = None
     """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
     size: int = 0
@@ -175,7 +177,7 @@ class Finish:
     pending: bytes | None = None
     """What an interrupted task waits with, if its answer has to be checked against it."""
     charges: Sequence[Charge] = ()
-    """What the run has used, as the quotas count it."""
+    """What the run has used over all its attempts, as the quotas count it."""
     taken: int = 0
     """Row of the newest client message that entered the run on its way, which is read with this; 0 if none did."""
     last: bool = False
@@ -206,7 +208,8 @@ class TaskQueue(ABC):
 
         Raises:
             TaskNotFoundError: The task to continue is not there for this owner.
-            UnsupportedOperationError: It has ended; or it waits for nothing, and `submission.only_waiting` is set.
+            UnsupportedOperationError: It has ended; or it waits for nothing, and `submission.only_waiting` is set; or
+                it has gone on since `submission.pause`.
             InvalidParamsError: Another context, or a known message id with another content.
             AnswerNeeded: It waits with something that `submission.answer` does not answer, or with nothing although
                 there is one. Nothing is stored.
@@ -258,7 +261,8 @@ class TaskQueue(ABC):
         A run that completes, fails or rejects its task does not end it while another message of it is unread: what the
         run came to is stored, the message of its status goes into the history, and the claim for the next run is
         returned. It ends all the same with `finish.last`, and if it becomes a dead letter or is canceled. A task that
-        waits keeps what is unread for later. What the run has used is charged in the same transaction.
+        waits keeps what is unread for later. What the run has used is charged in the same transaction, but for what was
+        charged of it before: it may go on from the checkpoint of a dead letter.
 
         The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
 

@@ -34,6 +34,7 @@ __all__ = (
     'bad_fields',
     'check_params',
     'encode_id',
+    'invalid',
     'invalid_fields',
     'parse_json',
     'read',
@@ -121,7 +122,7 @@ def _validated(body: bytes, params: TypeAdapter[Any], fields: Mapping[str, str])
         value = params.validate_json(body)
     except ValidationError as error:
         _object(body, fields)  # says better what is wrong with what is no object
-        raise _invalid(error, fields) from None
+        raise invalid(error, fields) from None
     _check_numbers(body)
     return value
 
@@ -168,7 +169,7 @@ def check_params(
     try:
         return params.validate_json(to_json(with_path(told, given, fields)))
     except ValidationError as error:
-        raise _invalid(error, fields) from None
+        raise invalid(error, fields) from None
 
 
 def with_path(told: Mapping[str, object], given: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, object]:
@@ -308,7 +309,7 @@ def _fault(
         return MethodNotFoundError()
     if error.error_count() == 1 and _details(error)[0]['type'] == 'json_invalid':
         return _unreadable(request, fields)
-    return _invalid(error, fields, envelope=2)
+    return invalid(error, fields, envelope=2)
 
 
 def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AError:
@@ -324,17 +325,32 @@ def _details(error: ValidationError) -> Sequence[ErrorDetails]:
     return error.errors(include_url=False, include_context=False, include_input=False)
 
 
-def _invalid(error: ValidationError, fields: Mapping[str, str], *, envelope: int = 0) -> A2AError:
+def invalid(
+    error: ValidationError,
+    fields: Mapping[str, str] = MappingProxyType({}),
+    *,
+    envelope: int = 0,
+    at: Sequence[str] = (),
+    bad: str = 'control characters',
+) -> InvalidParamsError:
+    """What a client is told of params that are not valid.
+
+    Args:
+        error: Why not.
+        fields: As for `read`.
+        envelope: How much of the paths is around the params.
+        at: Where in the params it is that was validated.
+        bad: What texts with a pattern must not hold.
+    """
     if (count := error.error_count()) > _MAX_DETAILS:
         return InvalidParamsError(f'Invalid parameters: {count} problems')
-    return invalid_fields(_violation(detail, fields, envelope) for detail in _details(error))
-
-
-def _violation(detail: ErrorDetails, fields: Mapping[str, str], envelope: int) -> FieldViolation:
-    text = detail['msg']
-    if detail['type'] == 'string_pattern_mismatch':
-        text = 'must not hold control characters'
-    return FieldViolation(_path(detail['loc'][envelope:], fields), text)
+    return invalid_fields(
+        FieldViolation(
+            _path((*at, *detail['loc'][envelope:]), fields),
+            f'must not hold {bad}' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
+        )
+        for detail in _details(error)
+    )
 
 
 def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:

@@ -65,6 +65,7 @@ def send_params(
         history_length=given.get('history_length') or None,
         accepted_output_modes=tuple(given.get('accepted_output_modes') or ()),
         push_config=given.get('task_push_notification_config') if push is None else push,
+        push_field='taskPushNotificationConfig' if push is None else 'pushNotificationConfig',
         metadata=metadata,
         dialect=dialect,
         also_ends=_ALSO_ENDS,

@@ -10,15 +10,13 @@ from functools import cache
 from typing import Annotated, Any, NamedTuple, NotRequired
 
 from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, with_config
-from pydantic_core import ErrorDetails
 from typing_extensions import TypedDict
 
-from ..errors import FieldViolation
 from ..types import PushParams, PushTarget
-from .envelope import invalid_fields
+from .envelope import invalid
 from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
 
-__all__ = ('read_create', 'read_delete', 'read_get', 'read_inline', 'read_list')
+__all__ = ('created_in', 'read_create', 'read_delete', 'read_get', 'read_inline', 'read_list')
 
 _Token = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x21-\x7e]*$')]
 """What goes into a header as it is."""
@@ -101,8 +99,6 @@ class _OlderAll(TypedDict):
 class _Shapes(NamedTuple):
     """What a version has where."""
 
-    inline: str
-    """The field of a message's configuration."""
     target: Any
     create: Any
     get: Any
@@ -116,9 +112,8 @@ class _Shapes(NamedTuple):
     """Where a configuration is named."""
 
 
-_FLAT = _Shapes('taskPushNotificationConfig', _Target, _Create, _One, _One, _All, None, 'task_id', 'id')
+_FLAT = _Shapes(_Target, _Create, _One, _One, _All, None, 'task_id', 'id')
 _NESTED = _Shapes(
-    'pushNotificationConfig',
     _OlderTarget,
     _OlderCreate,
     _OlderOne,
@@ -143,14 +138,7 @@ def _read(shape: Any, wire: object, at: str = '') -> dict[str, Any]:
     try:
         return _adapter(shape).validate_python(wire)
     except ValidationError as error:
-        details = error.errors(include_url=False, include_context=False, include_input=False)
-    raise invalid_fields(_violation(detail, at) for detail in details)
-
-
-def _violation(detail: ErrorDetails, at: str) -> FieldViolation:
-    bad = detail['type'] == 'string_pattern_mismatch'
-    text = 'must not hold characters that do not belong there' if bad else detail['msg']
-    return FieldViolation('.'.join([*([at] if at else []), *map(str, detail['loc'])]) or 'params', text)
+        raise invalid(error, at=at.split('.') if at else (), bad='characters that do not belong there') from None
 
 
 def _target(wire: Mapping[str, Any]) -> PushTarget:
@@ -165,14 +153,18 @@ def _target(wire: Mapping[str, Any]) -> PushTarget:
     )
 
 
-def read_inline(wire: Mapping[str, Any], dialect: str) -> PushTarget:
-    """Read what a message asks for with its configuration.
+def created_in(dialect: str) -> str:
+    """Where a target is in the params that create it; empty if it is the params."""
+    return '' if _of(dialect).nested is None else 'pushNotificationConfig'
+
+
+def read_inline(wire: Mapping[str, Any], dialect: str, at: str) -> PushTarget:
+    """Read what a message asks for at some field of its params.
 
     Raises:
         InvalidParamsError: It is not what the version has; like all that follow.
     """
-    shapes = _of(dialect)
-    return _target(_read(shapes.target, wire, f'configuration.{shapes.inline}'))
+    return _target(_read(_of(dialect).target, wire, at))
 
 
 def read_create(params: PushParams) -> tuple[str, PushTarget]:

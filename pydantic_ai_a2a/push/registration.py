@@ -39,23 +39,22 @@ class Registration:
         self._guard = Guard(settings.private_hosts)
         self._seal = seal
 
-    def config(self, target: PushTarget, dialect: str) -> PushConfig:
-        """The form in which a target is stored.
+    def config(self, target: PushTarget, dialect: str, at: str) -> PushConfig:
+        """The form in which a target is stored, that was at some field of the params; empty if it was the params.
 
         Raises:
             InvalidParamsError: Nothing would ever be sent there. Names are not resolved now: they tell nothing yet.
         """
         try:
             self._guard.check_url(target.url)
-        except PrivateHost as refused:
-            raise PrivateAddressError.of('url', str(refused)) from None
         except Refused as refused:
-            raise InvalidParamsError.of('url', str(refused)) from None
+            kind = PrivateAddressError if isinstance(refused, PrivateHost) else InvalidParamsError
+            raise kind.of(f'{at}.url' if at else 'url', str(refused)) from None
         target = target if target.id else replace(target, id=stored.new_id())
         takes = 'statuses' if codec_of(dialect).pushes_tasks else self._takes
         return PushConfig(id=target.id, version=dialect, takes=takes, body=self._seal.dump(target))
 
-    def target(self, task_id: str, config: PushConfig) -> PushTarget:
+    def target(self, task_id: str, config: PushConfig, correlation_id: str) -> PushTarget:
         """What was registered.
 
         Raises:
@@ -64,7 +63,8 @@ class Registration:
         try:
             return self._seal.load(config.body)
         except Unreadable as error:
-            logger.error('Webhook %r of task %s cannot be read: %s.', config.id, task_id, error)
+            said = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
+            logger.error(said, config.id, task_id, error, correlation_id)
         raise InternalError(
             f'The push notification configuration {config.id} was encrypted with a key that the server has no longer:'
             ' delete it, or register it again.'

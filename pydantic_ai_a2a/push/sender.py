@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Callable
 from contextvars import Context
 
@@ -70,7 +71,8 @@ class Sender:
         self._webhooks = Webhooks(settings)
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
-        self._active: set[asyncio.Task[None]] = set()
+        self._active: dict[asyncio.Task[None], str] = {}
+        """The owner of each delivery that is under way."""
         self._closing = False
         self._stop_listening = outbox.listen(self._on_due)
         # Of no request: its spans and variables must not outlive it.
@@ -121,26 +123,27 @@ class Sender:
         free = self._settings.at_once - len(self._active)
         if free <= 0:
             return _POLL  # whatever ends first wakes the loop
-        now = self._now()
-        leased = await self._outbox.lease(at=now, until=now + self._lease, limit=free)
+        now, held = self._now(), Counter(self._active.values())
+        leased = await self._outbox.lease(at=now, until=now + self._lease, limit=free, held=held)
         for delivery in leased.deliveries:
             task = self._loop.create_task(self._deliver(delivery), context=Context())
-            self._active.add(task)
+            self._active[task] = delivery.owner
             task.add_done_callback(self._ended)
         if leased.next_at is None:
             return _POLL
         return min(max((leased.next_at - now) / 1000, 0.0), _POLL)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._active.discard(task)
+        del self._active[task]
         self._wake.set()
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
-            await self._try(delivery)
-        except asyncio.CancelledError:
-            await self._outbox.release(delivery)
-            raise
+            try:
+                await self._try(delivery)
+            except asyncio.CancelledError:
+                await self._outbox.release(delivery)
+                raise
         except Exception:  # the lease ends by itself
             logger.exception('A delivery of task %s could not be carried out.', delivery.task_id)
 

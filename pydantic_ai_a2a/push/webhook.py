@@ -40,8 +40,9 @@ class Webhooks:
         self._timeout = settings.timeout
         self._guard = Guard(settings.private_hosts)
         self._resolve = settings.resolve or self._ask_system
-        # Clients choose the names, and whoever answers for one may take long: only other webhooks may wait for that.
-        self._threads = ThreadPoolExecutor(settings.at_once, thread_name_prefix='pydantic_ai_a2a-push')
+        # Clients choose the names, and whoever answers for one may take long: only other webhooks may wait for that. A
+        # look-up may go on after its delivery has failed, and another one may have begun.
+        self._threads = ThreadPoolExecutor(4 * settings.at_once, thread_name_prefix='pydantic_ai_a2a-push')
         # A transport and no client: that would log the URLs, which may hold secrets. It follows no redirect and uses no
         # proxy. Of connections none is kept: the next one to an address may be for another host, which would have to
         # show a certificate of its own.

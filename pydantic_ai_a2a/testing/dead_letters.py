@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
-from ..ports import DEAD_LETTER, Answer, Backend, Checkpoint, DeadLetter
+from ..ports import DEAD_LETTER, Answer, Backend, Charge, Checkpoint, DeadLetter
 from ..settings import Retention
 from ..types import TaskState
 from .base import PortSuite
@@ -41,13 +42,21 @@ __all__ = ('DeadLetterSuite',)
 TOO_OFTEN = b'{"parts":[{"text":"too often"}],"metadata":{"failure":"attempts","correlationId":"t.1.3"}}'
 
 
-async def die(backend: Backend, task_id: str, *, starts: int = 2, at: int = AT, why: bytes | None = TOO_OFTEN) -> None:
+async def die(
+    backend: Backend,
+    task_id: str,
+    *,
+    starts: int = 2,
+    at: int = AT,
+    why: bytes | None = TOO_OFTEN,
+    charges: Sequence[Charge] = (),
+) -> None:
     """Start a queued task so many times, and find at the next time that it was too often."""
     for n in range(starts):
         await claim_one(backend, task_id, f'holder {n}', at=at + n * (LEASE + 1))
     end = at + starts * (LEASE + 1)
     claimed = await claim_one(backend, task_id, 'the last', at=end)
-    failed = ending(claimed, 'failed', at=end, status_message=why, failure=DEAD_LETTER)
+    failed = ending(claimed, 'failed', at=end, status_message=why, failure=DEAD_LETTER, charges=charges)
     assert await backend.queue.finish(claimed, failed) is None
 
 
@@ -187,6 +196,25 @@ class DeadLetterSuite(PortSuite):
         await retry(backend, 't', 'v', again=True)
         await backend.queue.cancel('u', OWNER, at=AT, force=True)
         assert (await claim_one(backend, 'v')).checkpoint is None
+
+    async def test_a_retry_is_charged_for_what_it_does_itself(self, backend: Backend) -> None:
+        async def spent() -> list[int]:
+            return [each.requests for each in await backend.quotas.spent(OWNER, 1000, at=AT)]
+
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't', 'the first')
+        done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=RunUsage(requests=2))
+        await backend.queue.emit(claimed, [], checkpoint=done)
+        charge = Charge(OWNER, 1000, AT + 10**9, requests=2, tokens=0, cost=0)
+        await die(backend, 't', at=AT + LEASE + 1, charges=[charge])
+        await retry(backend, 't', 'u')
+        retried = await claim_one(backend, 'u')
+        await backend.queue.finish(retried, ending(retried, charges=[charge._replace(requests=3)]))
+        assert await spent() == [3]
+        await retry(backend, 't', 'v', again=True)  # from the beginning
+        retried = await claim_one(backend, 'v')
+        await backend.queue.finish(retried, ending(retried, charges=[charge._replace(requests=3)]))
+        assert await spent() == [6]
 
     async def test_a_retry_of_a_task_that_was_answered_goes_on_with_the_answer(self, backend: Backend) -> None:
         await submit(backend, message('before', new='before', context='c'))

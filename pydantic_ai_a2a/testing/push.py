@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -16,7 +17,7 @@ from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, ending, message, run, submit
+from .values import AT, LIMIT, OWNER, claim_one, ending, message, run, submit
 
 __all__ = ('OutboxSuite', 'PushConfigSuite')
 
@@ -43,9 +44,18 @@ async def register(backend: Backend, *names: str, task_id: str = 't', **fields: 
         await configs_of(backend).create(task_id, OWNER, config(name, **fields), limit=10)
 
 
-async def lease(backend: Backend, *, at: int = AT, limit: int = 100) -> list[Delivery]:
-    leased = await outbox_of(backend).lease(at=at, until=at + 60_000, limit=limit)
+async def lease(
+    backend: Backend, *, at: int = AT, limit: int = 100, held: Mapping[str, int] | None = None
+) -> list[Delivery]:
+    leased = await outbox_of(backend).lease(at=at, until=at + 60_000, limit=limit, held=held or {})
     return [*leased.deliveries]
+
+
+async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None:
+    """Sweep until nothing is left to do."""
+    async with asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(retention, at=at):
+            pass
 
 
 async def told(backend: Backend, *, at: int = AT) -> dict[str, list[str]]:
@@ -140,8 +150,7 @@ class PushConfigSuite(PortSuite):
         elif way == 'erase':
             await housekeeping.erase(OWNER, at=AT)
         else:
-            while await housekeeping.sweep(Retention(tasks=timedelta(seconds=1)), at=AT + 1_000_000):
-                pass
+            await sweep(backend, Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=1)), at=AT + 1001)
         assert await lease(backend) == []
         await submit(backend, message('again', new='t'))
         assert list(await configs_of(backend).list('t', OWNER)) == []
@@ -211,8 +220,7 @@ class OutboxSuite(PortSuite):
             await register(backend, task_id, task_id=task_id)
         await run(backend, 'waits', 'input-required')
         await backend.queue.cancel('queued', OWNER, at=AT)
-        while await backend.housekeeping.sweep(Retention(waiting=timedelta(seconds=1)), at=AT + 10_000):
-            pass
+        await sweep(backend, Retention(waiting=timedelta(seconds=1)), at=AT + 10_000)
         assert await told(backend) == {
             'queued': ['1 canceled'],
             'waits': ['1 working', '2 input-required', '3 failed'],
@@ -249,13 +257,13 @@ class OutboxSuite(PortSuite):
         await finished(backend)
         [first] = await lease(backend)
         await outbox_of(backend).failed(first, at=AT, retry_at=AT + 1000, error='HTTP 500')
-        waiting = await outbox_of(backend).lease(at=AT + 999, until=LATER, limit=1)
+        waiting = await outbox_of(backend).lease(at=AT + 999, until=LATER, limit=1, held={})
         assert (list(waiting.deliveries), waiting.next_at) == ([], AT + 1000)
         [again] = await lease(backend, at=AT + 1000)
         assert (again.id, again.failures) == (first.id, 1)
         await outbox_of(backend).done(again)
         assert await told(backend, at=AT + 1000) == {'c': ['2 completed']}
-        nothing = await outbox_of(backend).lease(at=LATER, until=LATER, limit=1)
+        nothing = await outbox_of(backend).lease(at=LATER, until=LATER, limit=1, held={})
         assert (list(nothing.deliveries), nothing.next_at) == ([], None)
 
     async def test_what_is_handed_back_may_be_tried_at_once(self, backend: Backend) -> None:
@@ -335,18 +343,38 @@ class OutboxSuite(PortSuite):
         assert heard == ['1 working', *(f'{n} whole' for n in range(2, 32))]
 
     async def test_no_more_are_leased_than_asked_for(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'a', 'b', 'c')
-        await backend.queue.cancel('t', OWNER, at=AT)
+        for name in 'abc':
+            await canceled(backend, f'/{name}', name)
         assert [each.config.id for each in await lease(backend, limit=2)] == ['a', 'b']
         assert [each.config.id for each in await lease(backend, limit=2)] == ['c']
+
+    async def test_no_owner_gets_more_than_are_left_for_others(self, backend: Backend) -> None:
+        await canceled(backend, '/bob', *(f'b{n}' for n in range(20)))
+        await canceled(backend, '/cid', 'c')
+        assert [each.config.id for each in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
+        for bob in (4, 5):  # nor does who asks wait for what others would get
+            held = {'/bob': bob, '/cid': 4}
+            nothing = await outbox_of(backend).lease(at=AT, until=LATER, limit=4, held=held)
+            assert (list(nothing.deliveries), nothing.next_at) == ([], None)
+        assert [each.config.id for each in await lease(backend, limit=4, held={'/bob': 3})] == ['b4']
+        assert [each.config.id for each in await lease(backend, limit=1)] == ['b5']
+
+    @pytest.mark.parametrize('owners', [2, 12])
+    async def test_those_who_wait_behind_owners_that_have_enough_get_theirs(
+        self, backend: Backend, owners: int
+    ) -> None:
+        greedy = [f'/{n:02}' for n in range(owners)]
+        for owner in greedy:
+            await canceled(backend, owner, *(f'{owner} {n}' for n in range(3)))
+        await canceled(backend, '/zoe', 'z')
+        assert [each.config.id for each in await lease(backend, limit=1, held=dict.fromkeys(greedy, 1))] == ['z']
 
     async def test_senders_who_ask_at_once_get_different_ones(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, *'abcdef')
         await backend.queue.cancel('t', OWNER, at=AT)
         shares = await asyncio.gather(*(lease(backend, limit=2) for _ in range(6)))
-        got = sorted(each.config.id for share in shares for each in share)
+        got = [each.config.id for share in shares for each in share]
         got += [each.config.id for each in await lease(backend)]
         assert sorted(got) == [*'abcdef']
 
@@ -392,6 +420,15 @@ async def finished(backend: Backend) -> None:
     await submit(backend, message(new='t'))
     await register(backend, 'c')
     await run(backend, 't')
+
+
+async def canceled(backend: Backend, owner: str, *names: str) -> None:
+    """A task of an owner that is canceled, of which none of these configurations has been told."""
+    task_id = f'task of {owner}'
+    await submit(backend, message(new=task_id, owner=owner))
+    for name in names:
+        await configs_of(backend).create(task_id, owner, config(name), limit=len(names))
+    await backend.queue.cancel(task_id, owner, at=AT)
 
 
 async def fail(backend: Backend, delivery: Delivery, *, at: int = AT) -> None:

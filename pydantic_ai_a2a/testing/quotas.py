@@ -113,6 +113,46 @@ class QuotaSuite(PortSuite):
             await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
         assert await spent(backend) == []
 
+    async def test_a_run_that_was_ended_over_its_head_is_charged_once_however_often_that_is_said(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await claim_one(backend, 't')
+        await backend.quotas.settle('t', claimed.run, [CHARGE])
+        assert await spent(backend) == []
+        await backend.queue.cancel('t', OWNER, at=AT, force=True)
+        await backend.quotas.settle('t', claimed.run, [])
+        other = CHARGE._replace(subject='/')
+        await asyncio.gather(*(backend.quotas.settle('t', claimed.run, [CHARGE, other]) for _ in range(5)))
+        assert (await spent(backend), await spent(backend, '/')) == ([(1, 20, 300)], [(1, 20, 300)])
+        await backend.quotas.settle('t', claimed.run, [CHARGE._replace(requests=3, tokens=30)])
+        assert await spent(backend) == [(3, 30, 300)]
+
+    @pytest.mark.parametrize('state', ['completed', 'failed', 'input-required'])
+    async def test_a_run_that_has_charged_for_itself_is_charged_no_more(
+        self, backend: Backend, state: TaskState
+    ) -> None:
+        await submit(backend, message(new='t'))
+        claimed = await run(backend, 't', state, charges=[CHARGE])
+        await backend.quotas.settle('t', claimed.run, [CHARGE])
+        assert await spent(backend) == [(1, 20, 300)]
+
+    async def test_whoever_goes_on_with_a_task_charges_for_what_was_run_before(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        following = await backend.queue.finish(claimed, ending(claimed, charges=[CHARGE]))
+        assert following is not None
+        await backend.queue.cancel('t', OWNER, at=AT, force=True)
+        await backend.quotas.settle('t', claimed.run, [CHARGE])
+        assert await spent(backend) == [(1, 20, 300)]
+        await backend.quotas.settle('t', following.run, [CHARGE])
+        assert await spent(backend) == [(2, 40, 600)]
+
+    async def test_a_run_whose_task_was_erased_is_charged(self, backend: Backend) -> None:
+        await backend.quotas.settle('t', 1, [CHARGE])
+        assert await spent(backend) == [(1, 20, 300)]
+
     async def test_an_owner_has_no_more_tasks_than_it_may(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, limited(message(new=task_id), 2))

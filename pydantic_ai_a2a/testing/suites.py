@@ -20,6 +20,7 @@ from .reader import TaskReaderSuite
 from .runs import RunSuite
 from .steering import SteeringSuite
 from .submit import SubmitSuite
+from .untold import UntoldSuite
 
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
@@ -32,8 +33,8 @@ class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
     """What `Housekeeping` promises: what is too old or too much goes, and what an operator asks for is done."""
 
 
-class PushSuite(PushConfigSuite, OutboxSuite):
-    """What `PushConfigs` and `Outbox` promise, for backends that have them."""
+class PushSuite(PushConfigSuite, OutboxSuite, UntoldSuite):
+    """What `PushConfigs` and `Outbox` promise, and `Housekeeping` of what they have; for backends that have them."""
 
 
 class BackendSuite(

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from pydantic_ai.usage import RunUsage
 
+from pydantic_ai_a2a.backends import deliveries
 from pydantic_ai_a2a.backends.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend
+from pydantic_ai_a2a.testing.push import lease
 from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG, claim, conversation, events, history, run, turn
 
 TASK = (
@@ -107,3 +109,21 @@ async def test_what_the_first_schema_holds_of_an_owner_is_erased(backend: Backen
         tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         counts = {name: connection.execute(f'SELECT COUNT(*) FROM {name}').fetchone()[0] for name in tables}
     assert {name for name, count in counts.items() if count} == {'a2a_schema'}
+
+
+async def test_a_webhook_of_an_older_schema_gets_what_it_was_not_told_as_its_owners(tmp_path: Path) -> None:
+    older = MIGRATIONS[: MIGRATIONS.index(deliveries.OWNERS)]
+    with closing(connect(SqliteFile(path=tmp_path / 'agent.db'), older)) as connection:
+        connection.execute(TASK, ('t', 'c', 'completed', AT, None, 1, 1, 1, 1, 2, 1, None))
+        connection.execute(
+            'INSERT INTO push_config (seq, agent, task_id, id, version, takes, body, due_at)'
+            " VALUES (7, 'agent', 't', 'c', '1.0', 0, x'', 0)"
+        )
+        connection.execute(
+            'INSERT INTO delivery (agent, task_id, config, id, n, state, payload)'
+            " VALUES ('agent', 't', 7, 'd', 2, 'completed', x'7b7d')"
+        )
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG)
+    assert await lease(backend, limit=1, held={OWNER: 1}) == []
+    assert [each.id for each in await lease(backend, limit=1)] == ['d']
+    backend.close()

@@ -78,5 +78,5 @@ async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_i
         assert await rows(postgres_url, 'SELECT task_id FROM a2a.delivery FOR UPDATE NOWAIT') != []
         await telling.open()
         await sweeping
-    assert (await outbox_of(backend).lease(at=AT + 11 * DAY, until=AT + 12 * DAY, limit=9)).next_at is None
+    assert (await outbox_of(backend).lease(at=AT + 11 * DAY, until=AT + 12 * DAY, limit=9, held={})).next_at is None
     assert await rows(postgres_url, 'SELECT id FROM a2a.delivery') == []

@@ -44,6 +44,26 @@ async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed
         await tails.wait('t', stopped)
 
 
+async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
+    asked = 0
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            tails.hint('t', 1)
+            tails.release(lambda _: False)
+        return False
+
+    tails = Tails(read, 1000)
+    async with asyncio.timeout(1):
+        await tails.wait('t', stopped)
+    assert (asked, tails.in_use) == (1, False)
+
+
 def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
     async def stopped() -> bool:
         return False

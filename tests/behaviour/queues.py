@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent, TaskHeader
 
@@ -46,15 +47,35 @@ class Wrapped(TaskQueue):
         await self.inner.release(claim)
 
 
-class Overtaken(Wrapped):
-    """Has something else come first, once, when an answer to what a task waits with has been checked."""
+class InDoubt(Wrapped):
+    """Ends a run, the first time without an answer: a connection that was lost in the middle of a commit."""
 
-    def __init__(self, inner: TaskQueue, first: Callable[[], Awaitable[object]]) -> None:
+    answers = False
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        following = await super().finish(claim, finish)
+        if self.answers:
+            return following
+        self.answers = True
+        raise StoreUnavailable
+
+
+class Overtaken(Wrapped):
+    """Has something else come first, once, when an answer to what a task waits with has been checked.
+
+    Args:
+        inner: The queue.
+        first: What comes first.
+        checked: Whether it waits for the check; else it comes before the first message.
+    """
+
+    def __init__(self, inner: TaskQueue, first: Callable[[], Awaitable[object]], *, checked: bool = True) -> None:
         super().__init__(inner)
         self._first: Callable[[], Awaitable[object]] | None = first
+        self._checked = checked
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
-        if submission.answer is not None and self._first is not None:
+        if self._first is not None and (submission.answer is not None or not self._checked):
             first, self._first = self._first, None
             await first()
         return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)

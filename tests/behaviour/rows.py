@@ -14,10 +14,6 @@ class Row(NamedTuple):
     """One behaviour."""
 
     name: str
-    waits_for: str | None = None
-    """What has to be built before it can be shown; None if a test must show it now."""
-    rest: str | None = None
-    """What the part of it waits for that cannot be shown yet, beside what can."""
 
     @property
     def id(self) -> str:
@@ -60,7 +56,7 @@ TASKS = (
     Row('a failed run in a context'),
     Row('reader that stops reading'),
     Row('resubscribe in mid-run'),
-    Row('10,000 tasks', rest='push'),
+    Row('10,000 tasks'),
     Row('SIGTERM'),
     Row('`--workers 2`'),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -101,3 +102,16 @@ def told_in_log(text: str) -> Generator[Event]:
     logging.getLogger('pydantic_ai_a2a').addHandler(listener)
     yield told
     logging.getLogger('pydantic_ai_a2a').removeHandler(listener)
+
+
+@contextmanager
+def told_to_loop() -> Generator[list[str]]:
+    """What the event loop is told by the end of the block, such as of a task that has failed for nobody."""
+    loop, told = asyncio.get_running_loop(), list[str]()
+    before = loop.get_exception_handler()
+    loop.set_exception_handler(lambda _, context: told.append(context['message']))
+    try:
+        yield told
+    finally:
+        gc.collect()
+        loop.set_exception_handler(before)

@@ -13,11 +13,15 @@ from pydantic_ai import Agent
 from starlette.types import Message
 
 from pydantic_ai_a2a import BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
+from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping, SqlReader
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Erased
 
 from ..auth.issuer import bearer
 from ..client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ..dialects import unversioned
-from .stage import Stage
+from .stage import Stage, ended
 
 pytestmark = unversioned('it is about the log')
 ANN = 'the-token-of-ann-1234'
@@ -36,6 +40,13 @@ def audited(caplog: pytest.LogCaptureFixture, *but: str) -> list[dict[str, Any]]
     return [
         {name: value for name, value in vars(each)['audit'].items() if name not in ('time', *but)} for each in records
     ]
+
+
+class Unreadable(SqlReader):
+    """A store that is away when a task is read."""
+
+    async def load(self, *_: object, **__: object) -> None:
+        raise StoreUnavailable
 
 
 class Stuck(Exchange):
@@ -127,6 +138,17 @@ async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
+    named = 'a\u2028\x85{"event":"erased"}'
+    app = to_a2a(Agent('test'), authenticate=lambda _: Caller(id='\ud800'), tenants=['acme'])
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
+    assert answer.status == 200
+    [record] = audited(caplog)
+    assert (record['named'], record['caller']) == (named, '\ud800')
+    assert [each for each in caplog.messages if not each.isascii() or len(each.splitlines()) > 1] == []
+
+
 async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=AUTH)
     async with lifespan(app):
@@ -165,16 +187,62 @@ async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
     }
 
 
+@pytest.mark.parametrize('ends', [False, True], ids=['breaks off', 'has ended'])
+async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_ended(
+    ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    stage, limits = Stage(), Limits(cancel_grace=LIMIT)
+    async with lifespan(app := to_a2a(stage.agent, auth=AUTH, limits=limits)), asyncio.timeout(LIMIT):
+        client = Client(app, headers=bearer(ANN))
+        task = await client.send(SECRET, returnImmediately=True)
+        await stage.reached(SECRET)
+        if ends:
+            stage.open(SECRET)
+            await ended(client, task['id'])
+        else:
+            assert isinstance(app.backend, SqliteBackend)
+            app.backend.reader = Unreadable(app.backend)
+        answer = await client.post(rpc('CancelTask', {'id': task['id']}))
+    assert answer.status == (200 if ends else 503)
+    assert [each['event'] for each in audited(caplog)] == ([] if ends else ['task-canceled'])
+
+
 async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
     app = to_a2a(Agent('test'), auth=AUTH)
     ann = Caller(id='ann', tenant='acme')
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app, headers=bearer(ANN))
-        task, other = await client.send(SECRET), await client.send(SECRET)
+        task, other, third = [await client.send(SECRET) for _ in range(3)]
         for _ in range(2):  # the second time, there is nothing left
             await app.erase_task(task['id'])
             await app.erase_context(other['contextId'], caller=ann)
+            await app.conversations(caller=ann).delete(third['contextId'])
     assert audited(caplog, 'correlation_id') == [
         {'event': 'erased', 'via': 'python', 'task': task['id']},
         {'event': 'erased', 'via': 'python', 'context': other['contextId'], 'owner': 'acme/ann'},
+        {'event': 'erased', 'via': 'python', 'conversation': third['contextId'], 'owner': 'acme/ann'},
     ]
+
+
+class Breaking(SqlHousekeeping):
+    """Breaks off an erasure at the second batch."""
+
+    batches = 0
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        self.batches += 1
+        if self.batches == 2:
+            raise StoreUnavailable
+        return await super().erase(owner, context_id, at=at)
+
+
+async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context = (await Client(app).send(SECRET))['contextId']
+        assert isinstance(app.backend, SqliteBackend)
+        app.backend.housekeeping = Breaking(app.backend)
+        with pytest.raises(StoreUnavailable):
+            await app.erase_context(context)
+    assert audited(caplog, 'correlation_id') == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]

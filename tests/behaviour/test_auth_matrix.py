@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Caller, JWTAuth, to_a2a
+from pydantic_ai_a2a import Caller, JWTAuth, Push, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
 from ..client import Client, lifespan, message, rpc
-from ..dialects import DIALECTS, Dialect, spoken
+from ..dialects import BINDINGS, Dialect, spoken
+from .pushing import create, listed
 from .refused import refusal
 
 SCOPES = {name: f'a2a:{name}' for name in OPERATIONS}
 EVERY_OPERATION = pytest.mark.parametrize(
     ('version', 'method'),
-    [(has.version, name) for has in DIALECTS.values() for name in OPERATIONS if has.has_lists or name != 'ListTasks'],
+    [(way, name) for way, has in BINDINGS.items() for name in OPERATIONS if has.has_lists or name != 'ListTasks'],
     indirect=['version'],
 )
-UNSUPPORTED = {name: -32003 for name in OPERATIONS if 'Push' in name} | {'GetExtendedAgentCard': -32004}
 ENDED = {'SendMessage': -32004, 'SendStreamingMessage': -32004, 'CancelTask': -32002, 'SubscribeToTask': -32004}
 """What a caller learns of its own task, which has ended; the others answer with a result."""
 
@@ -37,13 +37,23 @@ def token(sub: str = 'ann', *, without: str = '', **changes: Any) -> str:
 @asynccontextmanager
 async def of_ann() -> AsyncGenerator[tuple[Client, dict[str, Any]]]:
     """A client without credentials, and what names a task of ann's that has ended; at the end there is no other."""
-    app = to_a2a(Agent('test'), auth=JWTAuth(ISSUER, AUDIENCE, secret=SECRET), scopes=SCOPES)
+    auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+    app = to_a2a(Agent('test'), auth=auth, scopes=SCOPES, push=Push(), extended_card={'description': 'For you.'})
     async with lifespan(app):
-        task = await Client(app, headers=bearer(token())).send()
-        yield Client(app), {'id': task['id'], 'taskId': task['id'], 'message': message(taskId=task['id'])}
+        ann = Client(app, headers=bearer(token()))
+        task_id = (await ann.send())['id']
+        webhook = {'id': task_id, 'url': 'https://example.com/of-ann'}  # so that all versions find what an id names
+        await create(ann, task_id, **webhook)
+        params = {'id': task_id, 'taskId': task_id, 'message': message(taskId=task_id), 'url': webhook['url']}
+        yield Client(app), {**params, 'pushNotificationConfig': webhook, 'pushNotificationConfigId': task_id}
         [unchanged] = await app.list_tasks(caller=Caller(id='ann'))
-        assert (unchanged['id'], unchanged['status']['state']) == (task['id'], 'completed')
+        assert (unchanged['id'], unchanged['status']['state']) == (task_id, 'completed')
         assert len(await app.list_tasks()) == 1
+
+
+async def webhooks(client: Client, task_id: str) -> list[str]:
+    """Those of ann's task."""
+    return [each['id'] for each in await listed(Client(client.app, headers=bearer(token())), task_id)]
 
 
 @EVERY_OPERATION
@@ -65,6 +75,7 @@ async def test_who_is_not_known_is_refused(
 ) -> None:
     async with of_ann() as (client, params):
         answer = await client.post(rpc(method, params), credentials)
+        assert await webhooks(client, params['id']) == [params['id']]
     error = refusal(answer, status=401, id=None)
     assert (error.code, error.reason) == (-32000, 'UNAUTHENTICATED')
     assert answer.headers['www-authenticate'] == challenge
@@ -75,7 +86,8 @@ async def test_who_is_not_known_is_refused(
 async def test_who_is_known_is_served(version: Dialect, method: str) -> None:
     async with of_ann() as (client, params):
         answer = await client.post(rpc(method, params), bearer(token()))
-    code = (UNSUPPORTED | ENDED).get(method)
+        assert await webhooks(client, params['id']) == ([] if method.startswith('Delete') else [params['id']])
+    code = ENDED.get(method)
     if code is None or (method == 'SubscribeToTask' and not version.refuses_ended):
         assert (answer.status, b'"error"' in answer.body) == (200, False)
     else:
@@ -86,16 +98,21 @@ async def test_who_is_known_is_served(version: Dialect, method: str) -> None:
 async def test_another_owner_sees_and_changes_nothing(version: Dialect, method: str) -> None:
     async with of_ann() as (client, params):
         answer = await client.post(rpc(method, params), bearer(token('bob')))
+        assert await webhooks(client, params['id']) == [params['id']]
     if method == 'ListTasks':
-        assert answer.json['result'] == {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0}
+        page = answer.json['result'] if version.has_envelope else answer.json
+        assert page == {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0}
+    elif method == 'GetExtendedAgentCard':
+        assert (answer.status, b'For you.' in answer.body) == (200, True)
     else:
-        assert refusal(answer).code == UNSUPPORTED.get(method, -32001)
+        assert refusal(answer).code == -32001
 
 
 @EVERY_OPERATION
 async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, method: str) -> None:
     async with of_ann() as (client, params):
         answer = await client.post(rpc(method, params), bearer(token(without=method)))
+        assert await webhooks(client, params['id']) == [params['id']]
     error = refusal(answer, status=403)
     needed = SCOPES[method]
     assert (error.code, error.message) == (

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, RunContext
-from pydantic_ai.models.function import FunctionModel
+from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
@@ -287,6 +296,74 @@ async def test_no_step_is_stored_in_memory() -> None:
     async with serving(Steps().agent, backend=backend) as client:
         await client.send('one')
     assert saves.saved == []
+
+
+@pytest.mark.parametrize(
+    ('agent', 'commits'),
+    [
+        (lambda: Agent(TestModel(call_tools=[])), 3),
+        (lambda: Agent(TestModel(), tools=[heard_of]), 6),
+        (lambda: Steps().agent, 8),
+    ],
+    ids=['no step', 'one', 'two'],
+)
+async def test_a_task_takes_as_many_commits_as_the_documentation_says(
+    agent: Callable[[], Agent[Any, Any]], commits: int, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, 'connect', traced)
+    async with serving(agent(), backend=url, workers=Workers(lease=3600.0)) as client:
+        await client.send('one')
+        statements.clear()
+        await client.send('two')
+        assert statements.count('COMMIT') == commits
+
+
+def heard_of(name: str) -> str:
+    return f'{name} is well'
+
+
+async def test_dependencies_instructions_and_retries_begin_anew_with_each_attempt(url: str) -> None:
+    deps, reached, held = count(1), asyncio.Event(), [True]
+    seen: list[tuple[int, str | None]] = []
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1 and held:
+            held.clear()
+            reached.set()
+            await asyncio.Event().wait()
+        return ModelResponse(parts=[TextPart('Done.') if len(seen) == 3 else ToolCallPart('work')])
+
+    def work(ctx: RunContext[int]) -> str:
+        request = ctx.messages[-2]
+        assert isinstance(request, ModelRequest)
+        seen.append((ctx.deps, request.instructions))
+        if len(seen) < 3:
+            raise ModelRetry('Once more.')
+        return 'done'
+
+    def make(_: object) -> int:
+        return next(deps)
+
+    agent = Agent(FunctionModel(answer), deps_type=int, tools=[Tool(work, max_retries=1)])
+    agent.instructions(attempt)
+    async with served(agent, backend=url, deps_factory=make) as client:
+        task_id = await begun(client, 'hi')
+        await reached.wait()
+    async with served(agent, backend=url, deps_factory=make) as client:
+        assert texts(await ended(client, task_id)) == ['Done.']
+    assert seen == [(1, 'Attempt 1'), (2, 'Attempt 2'), (2, 'Attempt 2')]
+
+
+def attempt(ctx: RunContext[int]) -> str:
+    return f'Attempt {ctx.deps}'
 
 
 class HoldsNotes(Wrapped):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,11 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 
 from ..client import LIMIT, Client, Exchange, message, rpc
 from .refused import refusal
-from .stage import heard, prompts, serving
+from .stage import heard, prompts, serving, told_to_loop
 
 
 def ask(client: Client, text: str, **configuration: Any) -> Exchange:
@@ -76,6 +78,23 @@ async def test_a_request_that_is_ended_twice_leaves_its_place_to_others() -> Non
         while (answer := await ask(client, 'quick').answer()).status == 503:
             pass  # the run itself is over a moment later
     assert answer.status == 200
+
+
+async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_store(tmp_path: Path) -> None:
+    held = Held()
+    file = SqliteFile(path=tmp_path / 'a.db', synchronous='normal', busy_timeout=0.01)
+    backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
+    quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    with told_to_loop() as told:
+        async with held.serving(backend=backend, quotas=quotas) as client:
+            exchange = ask(client, 'slow')
+            await held.one.wait()
+            with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+                other.execute('BEGIN IMMEDIATE')
+                exchange.gone.set()
+                await exchange.task
+    assert told == []
+    backend.close()
 
 
 async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None:

@@ -255,3 +255,12 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
         rest = await reader.rest()
     assert state_of(canceled) == 'CANCELED'
     assert shown(rest)[-1] == ('CANCELED',)
+
+
+@ROW
+@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(agent: Agent[None, Any]) -> None:
+    async with serving(agent, progress=ALL, hide_arguments=['look']) as client, client.send_streaming() as reader:
+        events = await reader.rest()
+    assert ('WORKING', {}, 'tool', 'call', 'look', 'call-1') in shown(events)
+    assert '"up"' not in json.dumps([event.data for event in events])

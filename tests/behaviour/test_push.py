@@ -64,6 +64,8 @@ async def test_what_is_registered_can_be_read_and_removed() -> None:
         full = {**TARGET, 'authentication': {'scheme': 'Bearer', 'credentials': 'c'}}
         assert await create(client, task_id, **full) == {'taskId': task_id, **full}
         other = await create(client, task_id, url='https://example.com/other')
+        assert other == {'id': other['id'], 'taskId': task_id, 'url': 'https://example.com/other'}
+        assert len(other['id']) == 32
         assert await get(client, task_id, 'mine') == {'taskId': task_id, **full}
         assert await listed(client, task_id) == [{'taskId': task_id, **full}, other]
         for _ in range(2):  # once more does no harm

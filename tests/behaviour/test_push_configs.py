@@ -11,8 +11,8 @@ from pydantic_ai import Agent
 
 from pydantic_ai_a2a import Push, to_a2a
 
-from ..client import Client, RpcError, lifespan, message
-from ..dialects import only
+from ..client import Client, RpcError, lifespan, message, rpc
+from ..dialects import only, spoken
 from .pushing import create, delete, get, listed
 from .stage import serving
 
@@ -90,13 +90,15 @@ async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_regist
             with pytest.raises(RpcError, match='configuration lost was encrypted with a key') as unreadable:
                 await reading
             assert unreadable.value.code == -32603
+            if spoken().has_details:
+                assert unreadable.value.data[0]['metadata']['correlationId'] in caplog.messages[-1]
         await create(client, task_id, id='lost', url=URL)
         with pytest.raises(RpcError, match='configuration gone was encrypted with a key'):
             await listed(client, task_id)
         await delete(client, task_id, 'gone')
         assert [each['id'] for each in await listed(client, task_id)] == ['lost']
-    assert [each.getMessage() for each in caplog.records if 'Webhook' in each.msg] == [
-        f'Webhook {name!r} of task {task_id} cannot be read: none of Push.keys decrypts it.'
+    assert [each.partition(' (')[0] for each in caplog.messages if 'Webhook' in each] == [
+        f'Webhook {name!r} of task {task_id} cannot be read: none of Push.keys decrypts it'
         for name in ('lost', 'lost', 'gone')
     ]
 
@@ -125,3 +127,50 @@ async def test_or_whose_name_their_params_have() -> None:
         client, task_id = Client(app, path='/acme/'), sent['task']['id']
         await create(client, task_id, id='a', url=URL)
         assert await page(Client(app), task_id, tenant='acme') == (['a'], '')
+
+
+@pytest.mark.parametrize(
+    ('target', 'field'),
+    [
+        ({'url': 'https://127.0.0.1/'}, 'url'),
+        ({'url': 'ftp://example.com/'}, 'url'),
+        ({'url': 5}, 'url'),
+        ({'url': URL, 'token': 'a b'}, 'token'),
+        ({'url': URL, 'authentication': {'credentials': 'ä'}}, 'authentication.credentials'),
+    ],
+)
+async def test_a_bad_field_has_the_whole_path_that_it_has_in_the_params(target: dict[str, Any], field: str) -> None:
+    older = spoken().version == '0.3'
+    inline = 'pushNotificationConfig' if older else 'taskPushNotificationConfig'
+    async with serving(Agent('test'), push=Push()) as client:
+        task_id = (await client.send())['id']
+        sent = {'message': message(), 'configuration': {inline: target}}
+        created = {'taskId': task_id, **({inline: target} if older else target)}
+        errors = [
+            spoken().error((await client.post(rpc(method, params, client.dialect))).json)
+            for method, params in (('SendMessage', sent), ('CreateTaskPushNotificationConfig', created))
+        ]
+    above = f'{inline}.' if older else ''
+    named = [error['message'].removeprefix('Invalid parameters: ').partition(': ')[0] for error in errors]
+    assert named == [f'configuration.{inline}.{field}', f'{above}{field}']
+
+
+@only('0.3', '1.0 has one scheme')
+async def test_one_of_many_bad_fields_has_its_number_in_the_path() -> None:
+    target = {'url': URL, 'authentication': {'schemes': ['Bearer', 'a b']}}
+    async with serving(Agent('test'), push=Push()) as client:
+        params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
+        answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
+    assert answer.json['error']['message'] == (
+        'Invalid parameters: pushNotificationConfig.authentication.schemes[1]: must not hold characters that do not'
+        ' belong there'
+    )
+
+
+@only('0.3', '1.0 has one scheme')
+async def test_very_many_bad_fields_are_counted_only() -> None:
+    target = {'url': URL, 'authentication': {'schemes': ['a b'] * 1001}}
+    async with serving(Agent('test'), push=Push()) as client:
+        params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
+        answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
+    assert answer.json['error']['message'] == 'Invalid parameters: 1001 problems'

@@ -32,7 +32,7 @@ def tests_by_row(request: pytest.FixtureRequest) -> dict[str, list[str]]:
     return tests
 
 
-@pytest.mark.parametrize('row', [row for row in ROWS.values() if not row.waits_for], ids=lambda row: row.id)
+@pytest.mark.parametrize('row', ROWS.values(), ids=lambda row: row.id)
 def test_a_behaviour_that_is_promised_has_a_test(
     row: Row, tests_by_row: dict[str, list[str]], pytestconfig: pytest.Config
 ) -> None:
@@ -41,7 +41,7 @@ def test_a_behaviour_that_is_promised_has_a_test(
     assert tests_by_row[row.name]
 
 
-@pytest.mark.parametrize('row', [row for row in ROWS.values() if not row.waits_for], ids=lambda row: row.id)
+@pytest.mark.parametrize('row', ROWS.values(), ids=lambda row: row.id)
 def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request: pytest.FixtureRequest) -> None:
     shown = [item for item in request.session.items if row in covered_by(item)]
     versions = {item.callspec.params.get('version') for item in shown if isinstance(item, pytest.Function)} - {None}
@@ -49,11 +49,6 @@ def test_a_behaviour_is_shown_in_every_version_or_once_for_all(row: Row, request
     if versions not in whole and (selected := selection(request.config)):
         pytest.skip(f'only a part of the tests was collected: {selected}')
     assert versions in whole
-
-
-@pytest.mark.parametrize('row', [row for row in ROWS.values() if row.waits_for], ids=lambda row: row.id)
-def test_a_behaviour_that_has_a_test_is_not_listed_as_a_later_one(row: Row, tests_by_row: dict[str, list[str]]) -> None:
-    assert tests_by_row[row.name] == []
 
 
 def test_the_id_of_a_test_carries_the_names_of_its_behaviours(request: pytest.FixtureRequest) -> None:

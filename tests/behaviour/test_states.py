@@ -197,6 +197,42 @@ async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
     assert desk.calls == 2
 
 
+@pytest.mark.parametrize('checked', [False, True])
+async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then(checked: bool) -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('hi')
+        first = message('Signed in.', taskId=task['id'])
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=checked)
+        with pytest.raises(UnsupportedOperationError, match='auth-required, and no longer waits for what it waited'):
+            await app.resume_task(task['id'])
+        assert desk.calls == 2
+        desk.state = None
+        await app.resume_task(task['id'])
+        done = await ended(client, task['id'])
+    assert [text for role, text in said(done) if role == 'USER'] == ['hi', 'Signed in.', 'Access was granted.']
+
+
+async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first() -> None:
+    states = [InputRequired('Which pizza?'), AuthRequired('Sign in.')]
+
+    def ask(_: str) -> InputRequired | AuthRequired:
+        return states.pop()
+
+    async with serving(Agent(FunctionModel(order), output_type=[Pizza, ask])) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('I want a pizza')
+        first = message('A pizza, as I said', taskId=task['id'])
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=False)
+        with pytest.raises(UnsupportedOperationError, match='input-required, and no longer waits for what it waited'):
+            await app.resume_task(task['id'])
+        asked = await client.get_task(task['id'])
+    assert (state_of(task), state_of(asked)) == ('AUTH_REQUIRED', 'INPUT_REQUIRED')
+
+
 async def test_credentials_that_are_still_missing_are_asked_for_again() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:

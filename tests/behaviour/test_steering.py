@@ -315,9 +315,10 @@ class Crowd:
 
     Args:
         seed: Of what is random.
+        works_on: How often it works on after an answer of the model.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, works_on: float) -> None:
         self.random = Random(seed)
         self.said = 0
         self.heard: Counter[str] = Counter()
@@ -325,6 +326,7 @@ class Crowd:
         """Prompts of runs that failed before the model had answered: their tasks tell of it."""
         self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer))
         self.agent.tool_plain(self.work)
+        self._works_on = works_on
 
     async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         spoke = [n for n, each in enumerate(messages) if isinstance(each, ModelResponse)]
@@ -336,7 +338,7 @@ class Crowd:
                 self.failed[said[0]] += 1
             raise RuntimeError('broken')
         self.heard.update(said)
-        works_on = self.random.random() < 0.6
+        works_on = self.random.random() < self._works_on
         return ModelResponse(parts=[ToolCallPart('work', {}) if works_on else TextPart('done')])
 
     async def work(self) -> str:
@@ -345,29 +347,29 @@ class Crowd:
         return 'worked'
 
     async def talk(self, client: Client, times: int) -> None:
-        """Say something to one task, or to another one once it is over."""
-        task_id = None
+        """Say something to one task, or to another one once it is over or has too much to read; wait for all."""
+        tasks: list[str] = []
         for _ in range(times):
             self.said += 1
             text = f'message {self.said}'
             try:
-                sent = await client.send(
-                    message(text, **({'taskId': task_id} if task_id else {})), returnImmediately=True
-                )
-            except RpcError:  # the task was over; and this one is not refused
+                task_id = {'taskId': tasks[-1]} if tasks else {}
+                sent = await client.send(message(text, **task_id), returnImmediately=True)
+            except RpcError:  # and this one is not refused
                 sent = await client.send(text, returnImmediately=True)
-            task_id = sent['id']
+            tasks.append(sent['id'])
             await self.work()
-        await ended(client, task_id or '')
+        for task_id in dict.fromkeys(tasks):
+            await ended(client, task_id)
 
 
 @unversioned('what a message is to its task is below what versions differ in')
-@pytest.mark.parametrize(('while_working', 'times'), [('queue', 10), ('steer', 50)])
+@pytest.mark.parametrize(('while_working', 'works_on'), [('queue', 0.1), ('steer', 0.6)])
 async def test_of_a_thousand_messages_at_random_moments_none_is_lost_and_none_comes_twice(
-    while_working: Any, times: int
+    while_working: Any, works_on: float
 ) -> None:
-    crowd = Crowd(seed=7)
-    async with serving(crowd.agent, while_working=while_working, limit=60) as client:
-        await asyncio.gather(*(crowd.talk(client, times) for _ in range(20)))
-    assert crowd.heard + crowd.failed == Counter(f'message {n + 1}' for n in range(20 * times))
-    assert crowd.heard.total() > 18 * times
+    crowd = Crowd(seed=7, works_on=works_on)
+    async with serving(crowd.agent, while_working=while_working, limit=LIMIT * 6) as client:
+        await asyncio.gather(*(crowd.talk(client, 50) for _ in range(20)))
+    assert crowd.heard + crowd.failed == Counter(f'message {n + 1}' for n in range(1000))
+    assert crowd.heard.total() > 900

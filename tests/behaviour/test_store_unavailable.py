@@ -23,9 +23,9 @@ from pydantic_ai_a2a.types import TaskEvent
 
 from ..client import LIMIT, message, rpc, state_of, texts
 from ..dialects import unversioned
-from .queues import Wrapped
+from .queues import InDoubt, Wrapped
 from .rows import covers
-from .stage import Stage, ended, heard, prompts, serving, told_in_log
+from .stage import Stage, ended, heard, prompts, serving, told_in_log, told_to_loop
 
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
 ROW = 'storage error in one task'
@@ -45,6 +45,10 @@ class Away(Wrapped):
             self.fails.remove(method)
             raise StoreUnavailable
 
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        self._reach('claim')
+        return await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+
     async def emit(
         self,
         claim: Claim,
@@ -62,19 +66,6 @@ class Away(Wrapped):
     async def release(self, claim: Claim) -> None:
         self._reach('release')
         await super().release(claim)
-
-
-class InDoubt(Wrapped):
-    """Ends a run, the first time without an answer: a connection that was lost in the middle of a commit."""
-
-    answers = False
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        following = await super().finish(claim, finish)
-        if self.answers:
-            return following
-        self.answers = True
-        raise StoreUnavailable
 
 
 def backend_in(folder: Path) -> SqliteFileBackend:
@@ -98,6 +89,27 @@ async def test_a_run_that_has_lost_its_store_goes_on_when_it_is_there_and_that_i
     assert (state_of(task), texts(task)) == ('COMPLETED', ['one two three four'])
     assert [event.id for event in events] == [*range(len(events))]
     assert f'Task {task["id"]} is handed back once its store can be reached again.' in caplog.messages
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_task_that_waits_for_a_slot_is_run_although_the_store_was_away_when_one_was_free(
+    tmp_path: Path,
+) -> None:
+    backend, stage = backend_in(tmp_path), Stage()
+    queue = backend.queue = Away(backend.queue)
+    with told_to_loop() as told, told_in_log('Queued tasks could not be taken') as logged:
+        async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
+            await client.send('one', returnImmediately=True)
+            await stage.reached('one')
+            task = await client.send('two', returnImmediately=True)
+            queue.fails.append('claim')
+            for name in ('one', 'two', 'three'):
+                stage.open(name)
+            assert await asyncio.to_thread(logged.wait, LIMIT)
+            await client.send('three')
+            assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+    assert told == []
     backend.close()
 
 

@@ -17,7 +17,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
-from pydantic_ai_a2a import A2AApp, Retention, Workers
+from pydantic_ai_a2a import A2AApp, Push, Retention, Workers
 from pydantic_ai_a2a.backends.sql import Transaction
 from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
@@ -25,6 +25,7 @@ from pydantic_ai_a2a.testing import values
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
 from ..dialects import unversioned
+from ..webhooks import webhook
 from .queues import StorageError
 from .rows import covers
 from .stage import Stage, heard, serving, tasks_of
@@ -131,6 +132,28 @@ async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done
         async with client.subscribe(queued['id']) as stream:
             await stream.rest()
         assert texts(await client.get_task(queued['id'])) == ['running + queued']
+
+
+@ALIKE
+@covers(ROW)
+async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() -> None:
+    found = asyncio.Event()
+
+    async def resolve(host: str, port: int) -> list[str]:
+        await found.wait()
+        return ['127.0.0.1']
+
+    push = Push(private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
+    retention = Retention(max_tasks=1, max_contexts=1)
+    async with webhook() as hook, serving(Ready(Agent(TestModel())), push=push, retention=retention) as client:
+        url = hook.url.replace('127.0.0.1', 'hook.internal')
+        task = await client.send(taskPushNotificationConfig={'url': url})
+        await send_many(client, 200)
+        assert await client.get_task(task['id']) == task
+        found.set()
+        assert [each.says for each in await hook.got(3)][::2] == ['WORKING', 'COMPLETED']
+        while task['id'] in {each['id'] for each in await tasks_of(client, limit=10_000)}:
+            await send_many(client, 50)
 
 
 class Clogged(SqlHousekeeping):

@@ -18,7 +18,7 @@ from starlette.routing import Mount, Route
 from pydantic_ai_a2a import APIKeyAuth, Caller, Push, Quotas, Rate, mount, to_a2a
 
 from ..client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ..dialects import json_rpc, only, spoken, unversioned
+from ..dialects import PATHS, json_rpc, only, spoken, unversioned
 from .refused import refusal, untouched
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
@@ -267,18 +267,45 @@ async def test_what_is_no_name_is_refused_there() -> None:
 
 @unversioned('it is about one binding')
 @pytest.mark.parametrize(
-    ('verb', 'path', 'status'),
+    ('verb', 'path', 'status', 'reason'),
     [
-        ('GET', '/acme/tasks/t%2Fu', 404),
-        ('GET', '/acme/message:send', 405),
-        ('GET', '/acme/tasks/t/nothing', 404),
-        ('DELETE', '/acme', 404),
+        ('GET', '/tasks/t%2Fu', 404, 'TASK_NOT_FOUND'),
+        ('GET', '/message:send', 405, 'METHOD_NOT_FOUND'),
+        ('POST', '/message:nothing', 404, 'METHOD_NOT_FOUND'),
+        ('GET', '/tasks/t/nothing', 404, 'METHOD_NOT_FOUND'),
+        ('POST', '/tasks//:cancel', 404, 'METHOD_NOT_FOUND'),
+        ('POST', '/v1/message:send', 400, 'VERSION_NOT_SUPPORTED'),
     ],
 )
-async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(verb: str, path: str, status: int) -> None:
+async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
+    verb: str, path: str, status: int, reason: str
+) -> None:
     async with untouched(tenants=True) as client:
-        answer = await Exchange(client.app, verb, path, {}, b'').answer()
-    assert answer.status == status
+        for tenant in ('', '/acme'):
+            answer = await Exchange(client.app, verb, tenant + path, {}, b'').answer()
+            assert answer.headers['content-type'] == 'application/a2a+json'
+            assert (answer.status, answer.json['error']['details'][0]['reason']) == (status, reason)
+
+
+@unversioned('it is about one binding')
+@pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
+async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str) -> None:
+    async with untouched(tenants=True, push=Push()) as client:
+        refusals: list[Any] = []
+        for tenant in ('', '/acme', '/tenant:of%2Fours'):
+            sent = tenant + path.format(id='t', taskId='t')
+            answer = await Exchange(client.app, verb, sent, {'Content-Type': 'application/json'}, b'{}').answer()
+            details = answer.json.get('error', {}).get('details', [])
+            refusals.append((answer.status, [each.get('reason', each.get('fieldViolations')) for each in details]))
+    assert refusals == refusals[:1] * 3
+    assert 'METHOD_NOT_FOUND' not in str(refusals)
+
+
+@unversioned('it is about one binding')
+@pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
+async def test_there_is_nothing_below_what_is_no_tenants_path(path: str) -> None:
+    async with untouched(tenants=True) as client:
+        assert (await Exchange(client.app, 'DELETE', path, {}, b'').answer()).status == 404
 
 
 def caller_of(request: Request) -> Caller:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
@@ -64,6 +64,37 @@ async def test_what_does_not_fit_is_refused_by_its_fields_and_nothing_is_stored(
         assert await tasks_of(client) == []
     assert refused.value.code == -32602
     assert refused.value.fields == fields or refused.value.fields == fields[:1]  # 0.3 tells one
+
+
+class Train(BaseModel):
+    kind: Literal['train']
+    seats: list[Literal['window', 'aisle']]
+
+
+class Flight(BaseModel):
+    kind: Literal['flight']
+    gate: tuple[str, int]
+
+
+@covers('data part')
+@pytest.mark.parametrize(
+    ('data', 'field'),
+    [
+        ({'kind': 'train', 'seats': ['window', 'roof']}, '.seats[1]'),
+        ({'kind': 'flight'}, '.gate'),
+        ({'kind': 'flight', 'gate': ['B']}, '.gate[1]'),
+        ({'kind': 'walk'}, ''),
+        (1, ''),
+    ],
+)
+async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is_in_the_data(
+    data: Any, field: str
+) -> None:
+    journey = Annotated[Train | Flight, Field(discriminator='kind')]
+    async with serving(AGENT, input_type=journey) as client:
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(parts=[{'data': data}]))
+    assert refused.value.fields == [f'message.parts[0].data{field}']
 
 
 @covers('card')

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a import A2AApp, Push, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ..client import LIMIT, Answer, Exchange, lifespan
@@ -25,6 +25,13 @@ from .test_hostile_input import LEAKS
 
 KNOWN_ERRORS = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32009}
 
+
+async def nowhere(host: str, port: int) -> list[str]:
+    return []
+
+
+EVERYTHING: dict[str, Any] = {'push': Push(resolve=nowhere, tries=1), 'tenants': True}
+"""So that all operations are served, below the paths of tenants as well."""
 TOKENS = [b'"', b'}', b'[', b',', b'\\', b'\\u0000', b'\\ud800', b'NaN', b'1e999', b'\xff', b'9' * 400, b'[' * 100]
 
 headers = st.fixed_dictionaries(
@@ -72,7 +79,7 @@ async def stored(app: A2AApp) -> set[tuple[str, int]]:
 async def test_changed_requests_are_served_or_refused_without_a_trace(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
-    app = to_a2a(Agent('test'), allowed_hosts=['testserver'])
+    app = to_a2a(Agent('test'), allowed_hosts=['testserver'], **EVERYTHING)
     async with lifespan(app), asyncio.timeout(LIMIT):
         before = await stored(app)
         for body, headers in requests:
@@ -98,7 +105,7 @@ async def test_a_changed_request_of_a_version_is_answered_in_that_version(data: 
     request = data.draw(changed(speaks.version))
     names = {speaks.method(name): name for name in OPERATIONS}
     headers = {'Content-Type': 'application/json', 'A2A-Version': speaks.version}
-    app = to_a2a(Agent('test'))
+    app = to_a2a(Agent('test'), **EVERYTHING)
     async with lifespan(app):
         answer = await Exchange(app, 'POST', '/', headers, json.dumps(request).encode()).answer()
     for frame in events(answer):

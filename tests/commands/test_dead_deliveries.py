@@ -31,7 +31,7 @@ def dead(count: int = 3) -> Callable[[Backend], Awaitable[None]]:
             config = PushConfig(id='mine', version='1.0', takes='artifacts', body=b'secret')
             await configs.create(task_id, owner, config, limit=1)
             await backend.queue.cancel(task_id, owner, at=AT + n)
-            [delivery] = (await outbox.lease(at=AT, until=AT + 1, limit=1)).deliveries
+            [delivery] = (await outbox.lease(at=AT, until=AT + 1, limit=1, held={})).deliveries
             await outbox.failed(delivery, at=AT + n, retry_at=None, error='HTTP 500')
 
     return fill

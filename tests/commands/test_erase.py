@@ -9,8 +9,13 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.values import claim_one, message, run, submit, turn
+from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
+from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
+from pydantic_ai_a2a.commands.erase import erase_all
+from pydantic_ai_a2a.errors import UnsupportedOperationError
+from pydantic_ai_a2a.ports import Backend, Erased
+from pydantic_ai_a2a.testing.values import LIMIT, claim_one, ending, message, run, submit, turn
+from pydantic_ai_a2a.types import TaskState
 
 from .command import command, finish, in_store
 
@@ -78,6 +83,83 @@ def test_who_has_erased_what_is_in_the_audit_log(
     counts = {'tasks': '1', 'items': '2', 'events': '2', 'conversations': '1', 'entries': '2'}
     known = {'event': 'erased', 'via': 'command', 'owner': '/ann', 'counts': counts}
     assert records(caplog) == [known | {'user': 'operator', 'context': 'c'}, known | {'user': str(os.getuid())}]
+
+
+def test_whom_a_command_has_cancelled_is_in_the_audit_log(
+    capsys: Capture, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live(backend: Backend) -> None:
+        await submit(backend, message(new='running', context='c', owner='/ann'))
+        await claim_one(backend, 'running', 'a process that was killed')
+        await submit(backend, message(new='queued', context='c', owner='/ann'))
+
+    in_store(live)
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    monkeypatch.setenv('LOGNAME', 'operator')
+    options = ('--yes', '--cancel', '--grace', '0.01')
+    assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', *options).code == 0
+    *canceled, erased = records(caplog)
+    who = {'via': 'command', 'user': 'operator', 'owner': '/ann'}
+    assert sorted(canceled, key=lambda each: str(each['task'])) == [
+        {'event': 'task-canceled', 'task': task, 'context': 'c', **who} for task in ('queued', 'running')
+    ]
+    assert (erased['event'], 'ended' in erased) == ('erased', False)
+
+
+@pytest.mark.parametrize('state', ['canceled', 'completed'])
+def test_a_task_that_has_come_to_its_end_before_it_was_cancelled_is_no_record(
+    state: TaskState, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stop(backend: Backend) -> None:
+        asked = asyncio.Event()
+        stop_listening = backend.listen(lambda _: None, lambda _: asked.set())
+        await submit(backend, message(new='t', context='c', owner='/ann'))
+        claimed = await claim_one(backend, 't')
+        async with asyncio.timeout(LIMIT):
+            erasing = asyncio.create_task(erase_all(backend, '/ann', None, grace=LIMIT))
+            await asked.wait()
+            await backend.queue.finish(claimed, ending(claimed, state))
+            assert (await erasing).tasks == 1
+        stop_listening()
+
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    in_store(stop)
+    canceled = ['task-canceled'] if state == 'canceled' else []
+    assert [record['event'] for record in records(caplog)] == [*canceled, 'erased']
+
+
+class Ending(SqlHousekeeping):
+    """Fails at the second batch."""
+
+    error: Exception
+    batches = 0
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        self.batches += 1
+        if self.batches == 2:
+            raise self.error
+        return await super().erase(owner, context_id, at=at)
+
+
+@pytest.mark.parametrize(
+    ('error', 'ended'),
+    [(OSError('the disk is gone'), 'broken off'), (UnsupportedOperationError('A task is queued.'), 'refused')],
+)
+def test_an_erasure_that_has_not_come_to_its_end_is_in_the_audit_log(
+    error: Exception, ended: str, caplog: pytest.LogCaptureFixture, capsys: Capture
+) -> None:
+    async def erase(backend: Backend) -> None:
+        assert isinstance(backend, SqliteFileBackend)
+        backend.housekeeping = housekeeping = Ending(backend)
+        housekeeping.error = error
+        with pytest.raises(type(error)):
+            await erase_all(backend, '/ann', None, grace=None)
+
+    in_store(two)
+    in_store(erase)
+    [record] = records(caplog)
+    counts = {'tasks': '2', 'items': '4', 'events': '4', 'conversations': '0', 'entries': '0'}
+    assert (record['event'], record['ended'], record['counts']) == ('erased', ended, counts)
 
 
 def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capture) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import Limits, Progress, Push, Quotas, Retention, Workers, errors
+from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Retention, Workers, errors
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
 from .blocks import ROOT, blocks, table
@@ -34,6 +34,18 @@ def test_the_settings_have_the_documented_defaults() -> None:
         for each in settings
         for field in fields(each)
     }
+
+
+def test_a_database_has_the_documented_defaults() -> None:
+    documented = {name: default for name, default, _ in table(DOCS / 'durability.md', '`Postgres(url, ...)`')}
+    database = Postgres('postgresql://host/database')
+    defaults = {field.name: getattr(database, field.name) for field in fields(database) if field.name != 'url'}
+    written = {name: _number(default) for name, default in defaults.items()}
+    assert documented == {name: 'none' if each is None else repr(each) for name, each in written.items()}
+
+
+def _number(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _spoken(value: object) -> str:

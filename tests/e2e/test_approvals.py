@@ -118,16 +118,48 @@ async def test_calls_are_answered_one_by_one_in_several_processes_with_another_t
     assert deleted(tmp_path) == ['a']
 
 
+def part_of(*items: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a client of 0.3 answers with."""
+    return [{'kind': 'data', 'data': {'callAnswers': [*items]}}]
+
+
+def asked_in_0_3(task: dict[str, Any]) -> list[tuple[str, str]]:
+    """Ids and kinds of what the task waits with."""
+    [data] = [part['data'] for part in task['status']['message']['parts'] if part['kind'] == 'data']
+    return [(call['id'], call['kind']) for call in data['pending']]
+
+
 @covers(OFFICIAL_0_3, ROW)
-async def test_the_client_of_0_3_answers_too(python: Path, start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize('given', ANSWERS)
+async def test_the_client_of_0_3_answers_an_approval(python: Path, start: Start, tmp_path: Path, given: str) -> None:
+    answer, said, done = ANSWERS[given]
     with start() as server:
         async with client_0_3(python, server.url, streaming=False) as client:
-            task = await client.task_of('delete:a ask:b')
-            text, data = task['status']['message']['parts']
-            assert (task['status']['state'], text['text'].splitlines()[1]) == ('input-required', 'What about b?')
-            assert [call['kind'] for call in data['data']['pending']] == ['approval', 'question']
-            part = {'kind': 'data', 'data': {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}}
-            half = await client.task_of(parts=[part], task_id=task['id'])
+            task = await client.task_of('delete:a')
+            assert (task['status']['state'], asked_in_0_3(task)) == ('input-required', [('c1', 'approval')])
+            ended = await client.task_of(parts=part_of({'id': 'c1', **answer}), task_id=task['id'])
+    assert (ended['id'], text_of_0_3(ended), deleted(tmp_path)) == (task['id'], f'delete:a + {said}', done)
+
+
+@covers(OFFICIAL_0_3, ROW)
+async def test_the_client_of_0_3_answers_calls_one_by_one_in_several_processes_with_another_task_between(
+    python: Path, start: Start, tmp_path: Path
+) -> None:
+    with start() as server:
+        async with client_0_3(python, server.url, streaming=False) as client:
+            task = await client.task_of('delete:a fetch:b ask:c')
+            assert task['status']['message']['parts'][0]['text'].splitlines()[2] == 'What about c?'
+            fetched = part_of({'id': 'c2', 'decision': 'result', 'result': 'b!'})
+            half = await client.task_of(parts=fetched, task_id=task['id'])
+            assert asked_in_0_3(half) == [('c1', 'approval'), ('c3', 'question')]
+        server.signal(signal.SIGKILL)
+    with start() as server:
+        async with client_0_3(python, server.url, streaming=False) as client:
+            between = await client.task_of('meanwhile', context_id=task['contextId'])
+            approved = part_of({'id': 'c1', 'decision': 'approve'})
+            half = await client.task_of(parts=approved, task_id=task['id'])
             assert (half['status']['state'], deleted(tmp_path)) == ('input-required', [])
-            ended = await client.task_of('b!', task_id=task['id'])
-    assert (text_of_0_3(ended), deleted(tmp_path)) == ('delete:a ask:b + deleted a + b!', ['a'])
+            ended = await client.task_of('c!', task_id=task['id'])
+    assert text_of_0_3(between) == 'meanwhile'
+    assert text_of_0_3(ended) == 'delete:a fetch:b ask:c + deleted a + b! + c!'
+    assert deleted(tmp_path) == ['a']

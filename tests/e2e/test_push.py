@@ -9,18 +9,22 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from a2a.client import Client
 from a2a.types import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
     SendMessageConfiguration,
     SendMessageRequest,
+    StreamResponse,
     TaskPushNotificationConfig,
 )
 from a2a.types.a2a_pb2 import AuthenticationInfo
+from google.protobuf.json_format import ParseDict
 
 from ..webhooks import HANGS, Received, webhook
-from .official import official_client, say, task_of
+from .deployments import DEPLOYMENTS, Deployed, deployed
+from .official import BINDINGS, official_client, over, say, task_of
 from .official_0_3 import client_0_3
 from .server import LIMIT, Process, uvicorn
 from .test_cli import command
@@ -123,24 +127,47 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Process]:
     assert running.complaints == []
 
 
-async def test_the_official_client_registers_reads_lists_and_removes(server: Process) -> None:
-    async with official_client(server.url, streaming=False) as client, asyncio.timeout(LIMIT):
-        task = await task_of(client.send_message(say('hello')))
-        config = TaskPushNotificationConfig(
-            task_id=task.id,
-            id='mine',
-            url='https://example.com/hook',
-            token='token',
-            authentication=AuthenticationInfo(scheme='Bearer', credentials='credentials'),
-        )
-        assert await client.create_task_push_notification_config(config) == config
-        one = GetTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
-        assert await client.get_task_push_notification_config(one) == config
-        every = ListTaskPushNotificationConfigsRequest(task_id=task.id)
-        assert list((await client.list_task_push_notification_configs(every)).configs) == [config]
-        gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
-        await client.delete_task_push_notification_config(gone)
-        assert list((await client.list_task_push_notification_configs(every)).configs) == []
+@pytest.fixture(scope='module')
+def shared(request: pytest.FixtureRequest) -> Generator[Deployed]:
+    with deployed(APP, DEPLOYMENTS[1], lambda: request.getfixturevalue('postgres')) as running:
+        yield running
+
+
+@pytest.mark.parametrize('binding', BINDINGS)
+async def test_the_official_client_is_told_by_two_processes_over_postgresql(shared: Deployed, binding: str) -> None:
+    with over(binding):
+        async with webhook() as hook, official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
+            task = await task_of(client.send_message(told_of(hook.url)))
+            received = await hook.got(len(ALL))
+    assert [each.says for each in received] == ALL
+    events = [ParseDict(each.json, StreamResponse()) for each in received]
+    assert {(event.status_update.task_id or event.artifact_update.task_id) for event in events} == {task.id}
+
+
+@pytest.mark.parametrize('binding', BINDINGS)
+async def test_the_official_client_registers_reads_lists_and_removes(shared: Deployed, binding: str) -> None:
+    with over(binding):
+        async with official_client(shared.url, streaming=False) as client, asyncio.timeout(LIMIT):
+            await registers(client)
+
+
+async def registers(client: Client) -> None:
+    task = await task_of(client.send_message(say('hello')))
+    config = TaskPushNotificationConfig(
+        task_id=task.id,
+        id='mine',
+        url='https://example.com/hook',
+        token='token',
+        authentication=AuthenticationInfo(scheme='Bearer', credentials='credentials'),
+    )
+    assert await client.create_task_push_notification_config(config) == config
+    one = GetTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
+    assert await client.get_task_push_notification_config(one) == config
+    every = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+    assert list((await client.list_task_push_notification_configs(every)).configs) == [config]
+    gone = DeleteTaskPushNotificationConfigRequest(task_id=task.id, id='mine')
+    await client.delete_task_push_notification_config(gone)
+    assert list((await client.list_task_push_notification_configs(every)).configs) == []
 
 
 async def test_the_official_client_of_0_3_registers_and_reads(server: Process) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,13 +16,23 @@ from hypothesis import Phase, settings
 from pydantic_ai_a2a.backends.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sql import find
 from pydantic_ai_a2a.backends.sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
+from pydantic_ai_a2a.backends.sql_push import Due, SqlOutbox
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
 from pydantic_ai_a2a.errors import TaskNotCancelableError
-from pydantic_ai_a2a.ports import Accepted, Backend, Claim, Finish, Subscription
+from pydantic_ai_a2a.ports import (
+    Accepted,
+    Backend,
+    Claim,
+    DeadDelivery,
+    Delivery,
+    Finish,
+    Leased,
+    Subscription,
+)
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite
+from pydantic_ai_a2a.testing import READER_LAG, BackendSuite, CheckpointSuite, DurableSuite, PushSuite
 from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 from pydantic_ai_a2a.types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 
@@ -138,6 +149,11 @@ class TakesWhateverComes(SqlQueue):
         return await super().submit(replace(submission, only_waiting=False), **options)
 
 
+class EndsWhateverPause(SqlQueue):
+    async def submit(self, submission: Any, **options: Any) -> Accepted:
+        return await super().submit(replace(submission, pause=None), **options)
+
+
 class ForgetsWhatEntered(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Any = None, checkpoint: Any = None) -> None:
         await super().emit(claim, events, status, checkpoint and replace(checkpoint, taken=0))
@@ -243,7 +259,7 @@ BROKEN: list[type[Any]] = [
     *(ForgetsContexts, ReplaysFromNow, CancelsForAnyone, CancelsWhatHasEnded, DropsMetadata, TakesItsInputsApart),
     *(ReadsForAnyone, ListsForAnyone, ReadsWhatWas, StartsTooLate, HasEverything, SeesNobody, ErasesForAnyone),
     *(RetriesAgain, KeepsEverything, OneConversationForAll, TellsElsewhere, ForgetsCheckpoints),
-    *(LosesWhatIsUnread, ReadsTwice, TakesWhateverComes, ForgetsWhatEntered, FindsWhatWasRead),
+    *(LosesWhatIsUnread, ReadsTwice, TakesWhateverComes, EndsWhateverPause, ForgetsWhatEntered, FindsWhatWasRead),
 ]
 
 
@@ -251,6 +267,55 @@ class TestBroken(BackendSuite, CheckpointSuite):
     @pytest.fixture(params=BROKEN, ids=lambda part: part.__name__)
     def make_backend(self, request: pytest.FixtureRequest) -> MakeBackend:
         return lambda: broken(request.param)
+
+
+# --- push notifications ---------------------------------------------------------------------------------------------
+
+
+class ServesWhoComesFirst(SqlOutbox):
+    async def lease(self, *, held: Mapping[str, int], **options: Any) -> Leased:
+        return await super().lease(held={}, **options)
+
+
+class GivesUpAtOnce(SqlOutbox):
+    async def failed(self, delivery: Delivery, *, retry_at: int | None, **options: Any) -> None:
+        await super().failed(delivery, retry_at=None, **options)
+
+
+class KeepsWhatItHas(SqlOutbox):
+    async def release(self, delivery: Delivery) -> None:
+        pass
+
+
+class TellsOfAllDead(SqlOutbox):
+    async def dead(self, owner: str | None = None, **options: Any) -> Sequence[DeadDelivery]:
+        return await super().dead(**options)
+
+
+class SweepsTheUntold(SqlHousekeeping):
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        return await super().sweep(replace(retention, waiting=timedelta(milliseconds=1)), at=at)
+
+
+def broken_push(part: type[Any]) -> Backend:
+    backend = broken(SqliteBackend)
+    if issubclass(part, SqlOutbox):
+        backend.outbox = part(cast(SqliteBackend, backend), Due())
+    elif issubclass(part, SqlHousekeeping):
+        backend = broken(part)
+    return backend
+
+
+BROKEN_PUSH: list[type[Any]] = [
+    SqliteBackend,  # which is not
+    *(ServesWhoComesFirst, GivesUpAtOnce, KeepsWhatItHas, TellsOfAllDead, SweepsTheUntold),
+]
+
+
+class TestBrokenPush(PushSuite):
+    @pytest.fixture(params=BROKEN_PUSH, ids=lambda part: part.__name__)
+    def make_backend(self, request: pytest.FixtureRequest) -> MakeBackend:
+        return lambda: broken_push(request.param)
 
 
 # --- durable ones ---------------------------------------------------------------------------------------------------

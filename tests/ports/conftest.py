@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
+from os import environ
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -43,6 +46,9 @@ def postgres(request: pytest.FixtureRequest) -> Open:
 
     def open_schema(store: str, namespace: str) -> Backend:
         database = Postgres(url, schema=store.replace(' ', '_'), pool_size=4)
+        if pooler := environ.get('A2A_TEST_POOLER'):
+            pooled = urlsplit(url)._replace(netloc=urlsplit(pooler).netloc).geturl()
+            database = replace(database, url=pooled, listen_dsn=url, statement_cache_size=0)
         return PostgresBackend(database, namespace, reader_lag=READER_LAG)
 
     return open_schema

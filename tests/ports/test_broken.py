@@ -24,6 +24,7 @@ BROKEN = {
     'LosesWhatIsUnread': 'test_a_message_that_entered_a_run_is_read_when_the_run_ends',
     'ReadsTwice': 'test_a_task_whose_messages_have_all_entered_its_run_ends',
     'TakesWhateverComes': 'test_a_message_only_for_a_task_that_waits_is_refused_by_one_that_does_not',
+    'EndsWhateverPause': 'test_a_message_for_one_pause_is_refused_by_a_task_that_has_gone_on',
     'ForgetsWhatEntered': 'test_a_message_in_a_checkpoint_is_not_given_to_the_next_holder',
     'FindsWhatWasRead': 'test_a_run_finds_the_messages_that_came_meanwhile_in_their_order',
     'TakesItsInputsApart': 'test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later',
@@ -38,6 +39,13 @@ BROKEN = {
     'KeepsEverything': 'test_a_finished_task_goes_after_its_time_and_its_conversation_stays',
     'OneConversationForAll': 'test_owners_do_not_see_each_others_conversations',
     'TellsElsewhere': 'test_listeners_hear_in_the_thread_and_context_of_who_acts',
+}
+BROKEN_PUSH = {
+    'ServesWhoComesFirst': 'test_no_owner_gets_more_than_are_left_for_others',
+    'GivesUpAtOnce': 'test_what_failed_is_tried_again_at_its_time_and_before_what_follows',
+    'KeepsWhatItHas': 'test_what_is_handed_back_may_be_tried_at_once',
+    'TellsOfAllDead': 'test_dead_ones_are_listed_by_owner_and_page',
+    'SweepsTheUntold': 'test_it_stays_until_they_have_been_told_however_old_it_is',
 }
 BROKEN_FILES = {
     'one_agent': 'test_agents_that_share_a_store_have_nothing_to_do_with_each_other',
@@ -62,11 +70,13 @@ def run(folder: Path, *tests: str) -> dict[str, str]:
 
 def test_every_fault_is_caught_by_its_test(tmp_path: Path) -> None:
     tests = [f'TestBroken::{test}[{fault}]' for fault, test in BROKEN.items()]
+    tests += [f'TestBrokenPush::{test}[{fault}]' for fault, test in BROKEN_PUSH.items()]
     tests += [f'TestBrokenFile::{test}[{fault}]' for fault, test in BROKEN_FILES.items()]
     assert run(tmp_path, *tests) == {test.partition('::')[2]: 'failure' for test in tests}
 
 
 def test_no_fault_is_found_where_there_is_none(tmp_path: Path) -> None:
     tests = [f'TestBroken::{test}[SqliteBackend]' for test in dict.fromkeys(BROKEN.values())]
+    tests += [f'TestBrokenPush::{test}[SqliteBackend]' for test in BROKEN_PUSH.values()]
     tests += [f'TestBrokenFile::{test}[sound]' for test in BROKEN_FILES.values()]
     assert run(tmp_path, *tests) == {test.partition('::')[2]: 'passed' for test in tests}

@@ -88,6 +88,7 @@ def test_every_field_of_a_send_comes_through() -> None:
             history_length=3,
             accepted_output_modes=('text/plain', 'application/json'),
             push_config={'url': 'https://example.com/hook', 'token': 'secret'},
+            push_field='pushNotificationConfig',
             metadata={'trace': 'x'},
             dialect='0.3',
             also_ends=WAITS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from pydantic_ai_a2a.testing.values import AT, OWNER, message, status_event, sub
 from pydantic_ai_a2a.types import PushTarget
 from pydantic_ai_a2a.worker import now_ms
 
-from ..behaviour.stage import told_in_log
+from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
 from ..webhooks import HANGS, Webhook, webhook
 
@@ -52,13 +52,13 @@ async def sending(
             await sender.close()
 
 
-async def canceled(backend: SqliteBackend, hook: Webhook, task_id: str = 't') -> None:
+async def canceled(backend: SqliteBackend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
     """A task that is canceled, of which the webhook is to be told."""
-    await submit(backend, message(new=task_id))
+    await submit(backend, message(new=task_id, owner=owner))
     body = SEAL.dump(PushTarget(id='c', url=hook.url))
     config = PushConfig(id='c', version='fasta2a', takes='artifacts', body=body)
-    await configs_of(backend).create(task_id, OWNER, config, limit=1)
-    await backend.queue.cancel(task_id, OWNER, at=AT)
+    await configs_of(backend).create(task_id, owner, config, limit=1)
+    await backend.queue.cancel(task_id, owner, at=AT)
 
 
 async def told(hook: Webhook, count: int = 1) -> list[Any]:
@@ -94,8 +94,18 @@ async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
         async with sending(backend):
             await canceled(backend, hook)
             [first] = await hook.got(1)
-        [delivery] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1)).deliveries
+        [delivery] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1, held={})).deliveries
         assert (delivery.id, delivery.failures) == (first.id, 0)
+
+
+async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_its_lease() -> None:
+    backend = memory()
+    with told_to_loop() as told, told_in_log('could not be carried out') as logged:
+        async with webhook(HANGS) as hook, sending(backend, outbox=Breaking(outbox_of(backend), 'release')):
+            await canceled(backend, hook)
+            await hook.got(1)
+    assert (told, logged.is_set()) == ([], True)
+    [] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1, held={})).deliveries
 
 
 def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
@@ -125,6 +135,19 @@ async def test_one_that_has_as_many_under_way_as_it_may_takes_more_when_one_ends
         assert await told(fast) == ['canceled']
 
 
+async def test_webhooks_of_one_owner_that_hang_leave_room_for_those_of_others() -> None:
+    backend = memory()
+    settings = Push(private_hosts=['127.0.0.1'], at_once=4, timeout=LIMIT)
+    async with webhook(HANGS) as slow, webhook() as fast, sending(backend, settings):
+        for n in range(8):
+            await canceled(backend, slow, f'slow {n}')
+        await slow.got(2)
+        for n in range(4):
+            await canceled(backend, fast, f'fast {n}', '/bob')
+        assert await told(fast, 4) == ['canceled'] * 4
+        assert len(slow.received) == 2
+
+
 class Breaking(Outbox):
     """Loses its store for the first call of one method."""
 
@@ -137,9 +160,9 @@ class Breaking(Outbox):
             self._breaks.clear()
             raise StoreUnavailable
 
-    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
         self._break('lease')
-        return await self._outbox.lease(at=at, until=until, limit=limit)
+        return await self._outbox.lease(at=at, until=until, limit=limit, held=held)
 
     async def done(self, delivery: Delivery) -> None:
         self._break('done')
@@ -149,6 +172,7 @@ class Breaking(Outbox):
         await self._outbox.failed(delivery, **rest)
 
     async def release(self, delivery: Delivery) -> None:
+        self._break('release')
         await self._outbox.release(delivery)
 
     async def dead(self, *args: Any, **options: Any) -> Any:
@@ -219,6 +243,6 @@ class Once(Breaking):
         super().__init__(outbox, '')
         self._deliveries = [delivery]
 
-    async def lease(self, *, at: int, until: int, limit: int) -> Leased:
+    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
         deliveries, self._deliveries = self._deliveries, []
         return Leased(deliveries, None)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from cryptography import x509
@@ -161,6 +161,31 @@ async def test_a_name_that_takes_long_to_look_up_holds_up_nobody_else(monkeypatc
         assert await asyncio.to_thread(asked.wait, LIMIT)
         answers.set()
         assert await said == 'no address (gaierror)'
+
+
+async def test_a_name_that_is_still_looked_up_when_its_delivery_has_ended_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    system = socket.getaddrinfo
+
+    def getaddrinfo(host: str, *rest: Any, **options: Any) -> Any:
+        if host == 'slow.example.com':
+            asked.set()
+            answers.wait(LIMIT)
+        return system('127.0.0.1', *rest, **options)
+
+    monkeypatch.setattr(socket, 'getaddrinfo', getaddrinfo)
+    webhooks = Webhooks(Push(private_hosts=['fast.example.com'], at_once=1))
+    async with webhook() as hook:
+        slow, fast = 'https://slow.example.com/', f'http://fast.example.com:{hook.port}/'
+        ended = asyncio.ensure_future(webhooks.post(PushTarget(id='c', url=slow), 'slow', b'{}', 'application/json'))
+        assert await asyncio.to_thread(asked.wait, LIMIT)
+        ended.cancel()
+        await webhooks.post(PushTarget(id='c', url=fast), 'fast', b'{}', 'application/json')
+        assert [each.id for each in hook.received] == ['fast']
+    answers.set()
+    await webhooks.close()
 
 
 @pytest.mark.parametrize('error', [ValueError('secret'), LookupError('secret'), TimeoutError('secret')])

@@ -1,0 +1,82 @@
+"""Examples of what agents do beyond text, served by uvicorn and used by the official client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import Client
+from a2a.helpers import get_data_parts, new_data_part, new_text_part
+from a2a.types import Part
+from a2a.utils.errors import InvalidParamsError
+from inline_snapshot import snapshot
+
+from ..behaviour.rows import covers
+from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of
+from .server import LIMIT, ROOT, Process, uvicorn
+
+
+@asynccontextmanager
+async def example(name: str, *, streaming: bool = False) -> AsyncGenerator[tuple[Process, Client]]:
+    """A server of an example, and a client of it."""
+    with uvicorn(f'{name}:app', '--app-dir', str(ROOT / 'examples')) as server:
+        async with official_client(server.url, streaming=streaming) as client:
+            yield server, client
+
+
+def asked(parts: Sequence[Part]) -> dict[str, Any]:
+    """The only call that a status message tells of."""
+    [data] = get_data_parts(parts)
+    [call] = data['pending']
+    return call
+
+
+@covers(OFFICIAL)
+async def test_the_clerk_is_told_what_others_have_weighed() -> None:
+    async with example('approvals') as (_, client):
+        task = await task_of(client.send_message(say('weigh the parcel')))
+        call = asked(task.status.message.parts)
+        request = send(new_data_part({'callAnswers': [{'id': call['id'], 'decision': 'result', 'result': '2 kg'}]}))
+        request.message.task_id = task.id
+        done = await task_of(client.send_message(request))
+    assert (call['kind'], call['args'], text_of(done)) == ('external', {'what': 'the parcel'}, '2 kg')
+
+
+@covers(OFFICIAL)
+async def test_the_mailbox_goes_on_once_its_user_has_signed_in_and_there_is_none_of_others() -> None:
+    async with example('sign_in', streaming=True) as (server, client), httpx.AsyncClient(timeout=LIMIT) as browser:
+        events = client.send_message(say('read ada'))
+        *_, waits = [await anext(events) for _ in range(3)]
+        call = asked(waits.status_update.status.message.parts)
+        sign_in = f'{server.url.rstrip("/")}{call["metadata"]["url"]}'
+        pages = [await browser.get(sign_in) for _ in range(2)]
+        rest = outline(await collect(events))
+        others = outline(await collect(client.send_message(say('read bob'))))
+    assert (call['kind'], call['metadata']['schemes'], {page.status_code for page in pages}) == (
+        'authorization',
+        ['sso'],
+        {200},
+    )
+    assert outline([waits]) == ["AUTH_REQUIRED 'Please sign in.'"]
+    assert (rest, others) == snapshot(
+        (
+            ['SUBMITTED', 'WORKING', "'Lunch?' last_chunk", 'COMPLETED'],
+            ['task SUBMITTED', 'WORKING', "REJECTED 'There is no mailbox of bob.'"],
+        )
+    )
+
+
+@covers(OFFICIAL)
+async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() -> None:
+    async with example('typed_input') as (server, client):
+        trip = send(new_data_part({'city': 'Rome', 'days': 2}), new_text_part('Slowly.'))
+        done = await task_of(client.send_message(trip))
+        with pytest.raises(InvalidParamsError, match=r'message\.parts\[0\]\.data\.days'):
+            await task_of(client.send_message(send(new_data_part({'city': 'Rome', 'days': 0}))))
+        async with httpx.AsyncClient(timeout=LIMIT) as http:
+            card = (await http.get(f'{server.url}.well-known/agent-card.json')).json()
+    assert text_of(done).splitlines() == ['Day 1: Rome', 'Day 2: Rome', 'Slowly.']
+    assert [*card['skills'][0]['inputSchema']['properties']] == ['city', 'days']
