@@ -12,9 +12,8 @@ from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
-from .audit import audit
+from .audit import audit, new_correlation_id
 from .auth.guard import Guard
-from .bindings.base import new_correlation_id
 from .bindings.browser import AllowedHosts, misdirected
 from .bindings.unread import closing
 from .errors import TaskNotFoundError

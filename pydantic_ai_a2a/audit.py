@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
+from os import urandom
 from typing import Literal, TypeAlias
 
-__all__ = ('LOGGER', 'Event', 'Fact', 'audit')
+__all__ = ('LOGGER', 'Event', 'Fact', 'audit', 'new_correlation_id')
 
 LOGGER = 'pydantic_ai_a2a.audit'
 """Name of the logger."""
@@ -38,12 +39,17 @@ Fact: TypeAlias = 'str | list[str] | dict[str, str] | None'
 logger = logging.getLogger(LOGGER)
 
 
+def new_correlation_id() -> str:
+    """Names one request, or what else was done, in its answer and in the logs."""
+    return urandom(8).hex()
+
+
 def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
     """Write a record.
 
     Args:
         event: What happened.
-        correlation_id: Names the request in its answer, too.
+        correlation_id: See `new_correlation_id`.
         facts: More about it: names and classes, never credentials or content. Those that are None are left out.
     """
     level = logging.INFO if event in _ORDINARY else logging.WARNING

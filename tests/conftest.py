@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from .long import LONG
 from .postgres import Postgres, any_postgres
 
-LIMIT = 120.0
+LIMIT = 900.0 if LONG else 120.0
 
 # The same examples in every run and process, however busy the machine is.
 settings.register_profile('steady', deadline=None, derandomize=True, database=None)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
-from os import urandom
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -24,7 +23,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.usage import RunUsage
 from pydantic_core import to_json
 
-from ..audit import audit
+from ..audit import audit, new_correlation_id
 from .database import Database, Operation
 from .transaction import Lock, Transaction, Write
 
@@ -382,7 +381,7 @@ class SqlConversationStore(ConversationStore):
 
         await self._database.write(Operation(delete))
         facts = {'conversation': conversation_id, 'owner': self._owner}
-        audit('erased', correlation_id=urandom(8).hex(), via='python', **facts)
+        audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
         while await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH):
             pass
         self._database.forget(self._owner, conversation_id)

@@ -75,8 +75,9 @@ class _Tail:
             self.events.clear()
             self.size = 0
         self.events.append(event)
-        self.size += len(event.payload)
-        self.published += len(event.payload)
+        size = len(event.payload)
+        self.size += size
+        self.published += size
         while self.size > limit and len(self.events) > 1:
             self.size -= len(self.events.popleft().payload)
 
@@ -88,9 +89,11 @@ class _Tail:
         """A batch of the events after `n`; None if the tail does not reach back that far."""
         if not self.events or self.events[0].n > n + 1:
             return None
-        # Numbers have no gaps. Counted from the end, because a reader is usually near it, and the tail may be long.
-        newer = [*islice(reversed(self.events), max(0, self.events[-1].n - n))]
         batch: list[TaskEvent] = []
+        if (ahead := self.events[-1].n - n) <= 0:
+            return batch
+        # Numbers have no gaps. Counted from the end, because a reader is usually near it, and the tail may be long.
+        newer = [*islice(reversed(self.events), ahead)]
         size = 0
         for event in reversed(newer):
             batch.append(event)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection
-from os import urandom
 
 from starlette.types import Receive, Scope, Send
 
@@ -29,7 +28,6 @@ __all__ = (
     'audit_refused',
     'check_content_type',
     'header',
-    'new_correlation_id',
     'read_body',
     'reply',
     'request_late',
@@ -56,11 +54,6 @@ class ClientGone(Exception):
 
 class AnswerUnread(ClientGone):
     """The client takes too long to read its answer, which is broken off."""
-
-
-def new_correlation_id() -> str:
-    """Names one request in its answer and in the log."""
-    return urandom(8).hex()
 
 
 def header(scope: Scope, name: bytes) -> str | None:

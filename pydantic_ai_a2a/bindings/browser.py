@@ -10,9 +10,10 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..audit import new_correlation_id
 from ..errors import MisdirectedRequestError
 from ..protocol import versions
-from .base import audit_refused, header, new_correlation_id, reply
+from .base import audit_refused, header, reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal
 from .unread import closing
 

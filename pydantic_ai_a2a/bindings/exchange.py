@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 from starlette.types import Receive, Scope, Send
 
 from .. import telemetry
+from ..audit import new_correlation_id
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..direct import Direct
@@ -31,7 +32,6 @@ from .base import (
     audit_refused,
     check_content_type,
     header,
-    new_correlation_id,
     read_body,
     reply,
 )

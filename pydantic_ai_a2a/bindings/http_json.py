@@ -13,6 +13,7 @@ from types import MappingProxyType
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
+from ..audit import new_correlation_id
 from ..errors import (
     A2AError,
     MethodNotAllowedError,
@@ -22,7 +23,7 @@ from ..errors import (
 )
 from ..protocol import versions
 from ..protocol.operations import OPERATIONS, Operation
-from .base import JSON, check_content_type, header, new_correlation_id, read_body, reply
+from .base import JSON, check_content_type, header, read_body, reply
 from .exchange import Exchange, Request, Serving
 from .paths import AnyPath
 

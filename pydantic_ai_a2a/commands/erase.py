@@ -12,8 +12,7 @@ from getpass import getuser
 
 from pydantic_core import to_json
 
-from ..audit import Event, Fact, audit
-from ..bindings.base import new_correlation_id
+from ..audit import Event, Fact, audit, new_correlation_id
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import LIVE, TERMINAL
 from ..ports import Backend, Erased

@@ -111,17 +111,6 @@ class Housekeeping(ABC):
             UnsupportedOperationError: One of its tasks is queued or running; this call has deleted nothing.
         """
 
-    async def erase_context(self, context_id: str, owner: str, *, at: int) -> bool:
-        """Delete a conversation and all its tasks, batch by batch; whether there was anything.
-
-        Raises:
-            UnsupportedOperationError: One of its tasks is queued or running.
-        """
-        erased = False
-        while await self.erase(owner, context_id, at=at):
-            erased = True
-        return erased
-
     @abstractmethod
     async def dead_letters(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None

@@ -202,7 +202,11 @@ ROLES = {wire: role for role, wire in _ROLE_NAMES.items()}
 
 
 def _renamed(item: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(key, key): value for key, value in item.items() if value is not None or key == 'data'}
+    renamed: dict[str, Any] = {}
+    for key, value in item.items():
+        if value is not None or key == 'data':
+            renamed[names[key] if key in names else key] = value  # noqa: SIM401 - a call for each field
+    return renamed
 
 
 def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from .values import (
     claim_one,
     conversation,
     ending,
+    erase,
     history,
     message,
     run,
@@ -122,7 +123,7 @@ class DurableSuite(PortSuite):
         await one.queue.finish(claimed, ending(claimed, messages=turn('hi', '1')))
         assert (await history(one, 't'), await history(other, 't')) == (['hi'], ['hello'])
         assert await conversation(other, 'c') == []
-        assert await one.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await erase(one, context='c')
         assert await other.events.has('t', 0)
         await other.queue.cancel('t', OWNER, at=AT)
         assert (await one.reader.list(TaskQuery(owner=None))).total == 0

@@ -21,6 +21,7 @@ from .values import (
     claim_one,
     conversation,
     ending,
+    erase,
     message,
     run,
     said,
@@ -41,14 +42,6 @@ async def exported(backend: Backend, owner: str = OWNER, context: str | None = N
     """The names of all that is exported."""
     found = [each async for each in backend.housekeeping.export(owner, context)]
     return [each.header.id if isinstance(each, StoredTask) else f'{each.record.conversation_id}:' for each in found]
-
-
-async def erase(backend: Backend, owner: str = OWNER, context: str | None = None) -> Erased:
-    """Erase batch by batch; what went."""
-    erased = Erased()
-    while batch := await backend.housekeeping.erase(owner, context, at=AT):
-        erased += batch
-    return erased
 
 
 async def tasks(backend: Backend, owner: str | None = None) -> list[str]:
@@ -113,7 +106,7 @@ class ExportSuite(PortSuite):
                     await backend.housekeeping.erase_task('b', OWNER, at=AT)
                 case _:
                     found.append(f'{each.record.conversation_id}:')
-                    await backend.housekeeping.erase_context('b', OWNER, at=AT)
+                    await erase(backend, context='b')
         assert found == ['a', 'c', 'a:', 'c:']
 
     async def test_an_owner_is_erased_with_all_that_it_has_and_with_nothing_else(self, backend: Backend) -> None:

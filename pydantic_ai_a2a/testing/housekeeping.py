@@ -19,6 +19,7 @@ from .values import (
     claim_one,
     conversation,
     ending,
+    erase,
     events,
     history,
     message,
@@ -196,7 +197,7 @@ class RetentionSuite(PortSuite):
         with pytest.raises(UnsupportedOperationError, match='cancel it'):
             await backend.housekeeping.erase_task('t', OWNER, at=AT)
         with pytest.raises(UnsupportedOperationError, match='cancel it'):
-            await backend.housekeeping.erase_context('c', OWNER, at=AT)
+            await erase(backend, context='c')
         assert await state_of(backend, 't') == state
 
     async def test_a_context_is_erased_with_its_tasks_or_not_at_all(self, backend: Backend) -> None:
@@ -205,23 +206,23 @@ class RetentionSuite(PortSuite):
         await done(backend, 'elsewhere', messages=turn('hi', 'x'))
         await submit(backend, message(new='queued', context='c'))
         with pytest.raises(UnsupportedOperationError):
-            await backend.housekeeping.erase_context('c', OWNER, at=AT)
+            await erase(backend, context='c')
         assert await tasks(backend) == ['a', 'b', 'elsewhere', 'queued']
         await backend.queue.cancel('queued', OWNER, at=AT)
-        assert await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await erase(backend, context='c')
         assert await tasks(backend) == ['elsewhere']
         assert await conversation(backend, 'c') == []
         assert await conversation(backend, 'context of elsewhere') == ['hi', 'x']
-        assert not await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert not await erase(backend, context='c')
 
     async def test_only_their_owner_erases_tasks_and_contexts(self, backend: Backend) -> None:
         await done(backend, 't', context='c', messages=turn('hi', 'hello'))
         assert not await backend.housekeeping.erase_task('t', '/bob', at=AT)
-        assert not await backend.housekeeping.erase_context('c', '/bob', at=AT)
+        assert not await erase(backend, '/bob', 'c')
         assert await tasks(backend) == ['t']
         assert await conversation(backend, 'c') == ['hi', 'hello']
         assert await backend.housekeeping.erase_task('t', None, at=AT)
-        assert await backend.housekeeping.erase_context('c', OWNER, at=AT)
+        assert await erase(backend, context='c')
 
     async def test_the_readers_of_a_waiting_task_that_is_erased_are_told_that_it_is_over(
         self, backend: Backend

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-from ..ports import Accepted, Backend, Claim, Finish, Status, Submission
+from ..ports import Accepted, Backend, Claim, Erased, Finish, Status, Submission
 from ..types import TaskEvent, TaskState
 
 __all__ = (
@@ -26,6 +26,7 @@ __all__ = (
     'claim_one',
     'conversation',
     'ending',
+    'erase',
     'events',
     'history',
     'message',
@@ -174,3 +175,11 @@ async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEve
             return list(await subscription.next())
     finally:
         subscription.close()
+
+
+async def erase(backend: Backend, owner: str = OWNER, context: str | None = None, *, at: int = AT) -> Erased:
+    """Erase batch by batch; what went."""
+    erased = Erased()
+    while batch := await backend.housekeeping.erase(owner, context, at=at):
+        erased += batch
+    return erased

@@ -130,7 +130,7 @@ async def test_a_backend_forgets_a_context_with_its_conversation() -> None:
     stored = Stored()
     head = await stored.save('one')
     assert said(await stored.backend.context(OWNER, 'c', head)) == ['one']
-    await stored.backend.housekeeping.erase_context('c', OWNER, at=0)
+    assert await stored.backend.housekeeping.erase(OWNER, 'c', at=0)
     with pytest.raises(LookupError):
         await stored.backend.context(OWNER, 'c', head)
     head = await stored.save('two')

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from pydantic_ai_a2a import AgentWorker, to_a2a
 
 from ..client import message, state_of, texts
 from ..dialects import unversioned
+from ..engines import need_dbos
 from .asking import Tools, answers, approve
 from .stage import ended, serving
 from .test_checkpoints import begun, served
@@ -35,8 +34,7 @@ pytestmark = unversioned('how an agent runs is below what versions differ in')
 @asynccontextmanager
 async def launched(folder: Path) -> AsyncGenerator[None]:
     """DBOS with the workflows that there are, on a file of the test's."""
-    if sys.version_info >= (3, 12) and sqlite3.sqlite_version_info < (3, 42):
-        pytest.skip('from Python 3.12 on, DBOS needs SQLite 3.42 for a file')
+    need_dbos()
     DBOS(config={'name': 'test', 'system_database_url': f'sqlite:///{folder}/dbos.db', 'log_level': 'ERROR'})
     DBOS.launch()
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ..engines import need_dbos
 from .blocks import ROOT, Block, blocks
 from .page import opened
 
@@ -15,8 +16,11 @@ DOCSTRINGS = [block for path in sorted((ROOT / 'pydantic_ai_a2a').rglob('*.py'))
 
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
 def test_the_examples_of_a_page_do_what_it_says(path: Path, tmp_path: Path) -> None:
+    examples = list(blocks(path))
+    if any('import DBOS' in block.text for block in examples):
+        need_dbos()
     with opened(tmp_path) as page:
-        page.read(list(blocks(path)))
+        page.read(examples)
 
 
 @pytest.mark.parametrize('block', DOCSTRINGS, ids=lambda block: str(block.place))

@@ -36,6 +36,7 @@ from pydantic_ai_a2a.testing.values import (
     chunk,
     conversation,
     ending,
+    erase,
     events,
     message,
     said,
@@ -191,7 +192,7 @@ class Schedule(RuleBasedStateMachine, Model):
     @rule(context=st.sampled_from(CONTEXTS))
     def erase_context(self, context: Context) -> None:
         tasks = [task for task in self.tasks.values() if task.context == context]
-        erasing = self.process.housekeeping.erase_context(context[1], context[0], at=self.now)
+        erasing = erase(self.process, *context, at=self.now)
         if any(task.state in LIVE for task in tasks):
             with pytest.raises(UnsupportedOperationError):
                 self.do(erasing)
@@ -199,7 +200,7 @@ class Schedule(RuleBasedStateMachine, Model):
         for task in tasks:
             self.leave_all(task)
             self.forget(task)
-        assert self.do(erasing) == bool(tasks or context in self.used)
+        assert bool(self.do(erasing)) == bool(tasks or context in self.used)
         self.drop(context)
 
     # --- readers ----------------------------------------------------------------------------------------------------
