@@ -1,8 +1,8 @@
 """An agent that has its user sign in elsewhere, and goes on with what it was asked once that is done.
 
-Run it from this directory with `uvicorn sign_in:app`. The task of `read ada` is `auth-required`, and says where to sign
-in: open that address, and the task goes on. The mail of others is not read: such a task is `rejected`. The model needs
-no API key.
+Run it from this directory with `uvicorn sign_in:app`. The task of `read ada` is `auth-required`, and the `url` in its
+data part says where to sign in: open that below http://127.0.0.1:8000, and the task goes on. The mail of others is not
+read: such a task is `rejected`. The model needs no API key.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ tokens: dict[str, str] = {}
 
 def obey(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """Stands in for a model."""
-    parts = [part for message in messages for part in message.parts]
-    if returned := [part for part in parts if isinstance(part, ToolReturnPart)]:
+    if returned := [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]:
         return ModelResponse(parts=[TextPart(str(returned[-1].content))])
-    prompt = next(str(part.content) for part in parts if isinstance(part, UserPromptPart))
+    *_, prompt = [
+        str(part.content) for message in messages for part in message.parts if isinstance(part, UserPromptPart)
+    ]
     return ModelResponse(parts=[ToolCallPart('newest_mail', {'user': prompt.removeprefix('read ')})])
 
 

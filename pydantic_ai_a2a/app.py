@@ -16,7 +16,7 @@ from .audit import audit, new_correlation_id
 from .auth.guard import Guard
 from .bindings.browser import AllowedHosts, misdirected
 from .bindings.unread import closing
-from .errors import TaskNotFoundError
+from .errors import TaskNotFoundError, UnsupportedOperationError
 from .hosting import Hosting
 from .ports import Backend
 from .protocol import stored
@@ -151,18 +151,23 @@ class A2AApp(FastA2A):
         return erased
 
     async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
-        """Delete a caller's conversation and all its tasks; whether there was anything.
+        """Delete a caller's conversation and all its tasks, batch by batch; whether there was anything.
 
         Raises:
             UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
         """
-        owner, erased = self._owner(caller), False
+        owner, erased, ended = self._owner(caller), False, 'broken off'
         try:
-            while await self._backend.housekeeping.erase(owner, context_id, at=now_ms()):
-                erased = True
-        finally:  # also of an erasure that breaks off
+            while batch := await self._backend.housekeeping.erase(owner, context_id, at=now_ms()):
+                erased = erased or bool(batch.tasks or batch.conversations)  # else it was left of another conversation
+            ended = None
+        except UnsupportedOperationError:
+            ended = 'refused'
+            raise
+        finally:
             if erased:
-                audit('erased', correlation_id=new_correlation_id(), via='python', context=context_id, owner=owner)
+                facts = {'context': context_id, 'owner': owner, 'ended': ended}
+                audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
         return erased
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:

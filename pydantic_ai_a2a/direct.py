@@ -134,8 +134,9 @@ class Direct:
     def _ended(self, running: asyncio.Task[bytes]) -> None:
         del self._running[running]
         # Whoever has gone is not told of an error; those of the agent were logged by the run.
-        if not running.cancelled() and isinstance(error := running.exception(), StoreUnavailable):
-            logger.warning('The store did not take what a run has used or said: %s', error)
+        error = None if running.cancelled() else running.exception()
+        if isinstance(error, StoreUnavailable) or not isinstance(error, A2AError | None):
+            logger.warning('The store did not take what a run has used or said: %r', error)
 
     async def drain(self, grace: float) -> None:
         """Let the runs of this loop end, for so many seconds, and then end them."""

@@ -61,24 +61,27 @@ class Heartbeat:
         await asyncio.wait([beating, asyncio.wrap_future(self._stopped)], return_when=asyncio.FIRST_COMPLETED)
 
     async def _beat(self) -> None:
+        room = asyncio.Semaphore(_AT_ONCE)
         renewing: set[asyncio.Task[None]] = set()
         while True:
             await asyncio.sleep(self._lease / 3)
             if self._loop.is_closed():
                 return
             # One that a store holds up for long does not keep the next from being tried: by then the leases are over.
-            if len(renewing) < _AT_ONCE:
-                task = asyncio.create_task(self._renew_all())
-                renewing.add(task)
-                task.add_done_callback(renewing.discard)
+            await room.acquire()
+            task = asyncio.create_task(self._renew_all(room))
+            renewing.add(task)
+            task.add_done_callback(renewing.discard)
 
-    async def _renew_all(self) -> None:
+    async def _renew_all(self, room: asyncio.Semaphore) -> None:
         try:
             if self._answers():
                 for callback in await self._renew():
                     self._loop.call_soon_threadsafe(callback)
         except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
             logger.exception('A heartbeat failed: the leases of the running tasks were not renewed.')
+        finally:
+            room.release()
 
     def _answers(self) -> bool:
         """Whether the loop lives, as far as that is known. Asks it once more, if it has answered."""

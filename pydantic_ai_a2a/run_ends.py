@@ -89,8 +89,7 @@ class RunEnds:
             except LeaseLost:
                 logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
                 # Or it was recorded, which nobody could tell: then the task's next run is held for nobody.
-                await self._backend.queue.release(claim)
-                await self._settle(claim, recorder)
+                await self._hand_back(claim, recorder)
                 return
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(_told(claim, failure, error)))
@@ -100,13 +99,18 @@ class RunEnds:
 
         return record
 
-    async def release(self, claim: Claim) -> None:
+    async def release(self, claim: Claim, recorder: Recorder) -> None:
         """Hand a task back: it goes on from what is stored of it, here or elsewhere; later, if that fails."""
-        await self._owed.give(claim.header.id, partial(self._backend.queue.release, claim))
+        await self._owed.give(claim.header.id, partial(self._hand_back, claim, recorder))
 
-    def owe_release(self, claim: Claim) -> None:
+    def owe_release(self, claim: Claim, recorder: Recorder | None = None) -> None:
         """Hand a task back later."""
-        self._owed.add(claim.header.id, partial(self._backend.queue.release, claim))
+        self._owed.add(claim.header.id, partial(self._hand_back, claim, recorder))
+
+    async def _hand_back(self, claim: Claim, recorder: Recorder | None) -> None:
+        await self._backend.queue.release(claim)
+        if recorder is not None:  # its task may have been ended over its head
+            await self._settle(claim, recorder)
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
         """Charge what a run used whose task was ended over its head, now or once that can be stored."""

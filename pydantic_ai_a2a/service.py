@@ -294,15 +294,16 @@ class Service:
     ) -> StoredTask:
         """`cancel_task` for an owner, or for whoever owns it; `facts` says for the audit log who has done it."""
         header = await self._backend.queue.cancel(task_id, owner, at=self._now())
-        canceled = True  # or it will be, whatever comes in between
+        known: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
         try:
-            return await self._canceled(header, owner)
+            task = await self._canceled(header, owner)
+            del known['ended']
+            return task
         except TaskNotCancelableError:
-            canceled = False
+            known.clear()
             raise
         finally:
-            if canceled:
-                known = {'task': task_id, 'context': header.context_id}
+            if known:
                 audit('task-canceled', correlation_id=correlation_id, **known, **facts(header))
 
     async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:

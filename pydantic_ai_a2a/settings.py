@@ -249,7 +249,7 @@ class Push:
     or shorter by chance."""
     at_once: int = 32
     """Deliveries that this process tries at once; for one owner it begins another only while it has fewer for that one
-    than it could still begin: so one alone has half of them, and others do not wait for it."""
+    than it could still begin: so one alone has half of them at most."""
     configs: int = 10
     """Push notification configurations that a task may have."""
     chunks: bool = False

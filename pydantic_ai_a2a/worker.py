@@ -347,13 +347,13 @@ class Worker:
             await self._ends.charge(claim, recorder)
         except StoreUnavailable:
             logger.warning('Task %s is handed back once its store can be reached again.', claim.header.id)
-            self._ends.owe_release(claim)
+            self._ends.owe_release(claim, recorder)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             assert task is not None
             if not task.cancelling():  # raised by the agent itself: handed back, the task would fail like this for ever
                 return await self._ends.failed(claim, recorder, classify(error), error)
-            await self._ends.release(claim)
+            await self._ends.release(claim, recorder)
             raise
         except (KeyboardInterrupt, GeneratorExit):
             raise  # the process or the loop goes

@@ -97,6 +97,30 @@ async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming(
     assert beating() == []
 
 
+async def test_of_renewals_that_are_held_up_only_so_many_are_under_way() -> None:
+    begun, under_way, most = 0, 0, 0
+    four, fifth, gate = threading.Event(), threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def renew() -> Sequence[Callable[[], object]]:
+        nonlocal begun, under_way, most
+        begun += 1
+        under_way += 1
+        most = max(most, under_way)
+        loops.append(asyncio.get_running_loop())
+        (four if begun == 4 else fifth if begun == 5 else threading.Event()).set()
+        await gate.wait()
+        under_way -= 1
+        return ()
+
+    heartbeat = Heartbeat(renew, LEASE)
+    assert await asyncio.to_thread(four.wait, LIMIT)
+    loops[0].call_soon_threadsafe(gate.set)
+    assert await asyncio.to_thread(fifth.wait, LIMIT)
+    heartbeat.stop()
+    assert most == 4
+
+
 async def test_a_renewal_that_takes_for_ever_does_not_hold_up_the_end() -> None:
     began = threading.Event()
 

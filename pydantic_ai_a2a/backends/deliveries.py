@@ -58,12 +58,12 @@ MIGRATION = (
 
 OWNERS = (
     "ALTER TABLE push_config ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    'UPDATE push_config SET owner = (SELECT task.owner FROM task WHERE task.agent = push_config.agent'
-    ' AND task.id = push_config.task_id)',
+    'UPDATE push_config SET owner = COALESCE((SELECT task.owner FROM task WHERE task.agent = push_config.agent'
+    " AND task.id = push_config.task_id), '')",
     'DROP INDEX push_config_due',
     'CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL',
 )
-"""The task's owner: so that those of one owner are quickly passed over, however many are due."""
+"""The task's owner, in the index too: those of an owner are passed over without a look at their rows."""
 
 TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
 """How `push_config.takes` has it."""

@@ -111,7 +111,7 @@ def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Seq
 
 
 def keep_paid(agent: str, run: int, paid: bytes | None, new_id: str) -> Write:
-    """Tell a task whose first run goes on from the checkpoint of another's what was charged up to there."""
+    """Tell a task whose first run goes on from the checkpoint of another's what was charged of that one."""
     known = f'{_TASK} AND EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
     return f'UPDATE task SET paid = ? WHERE {known}', [(to_json([1, *_of_run(run, paid)]), agent, new_id)]
 

@@ -98,14 +98,12 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if declared is not None and _DIGITS.fullmatch(declared) and int(declared) > limit:
         raise _too_large(limit)
     body = bytearray()  # no list of chunks: they may be small, and take more for themselves than for what they hold
-    size = 0
     while True:
         message = await receive()
         if message['type'] == 'http.disconnect':
             raise ClientGone
         chunk = message.get('body', b'')
-        size += len(chunk)
-        if size > limit:
+        if len(body) + len(chunk) > limit:
             raise _too_large(limit)
         if not message.get('more_body'):
             return b'%b%b' % (body, chunk) if body else chunk

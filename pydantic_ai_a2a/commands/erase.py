@@ -148,13 +148,14 @@ async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
     """Cancel a task, wait for its run to stop, and take it away from a run that does not."""
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=now_ms())
-        canceled = True  # or it will be, whatever comes in between
+        canceled, ended = True, 'asked'
         try:
             if asked.state not in TERMINAL:
                 canceled = await _stopped(backend, asked, grace)
+            ended = None
         finally:
             if canceled:
-                _record('task-canceled', task.owner, task.context_id, task=task.id)
+                _record('task-canceled', task.owner, task.context_id, task=task.id, ended=ended)
 
 
 async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:

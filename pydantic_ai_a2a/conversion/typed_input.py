@@ -14,6 +14,8 @@ from ..types import Message
 __all__ = ('TypedInput',)
 
 _SHOWN = 20
+_COUNTED = 1_000
+"""Problems above which they are only counted: to tell of each takes long."""
 """Problems of one message that are told at once."""
 
 
@@ -51,6 +53,8 @@ class TypedInput:
 
 
 def _refusal(error: ValidationError, field: str, data: Any) -> InvalidParamsError:
+    if (count := error.error_count()) > _COUNTED:
+        return InvalidParamsError.of(field, f'has {count} problems')
     details = error.errors(include_url=False, include_context=False, include_input=False)
     violations = [
         FieldViolation(field + _path(each['loc'], data, missing=each['type'] == 'missing'), each['msg'])
@@ -70,11 +74,9 @@ def _path(loc: Sequence[int | str], data: Any, *, missing: bool) -> str:
 
 
 def _has(data: Any, step: int | str) -> bool:
-    return (
-        step in range(len(cast('list[Any]', data)))
-        if isinstance(data, list)
-        else isinstance(data, dict) and step in data
-    )
+    if isinstance(data, list):
+        return isinstance(step, int) and step < len(cast('list[Any]', data))
+    return isinstance(data, dict) and step in data
 
 
 def _step(step: int | str) -> str:

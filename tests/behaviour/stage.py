@@ -100,8 +100,10 @@ def told_in_log(text: str) -> Generator[Event]:
 
     listener = Listener()
     logging.getLogger('pydantic_ai_a2a').addHandler(listener)
-    yield told
-    logging.getLogger('pydantic_ai_a2a').removeHandler(listener)
+    try:
+        yield told
+    finally:
+        logging.getLogger('pydantic_ai_a2a').removeHandler(listener)
 
 
 @contextmanager

@@ -205,7 +205,8 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
             app.backend.reader = Unreadable(app.backend)
         answer = await client.post(rpc('CancelTask', {'id': task['id']}))
     assert answer.status == (200 if ends else 503)
-    assert [each['event'] for each in audited(caplog)] == ([] if ends else ['task-canceled'])
+    known = [(each['event'], each['ended']) for each in audited(caplog)]
+    assert known == ([] if ends else [('task-canceled', 'asked')])
 
 
 async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
@@ -245,4 +246,6 @@ async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog:
         app.backend.housekeeping = Breaking(app.backend)
         with pytest.raises(StoreUnavailable):
             await app.erase_context(context)
-    assert audited(caplog, 'correlation_id') == [{'event': 'erased', 'via': 'python', 'context': context, 'owner': '/'}]
+    assert audited(caplog, 'correlation_id') == [
+        {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
+    ]

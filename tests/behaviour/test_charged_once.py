@@ -14,11 +14,11 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Budget, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Backend, Bucket, Charge, QuotaStore, Spent
+from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
 
 from ..client import LIMIT, message, state_of
 from .metered import DAY, HTTP, USED
-from .queues import InDoubt
+from .queues import InDoubt, Wrapped
 from .stage import ended, prompts, serving, told_in_log
 
 pytestmark = HTTP
@@ -37,23 +37,29 @@ def backend_in(folder: Path) -> SqliteFileBackend:
 
 
 class Breaking:
-    """An agent that breaks down after its first request, once it may, and answers a second message."""
+    """An agent that breaks down after its first request, once it may, and answers a second message.
 
-    def __init__(self) -> None:
+    Or it does not break down.
+    """
+
+    def __init__(self, *, breaks: bool = True) -> None:
+        self.breaks = breaks
         self.begun = asyncio.Event()
         self.goes_on = asyncio.Event()
         self.agent = Agent(FunctionModel(self.answer))
         self.agent.tool_plain(self.work)
 
     async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'two':
+        if prompts(messages)[-1] == 'two' or messages[-1].parts[0].part_kind == 'tool-return':
             return ModelResponse(parts=[TextPart('done')], usage=USED)
         return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
     async def work(self) -> str:
         self.begun.set()
         await self.goes_on.wait()
-        raise RuntimeError('broken')
+        if self.breaks:
+            raise RuntimeError('broken')
+        return 'done'
 
 
 @pytest.mark.parametrize('unread', [False, True], ids=['ends', 'goes on'])
@@ -109,4 +115,24 @@ async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_
             assert await asyncio.to_thread(told.wait, LIMIT)
         await quotas.again.wait()
     assert await used(backend) == [(1, 100, 10_000_000)]
+    backend.close()
+
+
+class Unreachable(Wrapped):
+    """Stores the end of no run."""
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        raise StoreUnavailable
+
+
+async def test_a_run_whose_task_was_taken_away_is_charged_although_its_end_met_no_store(tmp_path: Path) -> None:
+    backend, working = backend_in(tmp_path), Breaking(breaks=False)
+    backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
+    async with serving(working.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        await working.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=0, force=True)
+        working.goes_on.set()
+        await quotas.again.wait()
+    assert await used(backend) == [(2, 200, 20_000_000)]
     backend.close()

@@ -137,7 +137,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.mark.parametrize('kind', KINDS)
 @pytest.mark.parametrize('case', CASES)
-async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is_lost(
+async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is_handed_over(
     case: str, kind: str, url: str
 ) -> None:
     undisturbed, asked = Asked(kind), Asked(kind)
@@ -159,7 +159,7 @@ async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is
 
 
 @pytest.mark.parametrize('case', CASES)
-async def test_a_run_that_was_lost_after_its_calls_were_answered_and_is_then_cancelled_leaves_their_results(
+async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_then_cancelled_leaves_their_results(
     case: str, url: str
 ) -> None:
     asked = Asked('plain')

@@ -111,10 +111,10 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
-    async with serving(crowd.agent, deps_factory=sessions, timeout=0.01, limit=LIMIT * 6) as client:
+    async with serving(crowd.agent, deps_factory=sessions, timeout=0.01, limit=LIMIT * 5) as client:
         assert await ends(client, 'wait', 200) == {'FAILED': 200}
     crowd.waiting = 0
-    async with serving(crowd.agent, deps_factory=sessions, limit=LIMIT * 6) as client:
+    async with serving(crowd.agent, deps_factory=sessions, limit=LIMIT * 5) as client:
         assert await ends(client, 'say', 350) == {'COMPLETED': 350}
         assert await ends(client, 'fail', 250) == {'FAILED': 250}
         for n in range(1, 8):

@@ -43,6 +43,7 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
         [{'text': 'hi'}, {'data': {'days': 0, 'stops': ['a', 1]}}],
         ['message.parts[1].data.city', 'message.parts[1].data.days', 'message.parts[1].data.stops[1]'],
     ),
+    'too many to tell': ([{'data': {'city': 'Rome', 'days': 1, 'stops': [1] * 1001}}], ['message.parts[0].data']),
 }
 
 

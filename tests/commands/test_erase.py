@@ -107,7 +107,7 @@ def test_whom_a_command_has_cancelled_is_in_the_audit_log(
 
 
 @pytest.mark.parametrize('state', ['canceled', 'completed'])
-def test_a_task_that_has_come_to_its_end_before_it_was_cancelled_is_no_record(
+def test_a_task_that_comes_to_its_end_while_it_is_to_be_cancelled_is_a_record_only_if_that_was_a_cancel(
     state: TaskState, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stop(backend: Backend) -> None:

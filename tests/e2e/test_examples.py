@@ -54,7 +54,9 @@ async def test_the_mailbox_goes_on_once_its_user_has_signed_in_and_there_is_none
         sign_in = f'{server.url.rstrip("/")}{call["metadata"]["url"]}'
         pages = [await browser.get(sign_in) for _ in range(2)]
         rest = outline(await collect(events))
-        others = outline(await collect(client.send_message(say('read bob'))))
+        others = say('read bob')
+        others.message.context_id = waits.status_update.context_id
+        others = outline(await collect(client.send_message(others)))
     assert (call['kind'], call['metadata']['schemes'], {page.status_code for page in pages}) == (
         'authorization',
         ['sso'],

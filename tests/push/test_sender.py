@@ -105,7 +105,10 @@ async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_i
             await canceled(backend, hook)
             await hook.got(1)
     assert (told, logged.is_set()) == ([], True)
-    [] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1, held={})).deliveries
+    at = now_ms()
+    assert not (await outbox_of(backend).lease(at=at, until=at, limit=1, held={})).deliveries
+    [delivery] = (await outbox_of(backend).lease(at=at + 600_000, until=at, limit=1, held={})).deliveries
+    assert delivery.failures == 0
 
 
 def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
