@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
@@ -17,11 +17,13 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+from pydantic_ai_a2a.backends.sql_ports import SqlQuotas
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.ports import Charge
 
 from ..client import LIMIT, Client, Exchange, message, rpc
 from .refused import refusal
-from .stage import heard, prompts, serving, told_to_loop
+from .stage import heard, prompts, serving, told_in_log, told_to_loop
 
 
 def ask(client: Client, text: str, **configuration: Any) -> Exchange:
@@ -85,7 +87,7 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
     file = SqliteFile(path=tmp_path / 'a.db', synchronous='normal', busy_timeout=0.01)
     backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
-    with told_to_loop() as told:
+    with told_to_loop() as told, told_in_log('did not take what a run has used') as logged:
         async with held.serving(backend=backend, quotas=quotas) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
@@ -93,7 +95,29 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
                 other.execute('BEGIN IMMEDIATE')
                 exchange.gone.set()
                 await exchange.task
-    assert told == []
+    assert (told, logged.is_set()) == ([], True)
+    backend.close()
+
+
+class Full(SqlQuotas):
+    """Has a disk that takes no more."""
+
+    async def charge(self, charges: Sequence[Charge]) -> None:
+        raise sqlite3.OperationalError('database or disk is full')
+
+
+async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_has_gone(tmp_path: Path) -> None:
+    held = Held()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db', synchronous='normal'), 'agent', reader_lag=10**6)
+    backend.quotas = Full(backend)
+    quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    with told_to_loop() as told, told_in_log('disk is full') as logged:
+        async with held.serving(backend=backend, quotas=quotas) as client:
+            exchange = ask(client, 'slow')
+            await held.one.wait()
+            exchange.gone.set()
+            await exchange.task
+    assert (told, logged.is_set()) == ([], True)
     backend.close()
 
 
