@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fasta2a.broker import InMemoryBroker
-from fasta2a.storage import InMemoryStorage
-from fasta2a.worker import Worker
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -22,6 +19,7 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
 
 from ..client import LIMIT, Client, lifespan, message, state_of
+from .foreign import foreign
 from .metered import AUTH, DAY, HTTP, USED, Clock, by, over, work, working
 from .refused import send
 from .stage import Stage, ended, serving, tasks_of
@@ -298,22 +296,8 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
         assert await used(client) == [(2, 200, 20_000_000)]
 
 
-class Foreign(Worker[Any]):
-    """A worker that would run tasks by itself."""
-
-    async def run_task(self, params: Any) -> None: ...
-
-    async def cancel_task(self, params: Any) -> None: ...
-
-    def build_message_history(self, history: Any) -> list[Any]:
-        return []
-
-    def build_artifacts(self, result: Any) -> list[Any]:
-        return []
-
-
 def test_budgets_need_to_know_what_runs_use() -> None:
-    worker = Foreign(broker=InMemoryBroker(), storage=InMemoryStorage[Any]())
+    worker = foreign()
     with pytest.raises(TypeError, match=r'^Quotas\.budgets need to know what runs use'):
         to_a2a(Agent('test'), worker=worker, quotas=Quotas(budgets=[Budget(window=DAY, requests=1)]))
     assert to_a2a(Agent('test'), worker=worker, quotas=Quotas(tasks=1)).metering is not None

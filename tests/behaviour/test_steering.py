@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from fasta2a.broker import InMemoryBroker
 from fasta2a.storage import InMemoryStorage
-from fasta2a.worker import Worker
 from pydantic_ai import Agent, CallToolsNode
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
@@ -22,6 +21,7 @@ from pydantic_ai_a2a import A2AApp, AgentWorker, Rejected, to_a2a
 from ..client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ..dialects import unversioned
 from .desk import Desk
+from .foreign import foreign
 from .stage import Stage, ended, prompts, serving
 
 
@@ -120,22 +120,8 @@ async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_
     assert (texts(task), desk.seen) == (['one + two'], [['one'], ['one', 'two']])
 
 
-class Foreign(Worker[Any]):
-    """A worker that would run tasks by itself."""
-
-    async def run_task(self, params: Any) -> None: ...
-
-    async def cancel_task(self, params: Any) -> None: ...
-
-    def build_message_history(self, history: Any) -> list[Any]:
-        return []
-
-    def build_artifacts(self, result: Any) -> list[Any]:
-        return []
-
-
 def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
-    worker = Foreign(broker=InMemoryBroker(), storage=InMemoryStorage[Any]())
+    worker = foreign()
     with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
         to_a2a(Desk().agent, worker=worker, while_working='steer')
     with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not 'steered'"):
