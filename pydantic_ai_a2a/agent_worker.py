@@ -34,7 +34,7 @@ from .conversion.outbound import OutputMapper, text_of
 from .errors import A2AError, StoreFailed
 from .lifecycle import TERMINAL
 from .protocol import stored
-from .run_options import RunInfo, RunOptions
+from .run_options import RunInfo, RunOptions, models_of
 from .runner import Runner, RunOutput
 from .turn import canceled_turn
 from .types import Note, Step, TextDelta
@@ -137,7 +137,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     @cached_property
     def accepts(self) -> Accepts:
         """What the agent's model takes."""
-        profile = resolve_profile(self.options.get('model') or self.agent.model)
+        profile = resolve_profile(models_of(self.agent, self.options))
         return accepts(profile, self.allowed_file_url_schemes, force_download=self.force_download)
 
     @cached_property
@@ -427,7 +427,7 @@ def _in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
 
 def _part(part: Part) -> Part:
     formed = part.copy()
-    if 'raw' not in part:
+    if 'text' in part or 'data' in part:
         formed.pop('media_type', None)
     if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
         formed['metadata'] = {'json_schema': metadata['json_schema']}

@@ -31,7 +31,7 @@ from .job import Job
 from .ports import Backend
 from .quotas import Metering
 from .references import read_referenced
-from .run_options import RunOptions
+from .run_options import RunOptions, models_of
 from .runner import Runner
 from .settings import Progress
 from .types import Message
@@ -152,7 +152,7 @@ class Conversion:
             self.outputs = WorkerOutputs(worker, output_modes)
         else:
             self.outputs = OutputMapper(options.get('output_type') or agent.output_type, output_modes)
-        profile = resolve_profile(options.get('model') or agent.model)
+        profile = resolve_profile(models_of(agent, options))
         self.takes = accepts(profile, url_schemes, force_download=force_download)
         self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
         self._foreign = worker if not isinstance(worker, AgentWorker) else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, cast
 
 from pydantic_ai import Agent, AgentSpec
@@ -18,6 +18,7 @@ from pydantic_ai.capabilities import (
     AgentCapability,
     DynamicCapability,
     Hooks,
+    ModelFallback,
     ProcessHistory,
     WrapperCapability,
 )
@@ -28,7 +29,7 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
-__all__ = ('RunInfo', 'RunOptions', 'check_options', 'may_change_history')
+__all__ = ('RunInfo', 'RunOptions', 'check_options', 'may_change_history', 'models_of')
 
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
 """Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
@@ -107,19 +108,45 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
         raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
 
 
+def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model | str]:
+    """Return the models that a run may use, as far as they are known before it.
+
+    These are the model of the options or of the agent, and those of each `ModelFallback` capability. A model that
+    `agent.override` or a model selector brings is not among them.
+    """
+    model = options.get('model') or agent.model
+    fallbacks = (each for each in _capabilities(agent, options) if isinstance(each, ModelFallback))
+    return [*([] if model is None else [model]), *(model for fallback in fallbacks for model in fallback.models)]
+
+
 def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
-    """Whether messages may be changed in place before they go to the model, as a history processor may do.
+    """Return whether messages may be changed in place before they go to the model, as a history processor may do.
 
     Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
     """
+    if not isinstance(_unwrapped(agent), Agent) or 'spec' in options:
+        return True
+    return any(
+        isinstance(capability, _USERS_CODE) or not type(capability).__module__.startswith('pydantic_ai.')
+        for capability in _capabilities(agent, options)
+    )
+
+
+def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:
     while isinstance(agent, WrapperAgent):
         agent = agent.wrapped
-    if not isinstance(agent, Agent) or 'spec' in options:
-        return True
+    return agent
+
+
+def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[object]:
+    """Yield the capabilities of each run, those inside of others too; a function that makes one stands for itself."""
     found: list[AbstractCapability[Any]] = []
-    agent.root_capability.apply(found.append)
-    for given in options.get('capabilities', ()):
-        if not isinstance(given, AbstractCapability):
-            return True
-        cast('AbstractCapability[Any]', given).apply(found.append)
-    return any(isinstance(each, _USERS_CODE) or not type(each).__module__.startswith('pydantic_ai.') for each in found)
+    inner = _unwrapped(agent)
+    if isinstance(inner, Agent):
+        inner.root_capability.apply(found.append)
+    for capability in options.get('capabilities', ()):
+        if isinstance(capability, AbstractCapability):
+            cast('AbstractCapability[Any]', capability).apply(found.append)
+        else:
+            yield capability
+    yield from found

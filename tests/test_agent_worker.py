@@ -21,6 +21,7 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryImage,
+    ImageUrl,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -352,13 +353,15 @@ async def test_a_storage_that_fails_is_told_as_such() -> None:
 
 
 async def test_a_file_keeps_its_media_type() -> None:
-    def draw() -> BinaryImage:
-        return BinaryImage(b'png', media_type='image/png', identifier='drawing')
+    def draw() -> list[BinaryImage | ImageUrl]:
+        drawing = BinaryImage(b'png', media_type='image/png', identifier='drawing')
+        return [drawing, ImageUrl('https://example.com/a.png')]
 
     async with serving(Agent(TestModel(), output_type=draw)) as served:
         task = await served.done((await served.send())['id'])
     assert [part for each in task.get('artifacts', ()) for part in each['parts']] == [
-        {'raw': 'cG5n', 'media_type': 'image/png', 'filename': 'drawing.png'}
+        {'raw': 'cG5n', 'media_type': 'image/png', 'filename': 'drawing.png'},
+        {'url': 'https://example.com/a.png', 'media_type': 'image/png'},
     ]
 
 

@@ -9,7 +9,7 @@ import ipaddress
 import mimetypes
 import re
 import socket
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 from urllib.parse import SplitResult, urlsplit
@@ -37,6 +37,8 @@ from pydantic_ai.messages import (
     VideoUrl,
 )
 from pydantic_ai.models import Model, infer_model_profile
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 from pydantic_core import to_json
 
@@ -46,7 +48,7 @@ from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, 
 
 __all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
 
-_DOCUMENTS: frozenset[str] = frozenset(get_args(DocumentMediaType))
+_DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
 """The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
 _IMAGES: tuple[str, ...] = get_args(ImageMediaType)
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
@@ -125,17 +127,38 @@ def accepts(
     )
 
 
-def resolve_profile(model: Model | str | None) -> ModelProfile:
-    """The profile of an agent's model, without a provider's key or package; the default one if it cannot be known."""
-    if isinstance(model, Model):
-        return model.profile
-    if model is None:
-        return DEFAULT_PROFILE
+def resolve_profile(models: Sequence[Model | str]) -> ModelProfile:
+    """Return one profile that says which files all of the models take, without a provider's key or package.
+
+    A model whose profile cannot be known has the default profile.
+    """
+    profiles = [profile for model in models for profile in _profiles(model)]
+    if len(profiles) <= 1:
+        return profiles[0] if profiles else DEFAULT_PROFILE
+    documents = (profile.get('supported_document_media_types', _DOCUMENTS) for profile in profiles)
+    return ModelProfile(
+        supports_image_input=all(profile.get('supports_image_input', True) for profile in profiles),
+        supports_document_input=all(profile.get('supports_document_input', True) for profile in profiles),
+        supports_audio_file_input=all(profile.get('supports_audio_file_input', True) for profile in profiles),
+        supports_video_input=all(profile.get('supports_video_input', True) for profile in profiles),
+        supported_document_media_types=_DOCUMENTS.intersection(*documents),
+    )
+
+
+def _profiles(model: Model | str) -> Iterator[ModelProfile]:
+    """Yield the profile of a model, or of each model that it may fall back to."""
     try:
-        return infer_model_profile(model)
+        yield model.profile if isinstance(model, Model) else infer_model_profile(model)
+    except NotImplementedError:  # a `FallbackModel` has no profile, and neither has a wrapper of one
+        if isinstance(model, FallbackModel):
+            yield from (profile for inner in model.models for profile in _profiles(inner))
+        elif isinstance(model, WrapperModel):
+            yield from _profiles(model.wrapped)
+        else:
+            yield DEFAULT_PROFILE
     except ImportError:
         # The provider's package is optional, and the card is served without it.
-        return DEFAULT_PROFILE
+        yield DEFAULT_PROFILE
 
 
 def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -> str | list[UserContent]:

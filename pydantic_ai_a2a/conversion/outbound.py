@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import mimetypes
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,8 +13,8 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
-from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import BinaryAudio, BinaryContent, BinaryImage, ImageMediaType
+from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
+from pydantic_ai.messages import BinaryContent
 from pydantic_ai.output import (
     NativeOutput,
     OutputSpec,
@@ -29,15 +28,21 @@ from pydantic_core import CoreSchema, core_schema, from_json
 
 from ..errors import ContentTypeNotSupportedError
 from ..types import Artifact, Part
+from .files import File, file_modes, file_part
+from .finite import lost_number
 from .media import OCTET_STREAM
 from .modes import EVERYTHING, OutputModes, fitting, output_modes
 from .states import STATES
 
-__all__ = ('Artifacts', 'OutputMapper', 'UnserializableOutput', 'text_of')
+__all__ = ('Artifacts', 'NotFinite', 'OutputMapper', 'UnserializableOutput', 'text_of')
 
 
 class UnserializableOutput(TypeError):
     """The agent's output cannot be written as JSON. Never sent to a client."""
+
+
+class NotFinite(UnexpectedModelBehavior):
+    """The output holds NaN or infinity, which JSON has no number for. Never sent to a client."""
 
 
 class Artifacts(Mapping[str, Any]):
@@ -56,8 +61,8 @@ class Artifacts(Mapping[str, Any]):
     agent = Agent('test', output_type=report)
     ```
 
-    A value may be a string, a file (`BinaryContent`) or anything that Pydantic can write as JSON. The mapping is for
-    names that are no identifiers.
+    A value may be a string, a file (`BinaryContent`, `ImageUrl` and the like), a list of files, or anything that
+    Pydantic can write as JSON. The mapping is for names that are no identifiers.
 
     Raises:
         ValueError: There is no artifact, or one has no name.
@@ -131,14 +136,22 @@ class _Member:
         return True
 
     def part(self, value: Any) -> Part:
-        """The value as a data part: really JSON, so without NaN or other things that only Python can write."""
+        """Return the value as a data part.
+
+        Raises:
+            NotFinite: The value holds NaN or infinity.
+            UnserializableOutput: The value cannot be written as JSON.
+        """
         try:
             written = self.adapter.dump_json(value, by_alias=True, warnings=False)
             result = from_json(written, allow_inf_nan=False)
+            dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if b'null' in written else result
         except (ValueError, TypeError, RecursionError) as error:
             raise UnserializableOutput(
                 f'The output, {type(value).__name__} for {self.metadata["python_type"]}, cannot be written as JSON.'
             ) from error
+        if (where := lost_number(dumped, result, 'result')) is not None:
+            raise NotFinite(f'{where} of the output is NaN or infinite, which JSON has no number for.')
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
 
 
@@ -163,7 +176,7 @@ class OutputMapper:
         several = Artifacts in declared
         self.text = str in declared
         self.streams_text = _answers_in_text(output_type)
-        files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in _file_modes(file)))
+        files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in file_modes(file)))
         derived = [
             *(('text/plain',) if self.text or several else ()),
             *(('application/json',) if data or several else ()),
@@ -213,6 +226,7 @@ class OutputMapper:
 
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
+            NotFinite: The output holds NaN or infinity.
             UnacceptableOutput: The client takes nothing of the output.
         """
         if isinstance(output, Artifacts):
@@ -255,34 +269,19 @@ def text_of(output: Any) -> str | None:
 def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> list[Part]:
     if text and (said := text_of(value)) is not None:
         return [Part(text=said, media_type='text/plain')]
-    if isinstance(value, BinaryContent):
-        return [_file_part(value)]
+    if isinstance(value, File):
+        return [file_part(value)]
     if isinstance(value, (list, tuple)) and value:
         items = cast('Sequence[Any]', value)
-        if all(isinstance(item, BinaryContent) for item in items):
-            return [_file_part(item) for item in items]
+        if all(isinstance(item, File) for item in items):
+            return [file_part(item) for item in items]
     return [member_of(value).part(value)]
-
-
-def _file_part(file: BinaryContent) -> Part:
-    return Part(raw=file.base64, media_type=file.media_type, filename=_filename(file))
-
-
-def _filename(file: BinaryContent) -> str:
-    """The file's identifier, with an extension that says its type."""
-    try:
-        extension = f'.{file.format}'
-    except ValueError:
-        extension = mimetypes.guess_extension(file.media_type) or ''
-    name = file.identifier
-    known = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
-    return name if known else f'{name}{extension}'
 
 
 def _add_files(parts: list[Part], files: Sequence[BinaryContent]) -> None:
     """Add the files that are not there yet: an image that is the output is a file of its response, too."""
     there = {(part.get('media_type'), part.get('raw')) for part in parts}
-    new = (_file_part(file) for file in files)
+    new = (file_part(file) for file in files)
     parts.extend(part for part in new if (part.get('media_type'), part.get('raw')) not in there)
 
 
@@ -353,21 +352,15 @@ def _bare(tp: Any) -> Any:
             return tp
 
 
-def _file_types(tp: Any) -> list[type[BinaryContent]]:
-    """The file class that a type is, or is a list or tuple of; empty for all other types."""
+def _file_types(tp: Any) -> list[type[File]]:
+    """The file classes that a type is, or is a list, tuple or union of; empty if it can be anything else."""
     bare = _bare(tp)
-    if isinstance(bare, type) and issubclass(bare, BinaryContent):
+    if isinstance(bare, type) and issubclass(bare, File):
         return [bare]
-    if get_origin(bare) not in {list, tuple}:
+    if get_origin(bare) not in {list, tuple, *_UNIONS}:
         return []
     items = [_file_types(item) for item in get_args(bare) if item is not ...]
     return [file for item in items for file in item] if all(items) else []
-
-
-def _file_modes(file: type[BinaryContent]) -> tuple[str, ...]:
-    if issubclass(file, BinaryImage):
-        return get_args(ImageMediaType)
-    return ('audio/wav', 'audio/mpeg') if issubclass(file, BinaryAudio) else (OCTET_STREAM,)
 
 
 def _type_name(tp: Any) -> str:

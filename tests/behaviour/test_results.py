@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
     BinaryImage,
+    DocumentUrl,
     FilePart,
+    ImageUrl,
     ModelMessage,
     ModelResponse,
     TextPart,
@@ -24,6 +27,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.output import TextOutput
 
 from pydantic_ai_a2a import Artifacts, to_a2a
 
@@ -250,6 +254,39 @@ async def test_files_in_the_response_follow_its_data() -> None:
     [data, file] = task['artifacts'][0]['parts']
     assert data['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
     assert (b64decode(file['raw']), file['mediaType'], file['filename']) == (PNG, 'image/png', 'map.png')
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'made'),
+    [
+        (ImageUrl, ImageUrl('https://example.com/chart.png')),
+        (list[DocumentUrl | BinaryContent], [DocumentUrl('https://example.com/chart', media_type='image/png')]),
+        (Artifacts, Artifacts(result=ImageUrl('https://example.com/chart.png'))),
+    ],
+    ids=['one', 'list', 'artifacts'],
+)
+async def test_a_file_by_its_url_is_a_url_part(output_type: Any, made: Any) -> None:
+    def draw(_: str) -> Any:
+        return made
+
+    draw.__annotations__['return'] = output_type
+    task = await answered(Agent(TestModel(), output_type=TextOutput(draw)))
+    [part] = task['artifacts'][0]['parts']
+    assert (part['url'].partition('/chart')[0], part['mediaType']) == ('https://example.com', 'image/png')
+
+
+@pytest.mark.parametrize('number', [math.nan, math.inf])
+async def test_a_number_that_json_cannot_hold_is_a_failed_validation(
+    number: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_args={'place': 'Rome', 'celsius': number}), output_type=Weather))
+    async with lifespan(app):
+        task = await Client(app).send()
+    status = task['status']
+    assert (state_of(task), status['message']['metadata']['failure']) == ('FAILED', 'bad-output')
+    assert 'artifacts' not in task
+    assert "result['celsius'] of the output is NaN or infinite" in caplog.text
+    assert status['message']['metadata']['correlationId'] in caplog.text
 
 
 async def test_several_results_are_several_artifacts() -> None:

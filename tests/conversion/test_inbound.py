@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import (
     BinaryContent,
     BinaryImage,
+    DocumentMediaType,
     ImageUrl,
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -21,8 +23,11 @@ from pydantic_ai.messages import (
     TextPart,
     UserPromptPart,
 )
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
 from pydantic_ai_a2a.conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
@@ -338,17 +343,34 @@ def test_documents_of_other_types_are_judged_by_the_one_flag() -> None:
 
 def test_a_model_brings_its_profile() -> None:
     model = TestModel(profile=ModelProfile(supports_image_input=False))
-    assert resolve_profile(model).get('supports_image_input') is False
+    assert resolve_profile([model]).get('supports_image_input') is False
 
 
-@pytest.mark.parametrize('model', [None, 'test', 'nobody:nothing'])
-def test_a_model_that_is_not_known_has_the_default_profile(model: str | None) -> None:
-    assert resolve_profile(model) == DEFAULT_PROFILE
+class Unprofiled(TestModel):
+    @cached_property
+    def profile(self) -> ModelProfile:
+        raise NotImplementedError
+
+
+@pytest.mark.parametrize('models', [[], ['test'], ['nobody:nothing'], [Unprofiled()]])
+def test_a_model_that_is_not_known_has_the_default_profile(models: list[Model | str]) -> None:
+    assert resolve_profile(models) == DEFAULT_PROFILE
+
+
+def test_several_models_take_what_all_of_them_take() -> None:
+    pdf: frozenset[DocumentMediaType] = frozenset({'application/pdf', 'text/csv'})
+    blind: frozenset[DocumentMediaType] = frozenset({'text/csv', 'text/plain'})
+    reader = TestModel(profile=ModelProfile(supports_video_input=False, supported_document_media_types=pdf))
+    listener = TestModel(profile=ModelProfile(supports_image_input=False, supported_document_media_types=blind))
+    wrapped = WrapperModel(FallbackModel('test', WrapperModel(FallbackModel(reader, WrapperModel(listener)))))
+    takes = Accepts(documents=frozenset({'text/csv'}), images=False, video=False)
+    assert accepts(resolve_profile([wrapped])) == takes
+    assert accepts(resolve_profile([reader, listener])) == takes
 
 
 def test_a_provider_that_is_not_installed_has_the_default_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, 'pydantic_ai.providers.anthropic', None)
-    assert resolve_profile('anthropic:claude-sonnet-4-5') == DEFAULT_PROFILE
+    assert resolve_profile(['anthropic:claude-sonnet-4-5']) == DEFAULT_PROFILE
 
 
 def test_a_history_becomes_requests_and_responses() -> None:

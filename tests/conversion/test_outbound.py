@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any
+from math import inf, nan
+from typing import Annotated, Any, get_args
 
 import pytest
 from hypothesis import given
@@ -12,13 +14,24 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, computed_field
 from pydantic_ai import Agent, BinaryContent, BinaryImage, StructuredContent
-from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
+from pydantic_ai.messages import (
+    AudioMediaType,
+    AudioUrl,
+    DocumentUrl,
+    FilePart,
+    FileUrl,
+    ImageUrl,
+    ModelMessage,
+    ModelResponse,
+    VideoMediaType,
+    VideoUrl,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
 from pydantic_ai_a2a.conversion.inbound import accepts, user_prompt
-from pydantic_ai_a2a.conversion.outbound import Artifacts, OutputMapper, UnserializableOutput, text_of
+from pydantic_ai_a2a.conversion.outbound import Artifacts, NotFinite, OutputMapper, UnserializableOutput, text_of
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
 
@@ -297,8 +310,66 @@ def test_an_output_that_cannot_be_written_is_a_clear_error(output_type: Any, out
     assert 'secret' not in str(refused.value)
 
 
-def test_numbers_that_json_has_not_are_null() -> None:
-    assert described(list[float], [float('nan'), float('inf'), 1.0]) == [([None, None, 1.0], 'list[float]')]
+class Measured(BaseModel):
+    values: dict[str, float | None]
+    note: Any = None
+    safe: Annotated[float, PlainSerializer(str, when_used='json')] = nan
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'output', 'where'),
+    [
+        (float, nan, 'result'),
+        (list[float | None], [None, 1.0, -inf], 'result[2]'),
+        (Measured, Measured(values={'a': None, 'b': inf}), "result['values']['b']"),
+        (Measured, Measured(values={}, note=[{'x': (1, nan)}]), "result['note'][0]['x'][1]"),
+        (dict[str, Any], {'a': nan}, "result['a']"),
+        (Any, [inf], 'result[0]'),
+        (Artifacts, Artifacts(good=1.0, bad=nan), 'result'),
+    ],
+)
+def test_a_number_that_json_cannot_hold_is_refused_with_its_place(output_type: Any, output: Any, where: str) -> None:
+    with pytest.raises(NotFinite, match=rf'^{re.escape(where)} of the output is NaN or infinite'):
+        artifacts(output_type, output)
+
+
+def test_null_and_numbers_that_a_serializer_writes_otherwise_are_kept() -> None:
+    output = Measured(values={'a': None, 'b': 1.5}, note={1, 2})
+    [(written, _)] = described(Measured, output)
+    assert written == {'values': {'a': None, 'b': 1.5}, 'note': [1, 2], 'safe': 'nan'}
+
+
+@pytest.mark.parametrize(
+    ('file', 'part'),
+    [
+        (ImageUrl('https://x.io/a.png'), {'url': 'https://x.io/a.png', 'media_type': 'image/png'}),
+        (
+            DocumentUrl('https://x.io/a', media_type='application/pdf', identifier='report.pdf'),
+            {'url': 'https://x.io/a', 'media_type': 'application/pdf', 'filename': 'report.pdf'},
+        ),
+        (AudioUrl('https://x.io/a.mp3'), {'url': 'https://x.io/a.mp3', 'media_type': 'audio/mpeg'}),
+        (VideoUrl('https://x.io/a.webm'), {'url': 'https://x.io/a.webm', 'media_type': 'video/webm'}),
+        (DocumentUrl('https://x.io/a'), {'url': 'https://x.io/a'}),
+    ],
+)
+def test_a_file_by_its_url_is_a_url_part(file: FileUrl, part: Part) -> None:
+    assert only_part(type(file), file) == part
+    assert [each['parts'] for each in artifacts(Artifacts, Artifacts(a=file, b=[file, file]))] == [[part], [part] * 2]
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'modes'),
+    [
+        (ImageUrl, ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+        (list[ImageUrl | BinaryImage], ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+        (DocumentUrl, ['application/octet-stream']),
+        (AudioUrl | None, ['application/json', *get_args(AudioMediaType)]),
+        (list[VideoUrl], [*get_args(VideoMediaType)]),
+        (list[VideoUrl | str], ['application/json']),
+    ],
+)
+def test_files_by_their_urls_have_their_media_types_on_the_card(output_type: Any, modes: list[str]) -> None:
+    assert OutputMapper(output_type).modes == modes
 
 
 def test_output_of_an_undeclared_type_is_written_by_its_own() -> None:
