@@ -115,8 +115,11 @@ def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model
     `agent.override` or a model selector brings is not among them.
     """
     model = options.get('model') or agent.model
-    fallbacks = (each for each in _capabilities(agent, options) if isinstance(each, ModelFallback))
-    return [*([] if model is None else [model]), *(model for fallback in fallbacks for model in fallback.models)]
+    models: list[Model | str] = [] if model is None else [model]
+    for capability in _capabilities(agent, options):
+        if isinstance(capability, ModelFallback):
+            models += cast('ModelFallback[Any]', capability).models
+    return models
 
 
 def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
