@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from .audit import audit
 from .errors import QuotaExceededError
-from .ports import Bucket, Charge, QuotaStore, Spent
+from .ports import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .protocol.operations import OPERATIONS
 from .settings import Budget, Quotas, Rate
 from .types import Caller
@@ -137,12 +137,11 @@ class Metering:
 
     def charges(self, owner: str, usage: Any) -> Sequence[Charge]:
         """What a run has used, Pydantic AI's `RunUsage`, for each of the budgets that there are."""
-        now = self.now()
-        used = (usage.requests, usage.total_tokens, int((usage.cost or 0) * _BILLION))
+        now, amounts = self.now(), amounts_of(usage)
         accounts = {(_whose(budget, owner), _ms(budget.window)) for budget in self._quotas.budgets}
-        return (
-            [Charge(subject, window, _until(now, window), *used) for subject, window in accounts] if any(used) else []
-        )
+        if not any(amounts):
+            return []
+        return [Charge(subject, window, _until(now, window), *amounts) for subject, window in accounts]
 
     async def charge(self, owner: str, usage: Any) -> None:
         """Charge what was used by a run of no task."""

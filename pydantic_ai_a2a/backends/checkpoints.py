@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic_ai.usage import RunUsage
+
 from ..errors import LeaseLost
 from ..ports import Checkpoint, Claim
 from . import conversations
@@ -57,8 +59,10 @@ def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None
             raise LeaseLost
 
 
-def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[None]:
-    """Give the checkpoint of a task to another one, whose first run goes on from it.
+def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
+    """Give the checkpoint of a task to another task, whose first run continues from it.
+
+    Returns the usage that the checkpoint holds, or None if the task has no checkpoint.
 
     Args:
         agent: Namespace.
@@ -66,8 +70,10 @@ def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transac
         new_id: The other one, which has been sent copies of the messages that are not done.
         inbox: The rows that those messages have in the inbox.
     """
-    rows = yield f'SELECT MAX(taken) FROM checkpoint WHERE {_OF_TASK}', (agent, task_id)
-    taken = rows[0][0] or 0
+    rows = yield f'SELECT used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
+    if not rows:
+        return None
+    used, taken = rows[0]
     entered = sum(row <= taken for row in inbox)
     yield (
         'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
@@ -75,3 +81,4 @@ def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transac
         f' WHERE {_OF_TASK}',
         (new_id, agent, new_id, entered, agent, task_id),
     )
+    return conversations.load_usage(used)

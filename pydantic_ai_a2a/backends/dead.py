@@ -95,9 +95,9 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
         yield from accept.submit(agent, message, queue_limit=_NO_LIMIT, idempotency_window=0)
     if answer is not None:
         yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
-    yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
-    if paid is not None:
-        yield [quotas.keep_paid(agent, run, paid, new_id)]
+    usage = yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
+    if usage is not None:
+        yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
     yield from push_configs.copy(agent, task_id, new_id)
     return (yield from find(agent, new_id, None))
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ..lifecycle import TERMINAL
-from ..ports import Bucket, Charge, Spent
+from ..ports import Bucket, Charge, Spent, amounts_of
 from .transaction import LockTasks, Transaction, Write
 
-__all__ = ('MIGRATION', 'PAID', 'charge', 'charged', 'keep_paid', 'settle', 'spent', 'sweep', 'take')
+__all__ = ('MIGRATION', 'PAID', 'charge', 'charged', 'divide', 'settle', 'spent', 'sweep', 'take')
 
 MIGRATION = (
     """
@@ -88,38 +89,49 @@ def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Tra
     """See `QuotaStore.settle`."""
     yield LockTasks(agent, [task_id])
     rows = yield f'SELECT state, run, paid FROM task WHERE {_TASK}', (agent, task_id)
-    if not rows:  # it was erased meanwhile
-        yield [_charged(agent, charges)]
-        return
-    state, newest, paid = rows[0]
-    if state in TERMINAL and newest == run:
-        yield charged(agent, task_id, run, paid, charges)
+    # What was charged of a run is known only by its task: of one that was erased, it may have been charged before.
+    for state, newest, paid in rows:
+        if state in TERMINAL and newest == run:
+            yield charged(agent, task_id, run, paid, charges)
 
 
 def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
     """What a run is charged, as writes of another transaction, but for what it has `paid`."""
     before = _of_run(run, paid)
-    used = [max(each) for each in zip(charges[0][3:], before, strict=True)] if charges else before
-    if used == before:
+    total = [max(each) for each in zip(charges[0][3:], before, strict=True)] if charges else before
+    if total == before:
         return []
-    rest = [now - then for now, then in zip(used, before, strict=True)]
+    rest = [now - then for now, then in zip(total, before, strict=True)]
     due = [Charge(each.subject, each.window, each.until, *rest) for each in charges]
     return [
         _charged(agent, due),
-        (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *used]), agent, task_id)]),
+        (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *total]), agent, task_id)]),
     ]
 
 
-def keep_paid(agent: str, run: int, paid: bytes | None, new_id: str) -> Write:
-    """Tell a task whose first run goes on from the checkpoint of another's what was charged of that one."""
-    known = f'{_TASK} AND EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
-    return f'UPDATE task SET paid = ? WHERE {known}', [(to_json([1, *_of_run(run, paid)]), agent, new_id)]
+def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: str, usage: RunUsage) -> Write:
+    """Divide the usage of a run between its task and another task, whose first run continues from its checkpoint.
+
+    The new task is charged for the checkpoint, except for what the old task has paid of it. If a lost holder of the old
+    task comes back, it is charged only for what it did after the checkpoint.
+
+    Args:
+        agent: Namespace.
+        task_id: The old task.
+        run: The run of the old task.
+        paid: The old task's column `paid`.
+        new_id: The new task.
+        usage: The usage that the checkpoint holds.
+    """
+    pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
+    values = [([1, *map(min, pairs)], new_id), ([run, *map(max, pairs)], task_id)]
+    return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, each) for amounts, each in values]
 
 
 def _of_run(run: int, paid: bytes | None) -> list[int]:
     """What was charged of a run: requests, tokens, cost."""
-    of, *used = [0] if paid is None else from_json(paid)
-    return used if of == run else [0, 0, 0]
+    of, *amounts = [0] if paid is None else from_json(paid)
+    return amounts if of == run else [0, 0, 0]
 
 
 def _charged(agent: str, charges: Sequence[Charge]) -> Write:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from .backend import Backend
 from .housekeeping import DEAD_LETTER, DeadLetter, Erased, ExportedConversation, Housekeeping
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
-from .quotas import Bucket, Charge, QuotaStore, Spent
+from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .reading import EventLog, Subscription, TaskReader
 from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 
@@ -46,4 +46,5 @@ __all__ = (
     'Takes',
     'TaskQueue',
     'TaskReader',
+    'amounts_of',
 )

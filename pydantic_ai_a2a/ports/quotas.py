@@ -6,7 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ('Bucket', 'Charge', 'QuotaStore', 'Spent')
+from pydantic_ai.usage import RunUsage
+
+__all__ = ('Bucket', 'Charge', 'QuotaStore', 'Spent', 'amounts_of')
 
 
 class Bucket(NamedTuple):
@@ -34,6 +36,11 @@ class Charge(NamedTuple):
     tokens: int
     cost: int
     """Billionths of a US dollar."""
+
+
+def amounts_of(usage: RunUsage) -> tuple[int, int, int]:
+    """Return the requests, tokens and cost of a run's usage, in the units of `Charge`."""
+    return usage.requests, usage.total_tokens, int((usage.cost or 0) * 10**9)
 
 
 class Spent(NamedTuple):
@@ -67,8 +74,9 @@ class QuotaStore(ABC):
 
     @abstractmethod
     async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
-        """Add what a run has used whose task was ended over its holder's head, but for what was charged of it before.
+        """Charge a run whose task was ended by somebody else, except for what the run was charged before.
 
-        So it may be said again. Nothing is charged while the task goes on, with this run or another one: whoever holds
-        it charges for all of the run.
+        The call can be repeated. Nothing is charged while the task goes on, with this run or another one: its holder
+        charges for the whole run. Nothing is charged either if the task was erased or swept, since nobody knows then
+        what the run was charged before.
         """

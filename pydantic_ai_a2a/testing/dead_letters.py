@@ -216,6 +216,33 @@ class DeadLetterSuite(PortSuite):
         await backend.queue.finish(retried, ending(retried, charges=[charge._replace(requests=3)]))
         assert await spent() == [6]
 
+    @pytest.mark.parametrize('back', ['before the retry', 'during the retry', 'after the retry'])
+    async def test_a_lost_holder_and_a_retry_are_charged_together_for_what_both_did(
+        self, backend: Backend, back: str
+    ) -> None:
+        async def charge(requests: int) -> None:
+            await backend.quotas.settle('t', lost.run, [of(requests)])
+
+        def of(requests: int) -> Charge:
+            return Charge(OWNER, 1000, AT + 10**9, requests=requests, tokens=10 * requests, cost=0)
+
+        await submit(backend, message(new='t'))
+        lost = await claim_one(backend, 't', 'the lost holder')
+        usage = RunUsage(requests=2, input_tokens=20)
+        done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=usage)
+        await backend.queue.emit(lost, [], checkpoint=done)
+        await die(backend, 't', at=AT + LEASE + 1)
+        if back == 'before the retry':
+            await charge(5)
+        await retry(backend, 't', 'u')
+        retried = await claim_one(backend, 'u')
+        if back == 'during the retry':
+            await charge(5)
+        await backend.queue.finish(retried, ending(retried, charges=[of(3)]))
+        await charge(5)
+        [spent] = await backend.quotas.spent(OWNER, 1000, at=AT)
+        assert spent[1:] == (6, 60, 0)  # two before the checkpoint, three after it, and one by the retry
+
     async def test_a_retry_of_a_task_that_was_answered_goes_on_with_the_answer(self, backend: Backend) -> None:
         await submit(backend, message('before', new='before', context='c'))
         await run(backend, 'before', messages=turn('before', '0'))

@@ -149,9 +149,26 @@ class QuotaSuite(PortSuite):
         await backend.quotas.settle('t', following.run, [CHARGE])
         assert await spent(backend) == [(2, 40, 600)]
 
-    async def test_a_run_whose_task_was_erased_is_charged(self, backend: Backend) -> None:
-        await backend.quotas.settle('t', 1, [CHARGE])
-        assert await spent(backend) == [(1, 20, 300)]
+    @pytest.mark.parametrize('gone', ['erased', 'swept'])
+    async def test_a_charge_is_not_repeated_after_its_task_is_gone(self, backend: Backend, gone: str) -> None:
+        lasting = CHARGE._replace(until=AT + 60 * 24 * 60 * MINUTE)
+        await submit(backend, message(new='ended'))
+        ended = await run(backend, 'ended', charges=[lasting])
+        await submit(backend, message(new='taken'))
+        taken = await claim_one(backend, 'taken')
+        await backend.queue.cancel('taken', OWNER, at=AT, force=True)
+        await backend.quotas.settle('taken', taken.run, [lasting])
+        assert await spent(backend) == [(2, 40, 600)]
+        if gone == 'erased':
+            assert await backend.housekeeping.erase_task('ended', None, at=AT)
+            assert await backend.housekeeping.erase_task('taken', None, at=AT)
+        else:
+            while await backend.housekeeping.sweep(Retention(), at=AT + 8 * 24 * 60 * MINUTE):
+                pass
+        assert (await backend.reader.load('ended', None), await backend.reader.load('taken', None)) == (None, None)
+        await backend.quotas.settle('ended', ended.run, [lasting])
+        await backend.quotas.settle('taken', taken.run, [lasting])
+        assert await spent(backend) == [(2, 40, 600)]
 
     async def test_an_owner_has_no_more_tasks_than_it_may(self, backend: Backend) -> None:
         for task_id in 'ab':

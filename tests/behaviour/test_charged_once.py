@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
 
-from ..client import LIMIT, message, state_of
+from ..client import LIMIT, RpcError, message, state_of
 from .metered import DAY, HTTP, USED
 from .queues import InDoubt, Wrapped
 from .stage import ended, prompts, serving, told_in_log
@@ -37,29 +37,23 @@ def backend_in(folder: Path) -> SqliteFileBackend:
 
 
 class Breaking:
-    """An agent that breaks down after its first request, once it may, and answers a second message.
+    """An agent whose tool fails once `goes_on` is set, and which answers the message 'two'."""
 
-    Or it does not break down.
-    """
-
-    def __init__(self, *, breaks: bool = True) -> None:
-        self.breaks = breaks
+    def __init__(self) -> None:
         self.begun = asyncio.Event()
         self.goes_on = asyncio.Event()
         self.agent = Agent(FunctionModel(self.answer))
         self.agent.tool_plain(self.work)
 
     async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-        if prompts(messages)[-1] == 'two' or messages[-1].parts[0].part_kind == 'tool-return':
+        if prompts(messages)[-1] == 'two':
             return ModelResponse(parts=[TextPart('done')], usage=USED)
         return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
 
     async def work(self) -> str:
         self.begun.set()
         await self.goes_on.wait()
-        if self.breaks:
-            raise RuntimeError('broken')
-        return 'done'
+        raise RuntimeError('broken')
 
 
 @pytest.mark.parametrize('unread', [False, True], ids=['ends', 'goes on'])
@@ -83,6 +77,8 @@ class ChargesInDoubt(QuotaStore):
     def __init__(self, inner: QuotaStore) -> None:
         self.inner = inner
         self.again = asyncio.Event()
+        self.then: Callable[[], Awaitable[object]] | None = None
+        """Called after the first charge is stored."""
         self._answers = False
 
     async def take(self, bucket: Bucket, *, at: int) -> int:
@@ -100,6 +96,8 @@ class ChargesInDoubt(QuotaStore):
             self.again.set()
             return
         self._answers = True
+        if self.then is not None:
+            await self.then()
         raise StoreUnavailable
 
 
@@ -109,11 +107,29 @@ async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_
     async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
-        await backend.queue.cancel(task['id'], '/', at=0, force=True)
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
         with told_in_log('was taken over') as told:
             breaking.goes_on.set()
             assert await asyncio.to_thread(told.wait, LIMIT)
         await quotas.again.wait()
+    assert await used(backend) == [(1, 100, 10_000_000)]
+    backend.close()
+
+
+async def test_a_run_that_may_have_been_charged_is_charged_once_although_its_task_is_erased_meanwhile(
+    tmp_path: Path,
+) -> None:
+    backend, breaking = backend_in(tmp_path), Breaking()
+    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        quotas.then = lambda: backend.housekeeping.erase_task(task['id'], None, at=backend.now())
+        await breaking.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
+        breaking.goes_on.set()
+        await quotas.again.wait()
+        with pytest.raises(RpcError, match='not found'):
+            await client.get_task(task['id'])
     assert await used(backend) == [(1, 100, 10_000_000)]
     backend.close()
 
@@ -126,13 +142,13 @@ class Unreachable(Wrapped):
 
 
 async def test_a_run_whose_task_was_taken_away_is_charged_although_its_end_met_no_store(tmp_path: Path) -> None:
-    backend, working = backend_in(tmp_path), Breaking(breaks=False)
+    backend, breaking = backend_in(tmp_path), Breaking()
     backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
-    async with serving(working.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
-        await working.begun.wait()
-        await backend.queue.cancel(task['id'], '/', at=0, force=True)
-        working.goes_on.set()
+        await breaking.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
+        breaking.goes_on.set()
         await quotas.again.wait()
-    assert await used(backend) == [(2, 200, 20_000_000)]
+    assert await used(backend) == [(1, 100, 10_000_000)]
     backend.close()
