@@ -12,9 +12,10 @@ import subprocess
 import sys
 from typing import Any
 
+from .bounds import LIMIT
+
 OWN = 'pydantic-ai-a2a'
 COMMAND = (sys.executable, '-m', 'pip_audit', '--format', 'json', '--progress-spinner', 'off', '--timeout', '5')
-LIMIT = 300.0
 
 
 def findings(report: Any) -> tuple[list[str], list[str]]:

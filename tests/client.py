@@ -12,10 +12,8 @@ from urllib.parse import unquote
 
 from starlette.types import ASGIApp, Message
 
+from .bounds import LIMIT
 from .dialects import Call, Dialect, spoken
-
-LIMIT = 20.0
-"""Seconds that any wait of a test may take."""
 
 _ids = count(1)
 

@@ -1,4 +1,4 @@
-"""Fixtures of all tests. Every wait is bounded: a test that hangs fails after `LIMIT` seconds with its stack."""
+"""Fixtures of all tests. Every wait is bounded: a test that hangs fails after `TEST_LIMIT` seconds with its stack."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from .long import LONG
+from .bounds import TEST_LIMIT
 from .postgres import Postgres, any_postgres
-
-LIMIT = 900.0 if LONG else 120.0
 
 # The same examples in every run and process, however busy the machine is.
 settings.register_profile('steady', deadline=None, derandomize=True, database=None)
@@ -26,7 +24,7 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def bounded() -> Iterator[None]:
     """End the process rather than hang: pytest cannot interrupt a test that blocks its thread."""
-    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    faulthandler.dump_traceback_later(TEST_LIMIT, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()
 

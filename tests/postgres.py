@@ -23,10 +23,9 @@ from pwd import getpwnam
 from typing import Literal, TypedDict
 from urllib.parse import quote, urlsplit
 
+from .bounds import LIMIT
 from .e2e.venvs import missing
 
-LIMIT = 60.0
-"""Seconds that each step may take."""
 GUARDED = 'guarded'
 """The one user who needs a password, which is the name; all others are let in."""
 _PORT = '5432'
@@ -47,7 +46,7 @@ _SETTINGS = {
 _WARDEN = """
 import os, shutil, signal, sys, time
 sys.stdin.read()
-folder, until = sys.argv[1], time.monotonic() + 10
+folder, until = sys.argv[1], time.monotonic() + 60
 try:
     with open(f'{folder}/data/postmaster.pid') as file:
         pid = int(file.readline())

@@ -5,13 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .bounds import LIMIT
+
 ROOT = Path(__file__).parent.parent
 
 
 def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
     table = tmp_path / 'table.md'
     command = [sys.executable, 'benchmarks/run.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 0, ran.stderr
     assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
         '|  | CPU per taskN ratio | route: CPU µs | route: tasks/s | to_aNa: CPU µs | to_aNa: tasks/s |\n'
@@ -29,7 +31,7 @@ def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
 def test_the_benchmark_measures_every_backend(tmp_path: Path) -> None:
     table = tmp_path / 'table.md'
     command = [sys.executable, 'benchmarks/backends.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 0, ran.stderr
     assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
         '| Our part of a turn | turn N | turn N |\n'
@@ -48,7 +50,7 @@ def test_the_benchmark_measures_every_backend(tmp_path: Path) -> None:
 
 def test_a_backend_that_there_is_not_is_refused_with_those_that_there_are() -> None:
     command = [sys.executable, 'benchmarks/backends.py', '--only', 'MySQL']
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 2
     assert "choose from 'memory', 'SQLite file', 'PostgreSQL'" in ran.stderr
 
@@ -56,7 +58,7 @@ def test_a_backend_that_there_is_not_is_refused_with_those_that_there_are() -> N
 def test_the_benchmark_measures_what_slow_clients_cost(tmp_path: Path) -> None:
     table = tmp_path / 'table.md'
     command = [sys.executable, 'benchmarks/slow.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 0, ran.stderr
     assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
         '| | idle: ms | N slow connectionsN N stalled streams: ms | ratio |\n'

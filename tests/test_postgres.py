@@ -67,7 +67,7 @@ def test_a_server_is_started_by_a_user_who_is_not_root() -> None:
             env={'PYTHONPATH': sysconfig.get_path('purelib')},
             capture_output=True,
             text=True,
-            timeout=2 * LIMIT,
+            timeout=LIMIT,
             check=False,
         )
 

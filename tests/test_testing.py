@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from .bounds import LIMIT
+
 SOMEBODYS = """
 import pytest
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
@@ -41,7 +43,7 @@ class TestWithoutBackend(TaskReaderSuite):
 def test_a_test_that_fails_elsewhere_says_what_it_compared_or_lacks(tmp_path: Path) -> None:
     (tmp_path / 'test_somebodys.py').write_text(SOMEBODYS)
     command = [sys.executable, '-m', 'pytest', '-p', 'no:cacheprovider', '-k', 'read_by_its_owner']
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert 'assert None is not None' in done.stdout
     assert "fixture 'make_backend' not found" in done.stdout
     assert '1 failed' in done.stdout.splitlines()[-1]
@@ -50,7 +52,7 @@ def test_a_test_that_fails_elsewhere_says_what_it_compared_or_lacks(tmp_path: Pa
 @pytest.mark.parametrize('missing', ['hypothesis', 'pytest'])
 def test_without_the_extra_the_import_says_what_to_install(missing: str) -> None:
     code = f'import sys\nsys.modules[{missing!r}] = None\nimport pydantic_ai_a2a\nimport pydantic_ai_a2a.testing'
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.stderr.splitlines()[-1] == (
         'ImportError: The suites need pytest and Hypothesis: pip install "pydantic-ai-a2a[testing]"'
     )

@@ -55,7 +55,7 @@ class Webhook:
 
     async def got(self, count: int) -> list[Received]:
         """All that came, once it is so much."""
-        async with asyncio.timeout(2 * LIMIT), self._changed:
+        async with asyncio.timeout(LIMIT), self._changed:
             await self._changed.wait_for(lambda: len(self.received) >= count)
         return self.received
 

@@ -22,6 +22,7 @@ from jwt.algorithms import RSAAlgorithm
 from pydantic_ai_a2a import Caller, InvalidCredentials, JWTAuth
 from pydantic_ai_a2a.errors import OverloadedError
 
+from ..bounds import LIMIT
 from .issuer import AUDIENCE, ISSUER, SECRET, Issuer, Key, claims, issuer, request, shared
 
 KEY, OTHER = Key(), Key()
@@ -331,5 +332,5 @@ try:
 except ImportError as error:
     print(error)
 """
-    ran = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert ran.stdout == "JWTAuth needs more packages: pip install 'pydantic-ai-a2a[jwt]'\n"

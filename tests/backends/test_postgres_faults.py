@@ -386,7 +386,7 @@ print(asyncio.run(app.list_tasks()), flush=True)
 
 @pytest.mark.skipif(sys.platform == 'win32', reason='there is no fork')
 def test_a_process_that_is_forked_has_connections_of_its_own(postgres_url: str) -> None:
-    done = subprocess.run([sys.executable, '-c', FORK, postgres_url], capture_output=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, '-c', FORK, postgres_url], capture_output=True, timeout=LIMIT, check=True)
     assert done.stdout.split() == [b'[]', b'[]', b'0', b'[]']
 
 

@@ -230,7 +230,7 @@ print(asyncio.run(app.list_tasks()), flush=True)
 
 def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of_its_own(tmp_path: Path) -> None:
     forked = subprocess.run(
-        [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=60, check=True
+        [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=LIMIT, check=True
     )
     assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
 

@@ -7,6 +7,8 @@ import asyncio
 from pydantic_ai_a2a.backends.tail import Tails
 from pydantic_ai_a2a.types import TaskEvent
 
+from ..bounds import LIMIT
+
 
 def event(n: int) -> TaskEvent:
     return TaskEvent(n, 'completed' if n == 2 else None, b'{}')
@@ -25,7 +27,7 @@ async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is
     tails = Tails(read, 1000)
     reader = tails.subscribe('t', nothing)
     reader.start(0)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         assert await reader.next() == [event(1)]
     reader.close()
 
@@ -40,7 +42,7 @@ async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed
         return False
 
     tails = Tails(read, 1000)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         await tails.wait('t', stopped)
 
 
@@ -59,7 +61,7 @@ async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() 
         return False
 
     tails = Tails(read, 1000)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         await tails.wait('t', stopped)
     assert (asked, tails.in_use) == (1, False)
 
@@ -80,7 +82,7 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
         done = [each.done() for each in waits]
         for task_id in ('t', 'held'):
             tails.publish(task_id, [event(2)])
-        await asyncio.wait(waits, timeout=1)
+        await asyncio.wait(waits, timeout=LIMIT)
         return done
 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -91,7 +93,7 @@ def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_
         elsewhere = one.run(begin('t'))
         assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
         assert not elsewhere[0].done()
-        one.run(asyncio.wait_for(elsewhere[0], 1))
+        one.run(asyncio.wait_for(elsewhere[0], LIMIT))
 
 
 async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
@@ -103,7 +105,7 @@ async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased()
     reader.start(0)
     tails.publish('t', [event(1)])
     tails.hint('t', None)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         assert (await reader.next(), reader.dropped) == ([event(1)], False)
         assert (await reader.next(), reader.dropped) == ((), True)
     reader.close()
@@ -122,7 +124,7 @@ async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into
     tails = Tails(read, 1)  # so little that the tail keeps only the last
     reader = tails.subscribe('t', nothing)
     reader.start(0)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         assert [event.n for event in await reader.next()] == [1, 2]
     assert not reader.dropped
     reader.close()
@@ -153,6 +155,6 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     reader.start(0)
     for told in (stored[1], stored[0], stored[2]):
         tails.publish('t', [told])
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(LIMIT):
         assert await reader.next() == stored
     reader.close()

@@ -25,11 +25,11 @@ from ..client import LIMIT, Client, RpcError, lifespan, state_of
 
 @asynccontextmanager
 async def serving(
-    agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, limit: float = LIMIT, **options: Any
+    agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, **options: Any
 ) -> AsyncGenerator[Client]:
     """A client of an app that serves the agent: everything in the block is bounded, and runs left over are ended."""
     app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
-    async with lifespan(app), asyncio.timeout(limit):
+    async with lifespan(app), asyncio.timeout(LIMIT):
         yield Client(app)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -64,26 +65,26 @@ async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[s
 @pytest.mark.parametrize(
     ('credentials', 'challenge'),
     [
-        ({}, 'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key"'),
+        (dict, 'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key"'),
         (
-            bearer('wrong'),
+            lambda: bearer('wrong'),
             'Bearer realm="a2a", error="invalid_token", ApiKey realm="a2a", in="header", name="X-API-Key"',
         ),
         (
-            {'X-API-Key': 'wrong'},
+            lambda: {'X-API-Key': 'wrong'},
             'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key", error="invalid_token"',
         ),
         (
-            bearer(shared(exp=1)),
+            lambda: bearer(shared(exp=1)),
             'Bearer realm="a2a", error="invalid_token", error_description="The token has expired", '
             'ApiKey realm="a2a", in="header", name="X-API-Key"',
         ),
     ],
     ids=['none', 'token', 'key', 'expired'],
 )
-async def test_a_refusal_says_what_would_do(credentials: dict[str, str], challenge: str) -> None:
+async def test_a_refusal_says_what_would_do(credentials: Callable[[], dict[str, str]], challenge: str) -> None:
     async with untouched(auth=[TOKENS, KEYS, JWT]) as client:
-        answer = await client.post(send(), credentials)
+        answer = await client.post(send(), credentials())
     refusal(answer, status=401, id=None)
     assert answer.headers['www-authenticate'] == challenge
 
@@ -91,18 +92,18 @@ async def test_a_refusal_says_what_would_do(credentials: dict[str, str], challen
 @pytest.mark.parametrize(
     ('credentials', 'owner'),
     [
-        (bearer(ANN), 'ann'),
-        ({'X-API-Key': BOB}, 'bob'),
-        (bearer(shared(sub='dora')), 'dora'),
-        (bearer('wrong') | {'X-API-Key': BOB}, 'bob'),
-        (bearer(ANN) | {'X-API-Key': BOB}, 'ann'),
+        (lambda: bearer(ANN), 'ann'),
+        (lambda: {'X-API-Key': BOB}, 'bob'),
+        (lambda: bearer(shared(sub='dora')), 'dora'),
+        (lambda: bearer('wrong') | {'X-API-Key': BOB}, 'bob'),
+        (lambda: bearer(ANN) | {'X-API-Key': BOB}, 'ann'),
     ],
     ids=['token', 'key', 'jwt', 'wrong and right', 'two'],
 )
-async def test_any_of_several_ways_will_do(credentials: dict[str, str], owner: str) -> None:
+async def test_any_of_several_ways_will_do(credentials: Callable[[], dict[str, str]], owner: str) -> None:
     app = to_a2a(Agent('test'), auth=[TOKENS, KEYS, JWT])
     async with lifespan(app):
-        task = await Client(app, headers=credentials).send()
+        task = await Client(app, headers=credentials()).send()
         assert [each['id'] for each in await app.list_tasks(caller=Caller(id=owner))] == [task['id']]
 
 

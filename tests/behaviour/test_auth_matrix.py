@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -60,21 +60,21 @@ async def webhooks(client: Client, task_id: str) -> list[str]:
 @pytest.mark.parametrize(
     ('credentials', 'challenge'),
     [
-        pytest.param({}, 'Bearer realm="a2a"', id='none'),
-        pytest.param({'Authorization': 'Basic YW5uOmFubg=='}, 'Bearer realm="a2a"', id='other-kind'),
-        pytest.param(bearer(shared('b' * 48)), 'Bearer realm="a2a", error="invalid_token"', id='wrong'),
+        pytest.param(dict, 'Bearer realm="a2a"', id='none'),
+        pytest.param(lambda: {'Authorization': 'Basic YW5uOmFubg=='}, 'Bearer realm="a2a"', id='other-kind'),
+        pytest.param(lambda: bearer(shared('b' * 48)), 'Bearer realm="a2a", error="invalid_token"', id='wrong'),
         pytest.param(
-            bearer(token(exp=int(time.time()) - 3600)),
+            lambda: bearer(token(exp=int(time.time()) - 3600)),
             'Bearer realm="a2a", error="invalid_token", error_description="The token has expired"',
             id='expired',
         ),
     ],
 )
 async def test_who_is_not_known_is_refused(
-    version: Dialect, method: str, credentials: dict[str, str], challenge: str
+    version: Dialect, method: str, credentials: Callable[[], dict[str, str]], challenge: str
 ) -> None:
     async with of_ann() as (client, params):
-        answer = await client.post(rpc(method, params), credentials)
+        answer = await client.post(rpc(method, params), credentials())
         assert await webhooks(client, params['id']) == [params['id']]
     error = refusal(answer, status=401, id=None)
     assert (error.code, error.reason) == (-32000, 'UNAUTHENTICATED')

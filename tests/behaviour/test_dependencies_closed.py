@@ -7,7 +7,7 @@ import logging
 import sqlite3
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import CallContext
 
-from ..client import LIMIT, Client, state_of
+from ..client import Client, state_of
 from ..dialects import unversioned
 from .stage import prompts, serving
 
@@ -33,7 +33,7 @@ class Sessions:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._connected() as db:
+        with closing(self._connected()) as db:  # a connection's own `with` commits and does not close
             db.execute('CREATE TABLE session (task TEXT, opened INTEGER, closed INTEGER, said INTEGER)')
 
     def _connected(self) -> Session:
@@ -54,9 +54,8 @@ class Sessions:
 
     def counted(self) -> tuple[int, int, int, int]:
         """Sessions, how often they were opened and closed, and what tools have written through them."""
-        db = self._connected()
-        [row] = db.execute('SELECT COUNT(*), SUM(opened), SUM(closed), SUM(said) FROM session')
-        db.close()
+        with closing(self._connected()) as db:
+            [row] = db.execute('SELECT COUNT(*), SUM(opened), SUM(closed), SUM(said) FROM session')
         return row
 
 
@@ -111,10 +110,10 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
 async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
-    async with serving(crowd.agent, deps_factory=sessions, timeout=0.01, limit=LIMIT * 5) as client:
+    async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
         assert await ends(client, 'wait', 200) == {'FAILED': 200}
     crowd.waiting = 0
-    async with serving(crowd.agent, deps_factory=sessions, limit=LIMIT * 5) as client:
+    async with serving(crowd.agent, deps_factory=sessions) as client:
         assert await ends(client, 'say', 350) == {'COMPLETED': 350}
         assert await ends(client, 'fail', 250) == {'FAILED': 250}
         for n in range(1, 8):

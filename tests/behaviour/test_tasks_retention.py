@@ -81,7 +81,7 @@ def objects() -> int:
 async def test_ten_thousand_tasks_take_no_more_memory_than_the_last_few() -> None:
     backend = SqliteBackend('agent', reader_lag=10**6)
     retention = Retention(max_tasks=FEW, max_contexts=FEW)
-    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention, limit=4 * LIMIT) as client:
+    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
         before = objects(), pages(backend)
         await send_many(client, 9000)

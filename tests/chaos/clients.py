@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 
+from ..bounds import LIMIT
 from ..e2e.server import rpc
 from .facts import ENDED, Event, Reading, Sighting
 from .processes import Fleet
@@ -22,8 +23,6 @@ _PAUSE = 0.05
 """Seconds until a client tries again."""
 _PATIENCE = httpx.Timeout(10.0)
 """What a client waits for an answer, or for the next piece of one."""
-_CLOSING = 10.0
-"""Seconds in which a stream is closed after its last event, though the server says that it lives."""
 _AGAIN = (-32603, -32000)
 """Errors of the server, not of the client."""
 
@@ -147,7 +146,7 @@ class Reader:
                 self.over = reading.events[-1].state in ENDED
             budget -= 1
             if self.over:
-                closing.reschedule(asyncio.get_running_loop().time() + _CLOSING)
+                closing.reschedule(asyncio.get_running_loop().time() + LIMIT)
             elif budget <= 0:
                 return
         reading.closed = True

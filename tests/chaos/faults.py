@@ -18,6 +18,7 @@ from random import Random
 from signal import SIGCONT
 from typing import Any, Literal, TypeAlias
 
+from ..bounds import LIMIT
 from .facts import Away, Recovery, Row
 from .ledger import Ledger
 from .plan import Fault, Plan, Turn
@@ -37,8 +38,6 @@ OF_PROCESSES = (
 )
 """What can go wrong over every database."""
 _Moment: TypeAlias = Literal['in a tool', 'between steps', 'speaking']
-_PATIENCE = 60.0
-"""Seconds after which nobody will go on with a task any longer."""
 _TO_WRITE = 0.1
 """Seconds in which a worker that goes on comes to writing what it has."""
 
@@ -187,7 +186,7 @@ class Faults:
         """Wait until another process goes on with a task; None if it ended without, since the fault came too late."""
         finding = asyncio.create_task(self._ledger.find(lambda row: _taken(row, lost), after=known))
         ending = self._sending[_turn(lost)]
-        done, _ = await asyncio.wait([finding, ending], timeout=_PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        done, _ = await asyncio.wait([finding, ending], timeout=LIMIT, return_when=asyncio.FIRST_COMPLETED)
         finding.cancel()
         row = finding.result() if finding in done else None
         if row is not None or ending not in done:

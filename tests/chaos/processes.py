@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
+from ..bounds import LIMIT
 from ..e2e.server import Process
 
 __all__ = ('Fleet', 'Member', 'fleet')
@@ -93,7 +94,7 @@ async def fleet(env: Mapping[str, str]) -> AsyncGenerator[Fleet]:
     """All processes, for the block."""
     made = Fleet(env)
     try:
-        async with asyncio.timeout(60), asyncio.TaskGroup() as starting:
+        async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as starting:
             for member in made.members:
                 starting.create_task(member.start())
         yield made

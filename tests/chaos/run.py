@@ -13,9 +13,10 @@ from typing import Any
 
 import httpx
 
+from ..bounds import LIMIT
 from .clients import Client, Reader, state_of
 from .conversation import Conversation
-from .facts import Facts, Reading, Sent, Sighting, TaskFacts
+from .facts import ENDED, Facts, Reading, Sent, Sighting, TaskFacts
 from .faults import Faults
 from .ledger import opened
 from .plan import Plan, Turn
@@ -26,8 +27,6 @@ __all__ = ('Outcome', 'Settings', 'chaos')
 
 _RECALL = 1000
 """Number of the turn that asks what is remembered: after all others."""
-_AUDIT = 60.0
-"""Seconds that it may take to read all that there is in the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +158,7 @@ def _not_done(plan: Plan, sent: Sequence[Sent], done: Mapping[str, int]) -> list
 async def _all_tasks(client: Client) -> list[dict[str, Any]]:
     tasks: list[dict[str, Any]] = []
     token: dict[str, str] = {}
-    async with asyncio.timeout(_AUDIT):
+    async with asyncio.timeout(LIMIT):
         while True:
             page = await client.call('ListTasks', pageSize=100, includeArtifacts=True, **token)
             tasks += page['tasks']
@@ -183,11 +182,11 @@ async def _facts_of(client: Client, task: dict[str, Any]) -> TaskFacts:
 
 
 async def _log(client: Client, task: dict[str, Any]) -> list[Reading]:
-    """All events of a task; of one that has not ended, those that are there within a moment."""
+    """All events of a task. If the task has not ended, its stream does not end either: read it for a moment."""
     reader = Reader(task['id'])
     reader.readings.append(Reading(after=0))
     with suppress(TimeoutError):
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(LIMIT if state_of(task) in ENDED else 5.0):
             await reader.follow(client)
     return reader.readings
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 from pathlib import Path
 
+from ..bounds import LIMIT
 from ..postgres import postgres_server
 from .faults import OF_PROCESSES
 from .judge import judge
@@ -14,13 +16,12 @@ from .stores import Store, postgres_store, sqlite_store
 
 OF_WORKERS = ('stop a worker between steps', 'stop a worker that speaks', 'stop a worker and kill its heir')
 
-LIMIT = 150.0
-"""Seconds that all of it may take on a machine that has much else to do."""
-
 
 async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
     faults = [*of_workers, 'end a worker', 'kill a server', *store.faults]
-    return await chaos(Plan.of(4, tasks=24, contexts=6, faults=faults), store, Settings(limit=LIMIT), folder)
+    # A busy machine may take over a task late: `make chaos` judges how soon it is taken over, this test does not.
+    settings = Settings(lease=3.0, recovery=inf, limit=LIMIT)
+    return await chaos(Plan.of(4, tasks=24, contexts=6, faults=faults), store, settings, folder)
 
 
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_over_a_file(

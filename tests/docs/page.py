@@ -27,16 +27,12 @@ from typing import Any
 
 import pytest
 
+from ..bounds import LIMIT
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
 from .blocks import Block
 from .expect import same_json, same_text
 
 __all__ = ('Page', 'opened')
-
-LIMIT = 30.0
-"""Seconds that a command may take, or a server to start or to stop."""
-_SUITE_LIMIT = 100.0
-"""Seconds that a command may take that runs some hundred tests."""
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
@@ -134,7 +130,7 @@ class Page:
             self._client([sys.executable, *_arguments(block.text)], output)
             return
         if command == 'pytest':
-            self._client([sys.executable, '-m', *block.words[0]], output, limit=_SUITE_LIMIT)
+            self._client([sys.executable, '-m', *block.words[0]], output)
             return
         if '--help' in block.words[0]:
             self._monkeypatch.setenv('COLUMNS', '80')
@@ -151,8 +147,8 @@ class Page:
         else:
             assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
 
-    def _client(self, command: Sequence[str], output: Block | None, limit: float = LIMIT) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    def _client(self, command: Sequence[str], output: Block | None) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         if output is not None:
             same = same_json if output.language == 'json' else same_text

@@ -15,6 +15,7 @@ import pydantic_ai_a2a
 from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Retention, Workers, errors
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
+from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
 
 PACKAGE = ROOT / 'pydantic_ai_a2a'
@@ -90,7 +91,7 @@ def test_the_documented_layers_are_those_that_are_checked() -> None:
 
 @pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)
 def test_every_make_target_that_is_named_exists(path: Path) -> None:
-    told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
+    told = subprocess.run(['make', 'help'], cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
     targets = set(re.findall(r'^make (\w+)', told, re.MULTILINE))
     commands = [words for block in blocks(path) for words in block.words if words[0] == 'make']
     named = {words[1] for words in commands} | set(re.findall(r'`make (\w+)', path.read_text()))

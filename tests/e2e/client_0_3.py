@@ -28,8 +28,6 @@ from a2a.types import (
     TaskQueryParams,
 )
 
-LIMIT = 30.0
-
 
 def written(value: Any) -> Any:
     return value.model_dump(mode='json', exclude_none=True)
@@ -104,7 +102,7 @@ async def perform(calls: Calls, id: int, call: str, params: dict[str, Any]) -> N
 async def main(url: str, config: dict[str, Any]) -> None:
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    async with httpx.AsyncClient(timeout=LIMIT) as http, asyncio.TaskGroup() as group:
+    async with httpx.AsyncClient(timeout=None) as http, asyncio.TaskGroup() as group:
         card = await A2ACardResolver(http, url).get_agent_card()
         calls = Calls(ClientFactory(ClientConfig(httpx_client=http, **config)).create(card))
         running = [group.create_task(perform(calls, **json.loads(line))) async for line in reader]

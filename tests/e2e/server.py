@@ -21,8 +21,8 @@ from uuid import uuid4
 
 import httpx
 
-LIMIT = 30.0
-"""Seconds that any wait may take."""
+from ..bounds import LIMIT
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 
 import httpx
@@ -45,13 +45,18 @@ async def having(url: str, scheme: str, credential: str, *, streaming: bool = Fa
 
 
 def token(scope: str) -> str:
+    """Make a token of carol. Tests call this when they send the token, because the token expires."""
     claims = {'iss': ISSUER, 'aud': AUDIENCE, 'sub': 'carol', 'scope': scope, 'exp': int(time.time()) + 600}
     return jwt.encode(claims, SECRET, 'HS256')
 
 
-@pytest.mark.parametrize(('scheme', 'credential'), [('bearer', TOKEN), ('jwt', token('send'))], ids=['bearer', 'jwt'])
-async def test_the_client_sends_what_the_card_asks_for(server: Process, scheme: str, credential: str) -> None:
-    async with having(server.url, scheme, credential) as client:
+@pytest.mark.parametrize(
+    ('scheme', 'credential'), [('bearer', lambda: TOKEN), ('jwt', lambda: token('send'))], ids=['bearer', 'jwt']
+)
+async def test_the_client_sends_what_the_card_asks_for(
+    server: Process, scheme: str, credential: Callable[[], str]
+) -> None:
+    async with having(server.url, scheme, credential()) as client:
         task = await task_of(client.send_message(say('hello')))
         assert state_of(task) == 'TASK_STATE_COMPLETED'
         assert await client.get_task(GetTaskRequest(id=task.id)) == task
@@ -72,19 +77,19 @@ async def test_a_key_is_sent_in_its_header_and_its_owner_sees_no_others(server: 
 @pytest.mark.parametrize(
     ('scheme', 'credential', 'status'),
     [
-        ('none', '', 401),
-        ('bearer', 'a-token-of-nobody', 401),
-        ('jwt', token('send')[:-4], 401),
-        ('jwt', token('read'), 403),
-        ('apiKey', KEY, 403),
+        ('none', lambda: '', 401),
+        ('bearer', lambda: 'a-token-of-nobody', 401),
+        ('jwt', lambda: token('send')[:-4], 401),
+        ('jwt', lambda: token('read'), 403),
+        ('apiKey', lambda: KEY, 403),
     ],
     ids=['none', 'unknown', 'cut', 'scope', 'key'],
 )
 @pytest.mark.parametrize('streaming', [False, True], ids=['plain', 'stream'])
 async def test_the_client_is_told_that_it_may_not(
-    server: Process, scheme: str, credential: str, status: int, streaming: bool
+    server: Process, scheme: str, credential: Callable[[], str], status: int, streaming: bool
 ) -> None:
-    async with having(server.url, scheme, credential, streaming=streaming) as client:
+    async with having(server.url, scheme, credential(), streaming=streaming) as client:
         with pytest.raises(A2AClientError, match=f'HTTP Error {status}'):
             await collect(client.send_message(say('hello')))
 

@@ -15,9 +15,9 @@ from typing import NamedTuple, NoReturn
 
 import pytest
 
+from ..bounds import LIMIT
+
 REQUIREMENT = 'a2a-sdk>=0.3.26,<0.4'
-LIMIT = 300.0
-"""Seconds that each command may take."""
 
 
 class _Made(NamedTuple):

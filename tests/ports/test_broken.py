@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ..bounds import LIMIT
+
 BROKEN = {
     'LosesAnEvent': 'test_a_reader_gets_what_is_stored_and_then_what_comes',
     'ForgetsCheckpoints': 'test_the_next_holder_is_given_the_checkpoint',
@@ -61,7 +63,7 @@ def run(folder: Path, *tests: str) -> dict[str, str]:
     here = [f'{Path(__file__).with_name("broken.py")}::{test}' for test in tests]
     options = ['-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', f'--junitxml={report}']
     done = subprocess.run(
-        [sys.executable, '-m', 'pytest', *options, *here], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, '-m', 'pytest', *options, *here], capture_output=True, text=True, timeout=LIMIT, check=False
     )
     assert report.exists(), done.stdout + done.stderr
     cases = ElementTree.parse(report).iter('testcase')
