@@ -22,8 +22,8 @@ STOPPED = INTERRUPTED | TERMINAL
 _MOVES: dict[TaskState, frozenset[TaskState]] = {
     'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
     'working': STOPPED | frozenset[TaskState]({'working'}),
-    'input-required': frozenset({'submitted', 'failed', 'canceled', 'input-required'}),
-    'auth-required': frozenset({'submitted', 'failed', 'canceled'}),
+    'input-required': frozenset({'working', 'failed', 'canceled', 'input-required'}),
+    'auth-required': frozenset({'working', 'failed', 'canceled'}),
     **dict.fromkeys(TERMINAL, frozenset[TaskState]()),
 }
 

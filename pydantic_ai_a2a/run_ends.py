@@ -17,7 +17,7 @@ from .ports import Backend, Claim
 from .quotas import Metering
 from .recorder import Recorder
 from .turn import canceled_turn
-from .types import Caller, TaskState
+from .types import Caller, TaskHeader
 
 __all__ = ('RunEnds', 'run_id')
 
@@ -63,7 +63,7 @@ class RunEnds:
         try:
             await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
         except LeaseLost:
-            if hook and await self.is_in(claim.header.id, 'canceled'):
+            if hook and await self._is_canceled(claim.header.id):
                 self._beside(self._hooks.canceled(claim.header.id, canceled))  # it did not wait for its run to stop
             raise
         if hook:
@@ -120,10 +120,18 @@ class RunEnds:
         if self._metering is not None and recorder.usage is not None:
             await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
 
-    async def is_in(self, task_id: str, state: TaskState) -> bool:
-        """Whether a task is there, in this state."""
+    async def is_queued(self, task_id: str) -> bool:
+        """True if the task is there and waits for a worker."""
+        header = await self._header(task_id)
+        return header is not None and header.queued
+
+    async def _is_canceled(self, task_id: str) -> bool:
+        header = await self._header(task_id)
+        return header is not None and header.state == 'canceled'
+
+    async def _header(self, task_id: str) -> TaskHeader | None:
         task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
-        return task is not None and task.header.state == state
+        return None if task is None else task.header
 
 
 def _told(claim: Claim, failure: Failure, error: BaseException | None) -> RunFailure:

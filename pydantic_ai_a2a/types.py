@@ -149,6 +149,8 @@ class TaskHeader:
     """Number of the newest event in the log; 0 before the first."""
     dialect: str = '1.0'
     """Name of the codec that the task was created through."""
+    queued: bool = False
+    """True while the task waits for a worker: it is `submitted`, or `working` after an answer to its question."""
 
 
 class StoredTask(NamedTuple):

@@ -279,7 +279,7 @@ class Worker:
     async def _forget_waiting(self) -> None:
         """Let go of tasks that wait here, but have been taken by another process."""
         for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
-            if not await self._ends.is_in(task_id, 'submitted'):
+            if not await self._ends.is_queued(task_id):
                 self._waiting.pop(task_id, None)
 
     async def _sweep(self) -> None:
@@ -325,7 +325,7 @@ class Worker:
         claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
-        if await self._ends.is_in(task_id, 'submitted'):  # an earlier task of its context is not done yet
+        if await self._ends.is_queued(task_id):  # an earlier task of its context is not done yet
             self._waiting[task_id] = context
         return None
 

@@ -47,12 +47,12 @@ def test_the_moves_are_those_of_the_specification() -> None:
         {
             'submitted': ['canceled', 'failed', 'rejected', 'working'],
             'working': ['auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected', 'working'],
-            'input-required': ['canceled', 'failed', 'input-required', 'submitted'],
+            'input-required': ['canceled', 'failed', 'input-required', 'working'],
             'completed': [],
             'canceled': [],
             'failed': [],
             'rejected': [],
-            'auth-required': ['canceled', 'failed', 'submitted'],
+            'auth-required': ['canceled', 'failed', 'working'],
         }
     )
 

@@ -86,7 +86,7 @@ def submit(
         ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
         (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind, request),
     )
-    if answers and header.state == 'submitted':
+    if answers and header.queued:
         yield from pauses.go_on(agent, header.id, answer, rows[0][0])
     return Accepted(header, after, replayed=False), events
 
@@ -121,9 +121,9 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
     assert message.context_id is not None
     rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
-        " traceparent, dialect, watched_until, behind) SELECT ?, ?, ?, ?, 'submitted', ?,"
-        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?,'
-        f" {BEHIND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND state = 'submitted') < ? RETURNING id",
+        " traceparent, dialect, watched_until, queued, behind) SELECT ?, ?, ?, ?, 'submitted', ?,"
+        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?, 1,'
+        f' {BEHIND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
         (
             agent,
             message.task_id,
@@ -154,6 +154,7 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
         metadata=None,
         last_event=0,
         dialect=message.dialect,
+        queued=True,
     )
 
 
@@ -180,17 +181,17 @@ def _check_waiting(agent: str, header: TaskHeader, limit: int) -> Transaction[No
 
 
 def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
-    """Put a waiting task back into the queue; a queued or running one just gets another message."""
+    """Queue a task that waited for its client; its state is `working` from now on. Other tasks stay as they are."""
     if header.state not in INTERRUPTED:
         return header, []
-    status = Status('submitted', at, None)
+    status = Status('working', at, None)
     event = status_event(header, status, header.last_event + 1)
-    yield from set_status(agent, header, status)
-    rows = yield (
-        'UPDATE task SET queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1,'
+    rows = yield (  # before the status: another task of the context may be running
+        'UPDATE task SET queued = 1, queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1,'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END WHERE {TASK} RETURNING push',
         (agent, agent, header.id),
     )
+    yield from set_status(agent, header, status)
     yield [add_events(agent, header.id, [event])]
     if rows[0][0]:
         yield from deliveries.enqueue(agent, header, rows[0][0], [event])

@@ -1,28 +1,39 @@
-"""The line in which the tasks of a context wait, since they run one after another: who is first. Pure, like `sql`.
+"""The queue: which tasks wait for a worker, and in which order the tasks of one context run. Pure, like `sql`.
 
-Whether another task is before it is kept with each task: who looks for work would otherwise have to go through all that
-wait in a context that is busy.
+`queued` is 1 while a task waits for a worker. The state does not tell: a task is `working` from the answer to its
+question on, and waits for a worker from then on as well. `behind` is 1 while an earlier task of the context is queued
+or running; without it, a claim would go through all tasks that wait for a busy context.
 """
 
 from __future__ import annotations
 
-from .transaction import Write
+from .transaction import Transaction, Write
 
-__all__ = ('BEHIND', 'MIGRATION', 'NEXT', 'QUEUED', 'let_go', 'let_go_who_is_first')
+__all__ = ('BEHIND', 'MIGRATION', 'NEXT', 'QUEUED', 'QUEUED_COLUMN', 'any_queued', 'let_go', 'let_go_who_is_first')
 
 MIGRATION = (
     'ALTER TABLE task ADD COLUMN behind INTEGER NOT NULL DEFAULT 0',
     # SQLite prefers the index of which it can use most columns: so state and behind are among them.
     "CREATE INDEX task_first ON task (agent, state, behind, queue_seq) WHERE state = 'submitted' AND behind = 0",
 )
+QUEUED_COLUMN = (
+    'ALTER TABLE task ADD COLUMN queued INTEGER NOT NULL DEFAULT 0',
+    "UPDATE task SET queued = 1 WHERE state = 'submitted'",
+    'DROP INDEX task_running',
+    "CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working' AND queued = 0",
+    "CREATE INDEX task_held ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0",
+    'DROP INDEX task_first',
+    'CREATE INDEX task_queued ON task (agent, behind, queue_seq) WHERE queued = 1',
+)
+"""A migration: `queued` as a column of its own, and the indexes over queued and running tasks."""
 
 _LIVE = "state IN ('submitted', 'working')"
 _OTHERS = (
     f'FROM task e WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id AND e.{_LIVE}'
 )
 _FIRST = f'NOT EXISTS (SELECT 1 {_OTHERS} AND e.queue_seq < task.queue_seq)'
-QUEUED = f"state = 'submitted' AND behind = 0 AND {_FIRST}"
-"""Waits, and is the first of its context to run."""
+QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
+"""The task waits for a worker, and is the first of its context to run."""
 NEXT = f'(SELECT e.id {_OTHERS} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1)'
 """The first of a task's context, once that has ended."""
 BEHIND = (
@@ -30,6 +41,11 @@ BEHIND = (
     f' AND e.{_LIVE}) THEN 1 ELSE 0 END'
 )
 """Whether a task that comes into the line of a context (agent, owner, context) now has others before it."""
+
+
+def any_queued(agent: str) -> Transaction[bool]:
+    """See `Backend.queued`."""
+    return bool((yield 'SELECT 1 FROM task WHERE agent = ? AND queued = 1 LIMIT 1', (agent,)))
 
 
 def let_go(agent: str, task_id: str) -> Write:
@@ -42,8 +58,8 @@ def let_go_who_is_first(agent: str, limit: int) -> Write:
 
     Processes of an older version tell nobody; they may run beside this one while it is upgraded.
     """
-    waiting = "SELECT id FROM task WHERE agent = ? AND state = 'submitted' AND behind = 1 ORDER BY queue_seq LIMIT ?"
+    waiting = 'SELECT id FROM task WHERE agent = ? AND queued = 1 AND behind = 1 ORDER BY queue_seq LIMIT ?'
     return (
-        f"UPDATE task SET behind = 0 WHERE agent = ? AND id IN ({waiting}) AND state = 'submitted' AND {_FIRST}",
+        f'UPDATE task SET behind = 0 WHERE agent = ? AND id IN ({waiting}) AND queued = 1 AND {_FIRST}',
         [(agent, agent, limit)],
     )

@@ -218,7 +218,9 @@ class _Queue(TaskQueue):
         messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
         if submission.answer is not None and submission.answer.rest is not None:
             messages.append(stored.load_message(submission.answer.rest))
-        await self._storage.update_task(header.id, header.state, new_messages=messages)
+        # FastA2A's state for a queued task: its workers begin no other.
+        state = 'submitted' if header.queued else header.state
+        await self._storage.update_task(header.id, state, new_messages=messages)
         return await store(submission)
 
     async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:

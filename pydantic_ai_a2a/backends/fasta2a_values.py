@@ -72,7 +72,14 @@ def _header(task: Task, owner: str, context_id: str, known: TaskHeader | None) -
     )
     if known is None:
         return read
-    read = replace(read, last_event=known.last_event, dialect=known.dialect, metadata=read.metadata or known.metadata)
+    read = replace(
+        read,
+        state=known.state if read.state == 'submitted' else read.state,  # the storage's state for every queued task
+        metadata=read.metadata or known.metadata,
+        last_event=known.last_event,
+        dialect=known.dialect,
+        queued=known.queued,
+    )
     same = known.state == read.state
     return replace(read, status_at=known.status_at, status_message=known.status_message) if same else read
 

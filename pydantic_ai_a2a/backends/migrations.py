@@ -27,6 +27,7 @@ MIGRATIONS: Migrations = (
     (*contexts.MIGRATION, *notice.MIGRATION, *conversations.MIGRATION, *accept.MIGRATION),
     quotas.PAID,
     deliveries.OWNERS,
+    contexts.QUEUED_COLUMN,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

@@ -52,7 +52,7 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
     )
     ready = yield (
         f'SELECT 1 WHERE EXISTS (SELECT 1 FROM task WHERE agent = ? AND {QUEUED})'
-        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND holder IS NULL)",
+        " OR EXISTS (SELECT 1 FROM task WHERE agent = ? AND state = 'working' AND queued = 0 AND holder IS NULL)",
         (agent, agent),
     )
     return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))

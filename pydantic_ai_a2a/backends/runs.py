@@ -44,7 +44,7 @@ __all__ = (
     'renew',
 )
 
-_LOST = "state = 'working' AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
+_LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
 _FIND_QUEUED = _FIND.format(QUEUED)
 _FIND_LOST = _FIND.format(_LOST)
@@ -64,7 +64,9 @@ _TOLD = (
 )
 """The state that the task's readers know."""
 _TAKE = (
-    "UPDATE task SET state = 'working', status_at = ?, holder = ?, lease_until = ?, fence = fence + 1,"
+    # An answered task is `working` since its answer.
+    "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
+    ' queued = 0, holder = ?, lease_until = ?, fence = fence + 1,'
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
     f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'

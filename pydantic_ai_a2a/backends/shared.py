@@ -19,6 +19,7 @@ from pydantic_ai.messages import ModelMessage
 
 from ..errors import BackendUnusable
 from ..ports import Accepted, Backend, Submission
+from . import contexts
 from .conversations import SqlConversationStore
 from .database import Operation, Published
 from .histories import Histories
@@ -159,6 +160,9 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
         return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    async def queued(self) -> bool:
+        return await self.read(contexts.any_queued, self.namespace)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """See `Database.forget`."""

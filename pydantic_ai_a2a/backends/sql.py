@@ -40,10 +40,10 @@ __all__ = (
 )
 
 HEADER = (
-    'id, context_id, owner, state, status_at, status_message, metadata, dialect,'
+    'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued,'
     ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
 )
-HEADER_SIZE = 9
+HEADER_SIZE = 10
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
@@ -56,17 +56,18 @@ ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?
 
 def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
     """The header that a `HEADER` row holds, and so many events later."""
-    task_id, context_id, owner, state, status_at, status_message, metadata, dialect, last_event = row[:HEADER_SIZE]
+    task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
     return TaskHeader(
         id=task_id,
         context_id=context_id,
         owner=owner,
         state=state,
         status_at=status_at,
-        status_message=status_message,
+        status_message=message,
         metadata=metadata,
         last_event=last_event + more_events,
         dialect=dialect,
+        queued=bool(queued),
     )
 
 
@@ -163,8 +164,8 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     yield from keep_streamed(agent, header.id)
     yield from set_status(agent, header, status)
     freed = (
-        'UPDATE task SET fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL, pending = NULL,'
-        f' own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
+        'UPDATE task SET queued = 0, fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL,'
+        f' pending = NULL, own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
     )
     ended = (freed, [(event.n, failure, agent, header.id)])
     yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]

@@ -105,7 +105,7 @@ class SqlQueue(TaskQueue):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
             self._due.tell()
-        if not accepted.replayed and accepted.header.state == 'submitted':
+        if not accepted.replayed and accepted.header.queued:
             for listener in tuple(self._database.ready_listeners):
                 listener(accepted.header.id)
         return accepted

@@ -18,7 +18,7 @@ from pydantic_ai.messages import ModelMessage
 
 from ..ports import Backend
 from ..types import TaskEvent
-from . import sql, views
+from . import contexts, sql, views
 from .conversations import SqlConversationStore, prepare
 from .database import Operation
 from .histories import Histories
@@ -65,6 +65,7 @@ class SqliteBackend(Backend):
         finalize(self, connection.close)
         for statement in chain.from_iterable(MIGRATIONS):
             connection.execute(statement)
+        connection.commit()  # sqlite3 begins a transaction before each UPDATE
         prepare()
         return connection
 
@@ -117,6 +118,9 @@ class SqliteBackend(Backend):
 
     async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
         return await self._histories.read(self.conversations(owner), owner, context_id, head)
+
+    async def queued(self) -> bool:
+        return await self.read(contexts.any_queued, self.namespace)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """See `Database.forget`."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..types import TaskQuery
 from .housekeeping import Housekeeping
 from .push import Outbox, PushConfigs
 from .quotas import QuotaStore
@@ -64,10 +63,9 @@ class Backend(ABC):
         """The messages of an owner's conversation up to this entry; nobody changes them, so they may be kept."""
         return [entry.message for entry in await self.conversations(owner).read_history(head)]
 
+    @abstractmethod
     async def queued(self) -> bool:
-        """Whether any task waits to be run."""
-        query = TaskQuery(owner=None, state='submitted', page_size=1, history_length=0)
-        return (await self.reader.list(query)).total > 0
+        """Return true if any task waits for a worker, also behind another task of its context."""
 
     @abstractmethod
     def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:

@@ -48,8 +48,9 @@ class AnswerSuite(PortSuite):
         assert (asked.task_id, asked.context_id, asked.pending) == ('t', 'context of t', b'calls')
         assert (await state_of(backend, 't'), len(await history(backend, 't'))) == ('input-required', 1)
         accepted = await submit(backend, answering(asked, 'yes'))
-        assert accepted.header.state == 'submitted'
+        assert (accepted.header.state, accepted.header.queued) == ('working', True)
         claimed = await claim_one(backend, 't')
+        assert not claimed.header.queued
         assert claimed.pending == b'calls, yes'
         assert b'yes' in claimed.message
 
@@ -103,7 +104,7 @@ class AnswerSuite(PortSuite):
         assert await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls')) is None
         asked = await needed(backend, replace(message('hm', to='t'), unread_limit=1))
         accepted = await submit(backend, replace(answering(asked, 'again'), unread_limit=1))
-        assert accepted.header.state == 'submitted'
+        assert accepted.header.queued
 
     async def test_an_answer_that_another_one_came_before_is_not_taken_for_one(self, backend: Backend) -> None:
         await pause(backend)

@@ -58,6 +58,17 @@ class CancelSuite(PortSuite):
         assert await conversation(backend, 'c') == ['hi', 'which?']
         assert await history(backend, 't') == ['hi', '?']
 
+    async def test_an_answered_task_that_is_queued_is_canceled_at_once(self, backend: Backend) -> None:
+        await submit(backend, message(new='t', context='c'))
+        await run(backend, 't', 'input-required')
+        await submit(backend, message(new='other', context='c'))
+        running = await claim_one(backend, 'other')
+        await submit(backend, message('answer', to='t'))
+        header = await backend.queue.cancel('t', OWNER, at=AT)
+        assert (header.state, header.queued, header.last_event) == ('canceled', False, 4)
+        await backend.queue.finish(running, ending(running))
+        assert await claim(backend) == []
+
     async def test_the_holder_of_a_running_task_is_asked_to_cancel_it(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')

@@ -100,6 +100,30 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='a'))
         assert [each.header.id for each in await claim(backend)] == ['b']
 
+    async def test_an_answered_task_is_working_while_it_waits_for_another_of_its_context(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='a', context='c'))
+        await run(backend, 'a', 'input-required')
+        await submit(backend, message(new='b', context='c'))
+        other = await claim_one(backend, 'b')
+        await submit(backend, message('answer', to='a', at=AT + 5))
+        assert await state_of(backend, 'a') == 'working'
+        assert await claim(backend, 'other') == []
+        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='a') == []
+        assert await backend.queue.renew('holder', ['a', 'b'], until=AT + LEASE) == Marks(['a'], [])
+        late = await claim(backend, 'other', at=AT + 2 * LEASE)
+        assert [each.header.id for each in late] == ['b']  # whose lease has run out
+        with pytest.raises(LeaseLost):
+            await backend.queue.finish(other, ending(other))
+        await backend.queue.finish(late[0], ending(late[0]))
+        [claimed] = await claim(backend, at=AT + 9)
+        header = claimed.header
+        assert (header.id, header.state, header.queued, header.status_at) == ('a', 'working', False, AT + 5)
+        assert (claimed.run, claimed.attempt, header.last_event) == (2, 1, 3)
+        states = [event.state for event in await events(backend, 'a')]
+        assert states == ['working', 'input-required', 'working']
+
     async def test_a_task_is_taken_over_once_its_lease_has_run_out(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first = await claim_one(backend, 't', 'lost')

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from ..errors import LeaseLost, TaskNotCancelableError, UnsupportedOperationError
-from ..lifecycle import INTERRUPTED, TERMINAL, may_move
+from ..lifecycle import INTERRUPTED, LIVE, TERMINAL, may_move
 from ..ports import Backend, Claim
 from ..types import TaskQuery, TaskState
 from .base import MakeBackend, PortSuite
@@ -57,6 +57,8 @@ class Task:
     place: int
     """In the queue."""
     state: TaskState = 'submitted'
+    queued: bool = True
+    """True while it waits for a worker."""
     holder: str | None = None
     until: int = 0
     claim: Claim | None = None
@@ -70,7 +72,7 @@ class Task:
     last_event: int = 0
 
     def end(self, state: TaskState) -> None:
-        self.state, self.holder, self.cancel = state, None, False
+        self.state, self.queued, self.holder, self.cancel = state, False, None, False
 
 
 class Machine(RuleBasedStateMachine):
@@ -125,7 +127,7 @@ class Machine(RuleBasedStateMachine):
                 self.do(submit(self.backend, more))
             return
         if task.state in INTERRUPTED:
-            task.state, task.place, task.run = 'submitted', self.place(), task.run + 1
+            task.state, task.queued, task.place, task.run = 'working', True, self.place(), task.run + 1
             task.last_event += 1
             task.unread.insert(0, text)  # the answer
         else:
@@ -157,17 +159,17 @@ class Machine(RuleBasedStateMachine):
     def claim(self, holder: str, limit: int) -> None:
         lost = [
             task
-            for task in self.in_order('working')
+            for task in self.in_order(queued=False)
             if task.holder is None or (task.holder != holder and task.until < self.now)
         ]
-        queued = [task for task in self.in_order('submitted') if task is self.first_of(task.context)]
+        queued = [task for task in self.in_order(queued=True) if task is self.first_of(task.context)]
         expected = [*lost, *queued][:limit]
         claims = self.do(self.backend.queue.claim(holder, at=self.now, until=self.now + LEASE, limit=limit))
         assert [each.header.id for each in claims] == [task.id for task in expected]
         for task, each in zip(expected, claims, strict=True):
             task.attempt += task.holder is not None or task.attempt == 0
             task.last_event += task.state == 'submitted'
-            task.state, task.holder, task.until = 'working', holder, self.now + LEASE
+            task.state, task.queued, task.holder, task.until = 'working', False, holder, self.now + LEASE
             self.hand_out(task, each)
 
     def hand_out(self, task: Task, claimed: Claim) -> None:
@@ -258,12 +260,14 @@ class Machine(RuleBasedStateMachine):
 
     # --- what the model says ----------------------------------------------------------------------------------------
 
-    def in_order(self, state: TaskState) -> list[Task]:
-        return sorted((task for task in self.known.values() if task.state == state), key=lambda task: task.place)
+    def in_order(self, *, queued: bool) -> list[Task]:
+        """The tasks that wait for a worker, or those that run or were handed back."""
+        live = (task for task in self.known.values() if task.state in LIVE and task.queued is queued)
+        return sorted(live, key=lambda task: task.place)
 
     def first_of(self, context: str) -> Task:
         """The task of a context that may run, or runs."""
-        live = (task for task in self.known.values() if task.state in ('submitted', 'working'))
+        live = (task for task in self.known.values() if task.state in LIVE)
         return min((task for task in live if task.context == context), key=lambda task: task.place)
 
     def held(self) -> list[Task]:
@@ -284,13 +288,14 @@ class Machine(RuleBasedStateMachine):
     async def check_tasks(self) -> None:
         """One runs in a context at most, and the events of each are numbered without gaps."""
         page = await self.backend.reader.list(TaskQuery(owner=OWNER, page_size=1000, history_length=0))
-        states = {each.header.id: (each.header.state, each.header.last_event) for each in page.tasks}
-        assert states == {task.id: (task.state, task.last_event) for task in self.known.values()}
+        headers = [task.header for task in page.tasks]
+        states = {header.id: (header.state, header.queued, header.last_event) for header in headers}
+        assert states == {task.id: (task.state, task.queued, task.last_event) for task in self.known.values()}
         for each in page.tasks:
             before = self.before.get(each.header.id, 'submitted')
             assert before == each.header.state or may_move(before, each.header.state)
             self.before[each.header.id] = each.header.state
-        running = Counter(each.header.context_id for each in page.tasks if each.header.state == 'working')
+        running = Counter(each.context_id for each in headers if each.state == 'working' and not each.queued)
         assert not running or max(running.values()) == 1
         for task in self.known.values():
             if task.last_event:

@@ -193,7 +193,7 @@ class QuotaSuite(PortSuite):
         assert await state_of(backend, 'paused') == 'input-required'
         await backend.queue.cancel('t', OWNER, at=AT)
         await submit(backend, limited(message('answer', to='paused'), 1))
-        assert await state_of(backend, 'paused') == 'submitted'
+        assert await state_of(backend, 'paused') == 'working'
 
     async def test_whoever_sends_at_once_no_more_tasks_are_made_than_there_may_be(self, backend: Backend) -> None:
         sent = [submit(backend, limited(message(new=f't{n}'), 3)) for n in range(10)]

@@ -136,7 +136,7 @@ class SteeringSuite(PortSuite):
         assert await backend.queue.finish(claimed, ending(claimed, 'input-required')) is None
         accepted = await submit(backend, more)
         assert (await submit(backend, more)).replayed  # although the task waits no longer
-        assert (accepted.header.state, await history(backend, 't')) == ('submitted', ['one', 'two'])
+        assert (accepted.header.state, await history(backend, 't')) == ('working', ['one', 'two'])
 
     async def test_a_message_for_one_pause_is_refused_by_a_task_that_has_gone_on(self, backend: Backend) -> None:
         claimed = await begun(backend)
@@ -144,13 +144,13 @@ class SteeringSuite(PortSuite):
         late, answer = (replace(message(text, to='t'), pause=2) for text in ('late', 'two'))
         accepted = await submit(backend, answer)
         assert (await submit(backend, answer)).replayed  # although that pause is over
-        with pytest.raises(UnsupportedOperationError, match='is submitted'):
+        with pytest.raises(UnsupportedOperationError, match='is working'):
             await submit(backend, late)
         claimed = await claim_one(backend, 't')
         assert await backend.queue.finish(claimed, ending(claimed, 'auth-required')) is None
         with pytest.raises(UnsupportedOperationError, match='is auth-required'):
             await submit(backend, late)
-        assert (accepted.header.state, await history(backend, 't')) == ('submitted', ['one', 'two'])
+        assert (accepted.header.state, await history(backend, 't')) == ('working', ['one', 'two'])
 
 
 class SteeredCheckpointSuite(PortSuite):

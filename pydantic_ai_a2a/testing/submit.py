@@ -54,6 +54,7 @@ class SubmitSuite(PortSuite):
             status_message=None,
             metadata=None,
             last_event=0,
+            queued=True,
         )
         assert (accepted.after, accepted.replayed) == (0, False)
         task = await backend.reader.load('t', OWNER)
@@ -148,6 +149,15 @@ class SubmitSuite(PortSuite):
         accepted = await submit(backend, message('hi', new='v', message_id='m'), queue_limit=2)
         assert not accepted.replayed
 
+    async def test_an_answered_task_takes_a_place_in_the_queue_until_it_is_claimed(self, backend: Backend) -> None:
+        await submit(backend, message('hi', new='t'))
+        await run(backend, 't', 'input-required')
+        await submit(backend, message('answer', to='t'))
+        with pytest.raises(OverloadedError):
+            await submit(backend, message('hi', new='u'), queue_limit=1)
+        await claim_one(backend, 't')
+        assert (await submit(backend, message('hi', new='u'), queue_limit=1)).header.queued
+
     async def test_a_full_queue_still_takes_messages_for_its_tasks_but_not_without_end(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         await submit(backend, message('more', to='t'), queue_limit=1)
@@ -183,13 +193,14 @@ class SubmitSuite(PortSuite):
         await submit(backend, message('more', to='t', context='context of t'))
         assert await history(backend, 't') == ['hi', 'more']
 
-    async def test_a_message_to_a_waiting_task_queues_it_again(self, backend: Backend) -> None:
+    async def test_a_message_to_a_waiting_task_moves_it_to_working_and_queues_it(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
         await run(backend, 't', 'input-required', status_message=b'{"parts":[{"text":"Which one?"}]}')
         accepted = await submit(backend, message('this one', to='t', at=AT + 5))
-        assert (accepted.header.state, accepted.header.status_at) == ('submitted', AT + 5)
+        assert (accepted.header.state, accepted.header.status_at) == ('working', AT + 5)
+        assert accepted.header.queued
         assert accepted.header.last_event == accepted.after == 3
-        assert [(event.n, event.state) for event in await events(backend, 't', 2)] == [(3, 'submitted')]
+        assert [(event.n, event.state) for event in await events(backend, 't', 2)] == [(3, 'working')]
         assert await history(backend, 't') == ['hi', 'Which one?', 'this one']
 
     async def test_a_task_keeps_the_dialect_and_the_trace_in_which_it_began(self, backend: Backend) -> None:

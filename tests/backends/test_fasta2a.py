@@ -116,7 +116,8 @@ async def test_a_question_is_in_the_history_once_it_is_no_longer_the_status() ->
     await submit(backend, message('this', to=task_id))
     assert texts(storage.tasks[task_id]) == ['hello', 'which?', 'this']
     continued = await load(backend, task_id)
-    assert (continued.header.state, len(continued.history or ())) == ('submitted', 3)
+    assert (continued.header.state, continued.header.queued, len(continued.history or ())) == ('working', True, 3)
+    assert storage.tasks[task_id]['status']['state'] == 'submitted'  # the only state that FastA2A's workers begin
 
 
 async def test_a_waiting_task_that_is_canceled_leaves_its_turn_in_the_context() -> None:

@@ -174,7 +174,7 @@ async def test_a_waiting_task_that_expires_while_its_answer_comes_either_goes_on
         )
         assert not isinstance(swept, BaseException)
         refused = isinstance(answered, UnsupportedOperationError)
-        assert await state_of(here, task_id) == ('failed' if refused else 'submitted')
+        assert await state_of(here, task_id) == ('failed' if refused else 'working')
         if not refused:
             assert await history(here, task_id) == ['asks', 'answer']
             await run(here, task_id, at=late)

@@ -154,10 +154,10 @@ async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscr
                 answered = await stream.rest()
             events = await subscribed.rest()
     assert kinds(sent) == snapshot(['task', 'WORKING', 'INPUT_REQUIRED'])
-    assert kinds(answered) == snapshot(['task', 'WORKING', 'artifact', 'COMPLETED'])
-    assert kinds(events) == snapshot(['SUBMITTED', 'WORKING', 'artifact', 'COMPLETED'])
-    assert [event.id for event in events] == [*range(3, 7)]
-    assert state_of(answered[0].result['task']) == 'SUBMITTED'
+    assert kinds(answered) == snapshot(['task', 'artifact', 'COMPLETED'])
+    assert kinds(events) == snapshot(['WORKING', 'artifact', 'COMPLETED'])
+    assert [event.id for event in events] == [*range(3, 6)]
+    assert state_of(answered[0].result['task']) == 'WORKING'
 
 
 @only('1.0', '0.3 closes it')
@@ -167,7 +167,7 @@ async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in(backend
         task_id = (await anext(stream)).result['task']['id']
         await stream.until('TASK_STATE_AUTH_REQUIRED')
         await client.send(message('signed in', taskId=task_id))
-        assert kinds(await stream.rest()) == ['SUBMITTED', 'WORKING', 'artifact', 'COMPLETED']
+        assert kinds(await stream.rest()) == ['WORKING', 'artifact', 'COMPLETED']
 
 
 @only('0.3', '1.0 keeps some of them open')
@@ -216,7 +216,7 @@ async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_tu
 
 
 @covers(ROW)
-async def test_an_answer_waits_behind_what_came_before_it_in_the_context(backend: Backend) -> None:
+async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context(backend: Backend) -> None:
     began, release = asyncio.Event(), asyncio.Event()
 
     async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -229,11 +229,38 @@ async def test_an_answer_waits_behind_what_came_before_it_in_the_context(backend
         waiting = await client.send('book')
         other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
         await began.wait()
-        resumed = await client.send(message('Rome', taskId=waiting['id']), returnImmediately=True)
-        assert state_of(resumed) == 'SUBMITTED'
-        release.set()
-        assert texts(await ended(client, resumed['id'])) == ['book + Rome']
+        async with client.send_streaming(message('Rome', taskId=waiting['id'])) as stream:
+            resumed = (await anext(stream)).result['task']
+            assert (state_of(resumed), await client.get_task(resumed['id'])) == ('WORKING', resumed)
+            assert {task['id'] for task in await tasks_of(client, state='working')} == {resumed['id'], other['id']}
+            assert await tasks_of(client, state='submitted') == []
+            release.set()
+            assert kinds(await stream.rest()) == ['artifact', 'COMPLETED']
+        assert texts(await client.get_task(resumed['id'])) == ['book + Rome']
         assert texts(await client.get_task(other['id'])) == ['slow']
+
+
+@covers(ROW)
+async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context(
+    backend: Backend,
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'slow':
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+        waiting = await client.send('book')
+        other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
+        await began.wait()
+        await client.send(message('Rome', taskId=waiting['id']), returnImmediately=True)
+        canceled = await client.call('CancelTask', {'id': waiting['id']})
+        assert (state_of(canceled), state_of(await client.get_task(other['id']))) == ('CANCELED', 'WORKING')
+        release.set()
+        assert texts(await ended(client, other['id'])) == ['slow']
 
 
 @covers(ROW)

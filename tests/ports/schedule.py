@@ -39,6 +39,8 @@ class Task:
     at: int
     """Of its status."""
     state: TaskState = 'submitted'
+    queued: bool = True
+    """True while it waits for a worker."""
     holder: str | None = None
     until: int = 0
     fence: int = 0
@@ -128,7 +130,8 @@ class Model:
         elif answers:
             task.place = self.place()
             task.run += 1
-            self.move(task, 'submitted', sent.at)
+            self.move(task, 'working', sent.at)
+            task.queued = True
         text = text_of(sent.body)
         task.messages.append(text)
         task.order.insert(task.read if answers else len(task.order), text)
@@ -144,8 +147,9 @@ class Model:
         """One of the tasks, the newest first."""
         return [*self.tasks.values()][-1 - which % len(self.tasks)]
 
-    def in_order(self, state: TaskState) -> list[Task]:
-        return sorted((task for task in self.tasks.values() if task.state == state), key=lambda task: task.place)
+    def in_order(self, *, queued: bool) -> list[Task]:
+        """The tasks that wait for a worker, or those that run or were handed back."""
+        return sorted((task for task in self.live() if task.queued is queued), key=lambda task: task.place)
 
     def first_of(self, context: Context) -> Task:
         """The task of a context that may run, or runs."""
@@ -190,7 +194,7 @@ class Model:
     def end(self, task: Task, state: TaskState, at: int, event: TaskEvent | None = None) -> None:
         """Let it wait or be over."""
         self.move(task, state, at, event)
-        task.holder, task.cancel, task.come = None, False, None
+        task.queued, task.holder, task.cancel, task.come = False, None, False, None
         if state in TERMINAL:
             task.own = None
 

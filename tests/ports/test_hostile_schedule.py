@@ -284,8 +284,8 @@ class Schedule(RuleBasedStateMachine, Model):
         self.claim_for(self.holders[which % len(self.holders)], 1, self.pick(task))
 
     def claim_for(self, holder: Holder, limit: int, only: Task | None = None) -> None:
-        free = [task for task in self.in_order('working') if self.lost(task, holder)]
-        free += [task for task in self.in_order('submitted') if task is self.first_of(task.context)]
+        free = [task for task in self.in_order(queued=False) if self.lost(task, holder)]
+        free += [task for task in self.in_order(queued=True) if task is self.first_of(task.context)]
         expected = [task for task in free if only in (None, task)][:limit]
         claims = self.do(
             self.processes[holder.process].queue.claim(
@@ -301,9 +301,9 @@ class Schedule(RuleBasedStateMachine, Model):
             assert each.fence > task.fence
             task.attempt += task.holder is not None or task.attempt == 0
             task.fence, task.holder, task.until = each.fence, holder.name, holder.now + LEASE
+            task.queued = False
             if task.state == 'submitted':
                 self.move(task, 'working', holder.now)
-            task.at = holder.now
             if task.own is None:
                 task.base = [*self.contexts[task.context]]
             self.hand_out(task, Hand(holder.name, holder.process, each), holder)
@@ -442,19 +442,19 @@ class Schedule(RuleBasedStateMachine, Model):
     @invariant()
     def all_is_as_the_model_says(self) -> None:
         self.steps += 1
-        found: dict[str, tuple[TaskState, int]] = {}
-        working: Counter[Context] = Counter()
+        found: dict[str, tuple[TaskState, bool, int]] = {}
+        running: Counter[Context] = Counter()
         for owner in OWNERS:
             page = self.do(self.process.reader.list(TaskQuery(owner=owner, page_size=1000, history_length=0)))
             for header in (task.header for task in page.tasks):
-                found[header.id] = (header.state, header.last_event)
-                working[owner, header.context_id] += header.state == 'working'
-        assert found == {task.id: (task.state, len(task.log)) for task in self.tasks.values()}
-        assert not working or max(working.values()) <= 1
-        for task_id, (state, _) in found.items():
+                found[header.id] = (header.state, header.queued, header.last_event)
+                running[owner, header.context_id] += header.state == 'working' and not header.queued
+        assert found == {task.id: (task.state, task.queued, len(task.log)) for task in self.tasks.values()}
+        assert not running or max(running.values()) <= 1
+        for task_id, (state, *_) in found.items():
             before = self.stored.get(task_id, 'submitted')
             assert before == state or before not in TERMINAL
-        self.stored = {task_id: state for task_id, (state, _) in found.items()}
+        self.stored = {task_id: state for task_id, (state, *_) in found.items()}
         assert not self.completed or max(self.completed.values()) <= 1
         for task in self.dirty:
             self.check_task(task)
