@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from functools import partial
-from typing import Any
+from itertools import takewhile
+from typing import Any, TypeVar
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.messages import ModelMessage, UserContent
@@ -17,7 +18,7 @@ from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .conversion.pending import Asked, ask, asked_by, dump, load, results
 from .dependencies import Dependencies, RunToken
-from .errors import StoreFailed, StoreUnavailable
+from .errors import A2AError, BadInput, StoreFailed, StoreUnavailable
 from .hooks import Hooks
 from .ports import Backend, Claim
 from .protocol import stored
@@ -30,15 +31,31 @@ from .steering import Content, Steering
 from .turn import Turn
 from .types import Message
 
-__all__ = ('AgentJob', 'Read', 'plain_read')
+__all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
 
-Read = Callable[[Message], tuple[str | Sequence[UserContent], Sequence[ModelMessage]]]
-"""What a message tells a run: its prompt, and what goes before that, after the context."""
+T = TypeVar('T')
+
+Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
+"""What a run is told: its prompt, and the messages that go before it and after the context."""
+Read = Callable[[Message], Told]
+"""Reads one message."""
+ReadTask = Callable[[Sequence[Message]], Told]
+"""Reads all messages of a task, with which the task's earlier runs need not be told to the model."""
 
 
 def plain_read(accepts: Accepts) -> Read:
     """Reads a message as one prompt and nothing else."""
     return lambda message: (user_prompt(message, accepts), ())
+
+
+async def _from_store(work: Awaitable[T]) -> T:
+    """Return what the store gives, or raise StoreFailed for whatever its driver raises."""
+    try:
+        return await work
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        raise StoreFailed from error
 
 
 class AgentJob:
@@ -48,6 +65,7 @@ class AgentJob:
         backend: Has the conversations, and knows who watches.
         runner: Runs the agent.
         read: Reads a client's message.
+        read_task: Reads a task's messages instead, at the begin of each run.
         outputs: Makes artifacts of what the agent returns.
         metering: Knows what a run may use at most.
         hidden: Names of the tools whose arguments clients are not shown when their calls wait.
@@ -63,6 +81,7 @@ class AgentJob:
         runner: Runner,
         *,
         read: Read,
+        read_task: ReadTask | None = None,
         outputs: OutputMapper,
         metering: Metering | None = None,
         hidden: Collection[str] = (),
@@ -74,6 +93,7 @@ class AgentJob:
         self._backend = backend
         self._runner = runner
         self._read = read
+        self._read_task = read_task
         self._outputs = outputs
         self._metering = metering
         self._hidden = hidden
@@ -91,18 +111,10 @@ class AgentJob:
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
         pending = None if claim.pending is None else load(claim.pending)
-        message, prompt, before = None, None, ()
+        prompt, before = None, ()
         if pending is None or not pending.answers:  # else the message is an answer and nothing besides
-            message = stored.load_message(claim.message)
-            prompt, before = self._read(message)
-        try:
-            if message is not None and prompt is not None and 'reference_task_ids' in message:
-                prompt = await self._after_referenced(message, prompt, claim.header.owner)
-            history = await self._backend.history(claim)
-        except StoreUnavailable:
-            raise
-        except Exception as error:  # whatever its driver raises
-            raise StoreFailed from error
+            prompt, before = await self._told(claim)
+        history = await _from_store(self._history(claim, prompt is not None))
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -140,6 +152,40 @@ class AgentJob:
             return run()
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
+
+    async def _told(self, claim: Claim) -> Told:
+        """Read the message of a claim, or all messages of its task, after the artifacts that the message refers to.
+
+        Raises:
+            BadInput: The reading refuses one of the messages.
+        """
+        message = stored.load_message(claim.message)
+        if self._read_task is None:
+            prompt, before = self._read(message)
+        else:
+            messages = await _from_store(self._messages(claim, message))
+            try:
+                prompt, before = self._read_task(messages)
+            except A2AError as refused:
+                raise BadInput(refused.message) from refused
+        if 'reference_task_ids' in message:
+            prompt = await _from_store(self._after_referenced(message, prompt, claim.header.owner))
+        return prompt, before
+
+    async def _history(self, claim: Claim, has_prompt: bool) -> Sequence[ModelMessage]:
+        """Return the conversation before a run, without what its prompt tells of the task's earlier runs."""
+        history = await self._backend.history(claim)
+        if self._read_task is None or not has_prompt:
+            return history
+        own = f'{claim.header.id}.'
+        return [message for message in history if not (message.run_id or '').startswith(own)]
+
+    async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
+        """Return the messages of the claim's task up to the newest one that the run is for."""
+        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
+        messages = [] if task is None else stored.load_task(task).get('history', [])
+        earlier = takewhile(lambda message: message['message_id'] != newest['message_id'], messages)
+        return [*earlier, newest]
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:

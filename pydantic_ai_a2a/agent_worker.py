@@ -1,7 +1,7 @@
-"""A Pydantic AI agent as a `fasta2a.Worker`, for a FastA2A app of the user's own. Knows no queue of ours and no wire.
+"""A Pydantic AI agent as a `fasta2a.Worker`, for a FastA2A app of the user's own.
 
-In `to_a2a(agent, worker=...)` the tasks are run by our own worker, which takes from this one how messages are read and
-artifacts are built.
+In `to_a2a(agent, worker=...)` the tasks are run by the package's own worker, which takes from this one how messages are
+read and artifacts are built. A subclass with a `run_task` or a `cancel_task` of its own runs the tasks itself.
 """
 
 from __future__ import annotations
@@ -184,11 +184,20 @@ class AgentWorker(Worker[list[ModelMessage]]):
         # The storage may own the messages, and a subclass may change them.
         return _prompt(self.build_message_history([message.copy() for message in history]))
 
+    @property
+    def reads_itself(self) -> bool:
+        """Whether a subclass has a `build_message_history` of its own."""
+        return type(self).build_message_history is not AgentWorker.build_message_history
+
+    @property
+    def runs_itself(self) -> bool:
+        """Whether a subclass has a `run_task` or a `cancel_task` of its own."""
+        own = type(self)
+        return (own.run_task, own.cancel_task) != (AgentWorker.run_task, AgentWorker.cancel_task)
+
     def read_one(self, message: Message) -> Prompt:
-        """What a run is told by one message, as for `read`; errors of the agent's own reading name its fields."""
-        if type(self).build_message_history is AgentWorker.build_message_history:
-            return Prompt(user_prompt(message, self.accepts), ())
-        return self.read([message])
+        """Return what one message tells a run; errors of the agent's own reading name the message's fields."""
+        return self.read([message]) if self.reads_itself else Prompt(user_prompt(message, self.accepts), ())
 
     # --- as a FastA2A worker ----------------------------------------------------------------------------------------
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from fasta2a import FastA2A
-from fasta2a.broker import InMemoryBroker
+from fasta2a.broker import Broker, InMemoryBroker
 from fasta2a.schema import Task
-from fasta2a.storage import InMemoryStorage
+from fasta2a.storage import InMemoryStorage, Storage
+from fasta2a.task_manager import TaskManager
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
@@ -27,6 +28,48 @@ from .worker import now_ms
 
 __all__ = ('A2AApp',)
 
+_INSTEAD = (
+    'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all that is'
+    ' stored.'
+)
+
+
+class OwnTaskManager(TaskManager):
+    """A FastA2A task manager that shows the user's own storage and broker; the app itself enters the broker.
+
+    Args:
+        storage: The user's storage, if there is one.
+        broker: The user's broker, if there is one.
+        hosting: Says whether the app runs.
+    """
+
+    def __init__(self, storage: Storage[Any] | None, broker: Broker | None, hosting: Hosting) -> None:
+        self._hosting = hosting
+        if storage is not None:
+            self.storage = storage
+        if broker is not None:
+            self.broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ('storage', 'broker'):
+            raise AttributeError(f'to_a2a() was given no {name}=. {_INSTEAD}')
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}({", ".join(sorted({"storage", "broker"}.intersection(vars(self))))})'
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the app has started."""
+        return self._hosting.begun
+
+    async def __aenter__(self) -> Self:
+        """Do nothing: the app enters and leaves the broker itself."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing."""
+
 
 class A2AApp(FastA2A):
     """What `to_a2a` returns: a FastA2A (Starlette) app, and a Python API for the tasks that it serves.
@@ -43,10 +86,13 @@ class A2AApp(FastA2A):
         guard: Guard,
         metering: Metering | None,
         allowed_hosts: AllowedHosts | None,
+        storage: Storage[Any] | None = None,
+        broker: Broker | None = None,
         **options: Any,
     ) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
         super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
         self._service = service
         self.hosting = hosting
@@ -57,6 +103,23 @@ class A2AApp(FastA2A):
         """Counts what callers take; None: nothing is."""
         self.allowed_hosts = allowed_hosts
         """The hosts that are answered for; None: all."""
+
+    @property
+    def task_manager(self) -> TaskManager:
+        """The user's own FastA2A storage and broker.
+
+        Raises:
+            AttributeError: `to_a2a` was given neither.
+        """
+        if self._task_manager is None:
+            raise AttributeError(
+                f'This app has no task manager, since to_a2a() was given no storage= or broker=. {_INSTEAD}'
+            )
+        return self._task_manager
+
+    @task_manager.setter
+    def task_manager(self, value: TaskManager) -> None:
+        """Ignore the task manager that FastA2A makes."""
 
     @property
     def backend(self) -> Backend:

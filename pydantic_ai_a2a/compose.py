@@ -152,7 +152,8 @@ def to_a2a(
             continuing it.
         broker: A FastA2A broker of your own, which carries the operations of tasks.
         worker: A FastA2A worker of your own, with its own storage and broker: an `AgentWorker`, whose
-            `build_message_history` and `build_artifacts` take effect, or one that runs tasks by itself.
+            `build_message_history` and `build_artifacts` take effect, or a worker that runs tasks by itself, such as an
+            `AgentWorker` with a `run_task` or `cancel_task` of its own.
         auth: How callers authenticate: one way, or several of which each will do. Whoever does not is refused with
             HTTP 401 before the request's body is read. Without it all callers are one anonymous owner, who see each
             other's tasks.
@@ -302,6 +303,8 @@ def to_a2a(
         hosting=parts.hosting,
         guard=guards,
         metering=metering,
+        storage=None if own is None else own.storage,
+        broker=None if own is None else own.broker,
         allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,

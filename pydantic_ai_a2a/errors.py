@@ -269,5 +269,9 @@ class StoreFailed(Exception):
     """The store has not done what a run needs of it; the cause says why. Never sent to a client."""
 
 
+class BadInput(Exception):
+    """The worker's own reading refuses a message that its task has accepted; the text is for the client."""
+
+
 class LeaseLost(Exception):
     """A write was refused because the task is held by somebody else by now. Never sent to a client."""

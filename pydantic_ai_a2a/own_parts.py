@@ -51,7 +51,7 @@ class OwnParts:
     @property
     def foreign(self) -> Worker[Any] | None:
         """A worker that runs tasks by itself."""
-        return None if isinstance(self.worker, AgentWorker) else self.worker
+        return _foreign(self.worker)
 
     def backend(self, memory: SqliteBackend) -> Backend:
         """What tasks are kept in, and run through."""
@@ -59,6 +59,10 @@ class OwnParts:
         if self.storage is not None:
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
         return inner if self.broker is None else BrokeredBackend(inner, self.broker)
+
+
+def _foreign(worker: Worker[Any] | None) -> Worker[Any] | None:
+    return None if isinstance(worker, AgentWorker) and not worker.runs_itself else worker
 
 
 def own_parts(
@@ -140,22 +144,26 @@ class Conversion:
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
     ) -> None:
-        self._worker = worker
         self.input = None if input_type is None else TypedInput(input_type)
         self._hidden = hidden
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
         """What runs may want to know of a call, from its headers and caller; None if no run does."""
         self._hooks = hooks
-        if isinstance(worker, AgentWorker):
-            options = worker.options
-            self.outputs = WorkerOutputs(worker, output_modes)
-        else:
-            self.outputs = OutputMapper(options.get('output_type') or agent.output_type, output_modes)
+        own = worker if isinstance(worker, AgentWorker) else None
+        self._foreign = _foreign(worker)
+        self._is_known = own is not None or worker is None
+        if own is not None:
+            options = own.options
+        self.outputs = (
+            OutputMapper(options.get('output_type') or agent.output_type, output_modes)
+            if own is None
+            else WorkerOutputs(own, output_modes)
+        )
         profile = resolve_profile(models_of(agent, options))
-        self.takes = accepts(profile, url_schemes, force_download=force_download)
-        self._read = worker.read_one if isinstance(worker, AgentWorker) else plain_read(self.takes)
-        self._foreign = worker if not isinstance(worker, AgentWorker) else None
+        self.takes = accepts(profile, url_schemes, force_download=force_download) if own is None else own.accepts
+        self._read = plain_read(self.takes) if own is None else own.read_one
+        self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = Runner(agent, options, progress, hidden) if self._foreign is None else None
         if steers and self._foreign is not None:
             raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
@@ -165,12 +173,12 @@ class Conversion:
         """Refuse a message that the agent cannot take; a worker that reads messages itself is not asked."""
         if self.input is not None:
             self.input.check(message)
-        if self._foreign is None:
+        if self._is_known and self._read_task is None:
             self._read(message)
 
     def check_output(self, modes: Sequence[str]) -> None:
         """Refuse a client that takes nothing of what the agent returns."""
-        if self._foreign is None:
+        if self._is_known:
             self.outputs.check(modes)
 
     def job(self, backend: Backend, metering: Metering | None = None, *, referenced: int) -> Job:
@@ -182,6 +190,7 @@ class Conversion:
             backend,
             self._runner,
             read=self._read,
+            read_task=self._read_task,
             outputs=self.outputs,
             metering=metering,
             hidden=self._hidden,

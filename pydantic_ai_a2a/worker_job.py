@@ -191,8 +191,15 @@ class _Relay:
         unsaid = [body for artifact_id, body in artifacts.items() if self._whole.get(artifact_id) != body]
         status = task['status']
         return await self._recorder.relay_end(
-            status['state'], status.get('message'), artifacts=list(artifacts.items()), unsaid=unsaid
+            status['state'], status.get('message') or _reason(task), artifacts=list(artifacts.items()), unsaid=unsaid
         )
+
+
+def _reason(task: Task) -> Message | None:
+    """Return the agent's last message of a task that did not complete: a FastA2A storage has none in the status."""
+    newest = task.get('history', [])[-1:]
+    said = [message for message in newest if message['role'] == 'agent']
+    return said[0] if said and task['status']['state'] != 'completed' else None
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:

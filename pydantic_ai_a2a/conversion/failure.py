@@ -20,7 +20,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
-from ..errors import StoreFailed
+from ..errors import BadInput, StoreFailed
 
 __all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
 
@@ -61,4 +61,6 @@ def classify(error: BaseException) -> Failure:
     if isinstance(error, BaseExceptionGroup):  # such as a fallback model's: the last one it tried
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])
+    if isinstance(error, BadInput):
+        return Failure('bad-input', str(error))
     return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)
