@@ -20,14 +20,14 @@ __all__ = ('created_in', 'read_create', 'read_delete', 'read_get', 'read_inline'
 
 _Token = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x21-\x7e]*$')]
 """What goes into a header as it is."""
-_Scheme = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]*$")]
+_Scheme = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]*$")]
 _Credentials = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x20-\x7e]*$')]
 _Url = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=r'^[^\x00-\x20\x7f-\x9f]*$')]
 
 
 @with_config(PROTO_JSON)
 class _Authentication(TypedDict):
-    scheme: NotRequired[_Scheme | None]
+    scheme: _Scheme
     credentials: NotRequired[_Credentials | None]
 
 
@@ -61,7 +61,7 @@ class _All(TypedDict):
 
 @with_config(CAMEL_CASE)
 class _OlderAuthentication(TypedDict):
-    schemes: NotRequired[list[_Scheme] | None]
+    schemes: Annotated[list[_Scheme], Field(min_length=1)]
     credentials: NotRequired[_Credentials | None]
 
 
@@ -143,12 +143,12 @@ def _read(shape: Any, wire: object, at: str = '') -> dict[str, Any]:
 
 def _target(wire: Mapping[str, Any]) -> PushTarget:
     authentication: Mapping[str, Any] = wire.get('authentication') or {}
-    schemes: list[str] = authentication.get('schemes') or [authentication.get('scheme') or '']
+    schemes: list[str | None] = authentication.get('schemes') or [authentication.get('scheme')]
     return PushTarget(
         id=wire.get('id') or '',
         url=wire['url'],
         token=wire.get('token') or None,
-        scheme=schemes[0] or None,
+        scheme=schemes[0],
         credentials=authentication.get('credentials') or None,
     )
 

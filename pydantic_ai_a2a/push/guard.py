@@ -1,12 +1,13 @@
-"""Which URLs and addresses notifications may be sent to. Pure; resolves nothing.
+"""Rules for the URLs and addresses that the server calls for a client. Resolves no names.
 
-Clients choose the URLs and this server calls them, from where it stands: what only it can reach must not be reached for
-somebody else. A name says nothing until it is resolved, and may be resolved otherwise the next time; so the addresses
-are what counts, and whoever connects has to connect to one that was checked.
+A client chooses the URL of a webhook, and the server calls it from its own network. So hosts that only the server can
+reach are refused. A name may resolve to another address each time. For that reason the addresses are checked before
+each call, and the server connects to an address that was checked.
 """
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -29,8 +30,10 @@ _NEVER_NEEDED = (  # which not every version of Python knows
     IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
 )
 _ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
-_LABEL = 63
-"""Longest label of a name (RFC 1035 §2.3.4)."""
+_NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
+"""A host name that resolvers take, in ASCII and lower case (RFC 1035 §2.3.4)."""
+_NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
+"""Control characters and white space; backslashes, which some URL parsers read as slashes; and the encoded NUL."""
 _LOCAL = ('localhost', 'local', 'internal', 'home.arpa')
 """Names that never are a public host's, as are those under them."""
 
@@ -75,21 +78,25 @@ class Guard:
         self._private = frozenset(map(_key, private_hosts))
 
     def check_url(self, url: str) -> httpx2.URL:
-        """Refuse what can be seen to be wrong without resolving a name; the URL as it is requested.
+        """Return the URL as it is requested. Refuse a URL that can never be called; names are not resolved.
 
         Raises:
             Refused: The text completes "the URL ...".
         """
+        if _NEVER_IN_URL.search(url):
+            raise Refused('must not hold white space, control characters, backslashes or %00')
         try:
             parsed = httpx2.URL(url)
             host = host_of(parsed)
         except (httpx2.InvalidURL, UnicodeError, ValueError):
-            raise Refused('is none') from None
+            raise Refused('is not a valid URL') from None
         if parsed.scheme not in ('http', 'https') or not host:
             raise Refused('must begin with https:// and a host')
-        if not all(0 < len(label) <= _LABEL for label in host.removesuffix('.').split('.')):
-            raise Refused('must have a host whose name can be looked up')
-        if parsed.userinfo:
+        if ':' not in host and not _NAME.fullmatch(host):
+            raise Refused('must have a host whose name can be looked up, without percent-encoding')
+        if parsed.port is not None and not 0 < parsed.port < 65_536:
+            raise Refused('must have a port from 1 to 65535')
+        if '@' in _authority(url):
             raise Refused('must not hold credentials; use authentication')
         if not self._is_named(host):
             _check_public(parsed.scheme, host)
@@ -106,6 +113,11 @@ class Guard:
 
     def _is_named(self, host: str) -> bool:
         return _key(host) in self._private
+
+
+def _authority(url: str) -> str:
+    """The host and port of a URL, with the credentials before them, also if these are empty."""
+    return re.split('[/?#]', url.partition('://')[2], maxsplit=1)[0]
 
 
 def _check_public(scheme: str, host: str) -> None:

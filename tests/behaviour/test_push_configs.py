@@ -129,6 +129,15 @@ async def test_or_whose_name_their_params_have() -> None:
         assert await page(Client(app), task_id, tenant='acme') == (['a'], '')
 
 
+def older_authentication(authentication: dict[str, str]) -> dict[str, Any]:
+    """What 0.3 has instead: a list of schemes, which must not be empty."""
+    written: dict[str, Any] = dict(authentication)
+    if 'scheme' in written:
+        scheme = written.pop('scheme')
+        written['schemes'] = [scheme] if scheme else []
+    return written
+
+
 @pytest.mark.parametrize(
     ('target', 'field'),
     [
@@ -136,12 +145,23 @@ async def test_or_whose_name_their_params_have() -> None:
         ({'url': 'ftp://example.com/'}, 'url'),
         ({'url': 5}, 'url'),
         ({'url': URL, 'token': 'a b'}, 'token'),
-        ({'url': URL, 'authentication': {'credentials': 'ä'}}, 'authentication.credentials'),
+        ({'url': 'https://example.com:0/'}, 'url'),
+        ({'url': 'https://example.com:99999/'}, 'url'),
+        ({'url': 'https://example.com/%00'}, 'url'),
+        ({'url': 'https://example.com\\/'}, 'url'),
+        ({'url': 'https://exa%6dple.com/'}, 'url'),
+        ({'url': URL, 'authentication': {'scheme': 'Bearer', 'credentials': 'ä'}}, 'authentication.credentials'),
+        ({'url': URL, 'authentication': {'credentials': 'secret'}}, 'authentication.scheme'),
+        ({'url': URL, 'authentication': {'scheme': '', 'credentials': 'secret'}}, 'authentication.scheme'),
+        ({'url': URL, 'authentication': {}}, 'authentication.scheme'),
     ],
 )
 async def test_a_bad_field_has_the_whole_path_that_it_has_in_the_params(target: dict[str, Any], field: str) -> None:
     older = spoken().version == '0.3'
     inline = 'pushNotificationConfig' if older else 'taskPushNotificationConfig'
+    if older and 'authentication' in target:
+        target = {**target, 'authentication': older_authentication(target['authentication'])}
+        field = {'authentication.scheme': 'authentication.schemes'}.get(field, field)
     async with serving(Agent('test'), push=Push()) as client:
         task_id = (await client.send())['id']
         sent = {'message': message(), 'configuration': {inline: target}}

@@ -44,7 +44,9 @@ def test_what_pydantic_ai_downloads_nothing_from_is_not_called_either(
         assert not is_public(str(address))
 
 
-@pytest.mark.parametrize('url', ['https://example.com', 'https://hooks.example.com:8443/a?b=c#d', 'https://bücher.de/'])
+@pytest.mark.parametrize(
+    'url', ['https://example.com', 'https://hooks_1.example.com.:65535/a@b?c=d@e#f', 'https://bücher.de/%20%0a']
+)
 def test_names_are_taken_without_resolving_them(url: str) -> None:
     assert Guard(()).check_url(url) == httpx2.URL(url).copy_with(fragment=None)
 
@@ -85,9 +87,31 @@ def test_addresses_are_read_as_the_system_reads_them(host: str) -> None:
         ('https://a.localhost/', 'must not name a host of a private network'),
         ('https://metadata.google.internal/', 'must not name a host of a private network'),
         ('https://printer.local/', 'must not name a host of a private network'),
-        ('https://example.com:port/', 'is none'),
-        ('https://[::1/', 'is none'),
-        ('https://0177.0.0.1/', 'is none'),
+        ('https://@example.com/', 'must not hold credentials'),
+        ('https://example.com:port/', 'is not a valid URL'),
+        ('https://[::1/', 'is not a valid URL'),
+        ('https://0177.0.0.1/', 'is not a valid URL'),
+        ('https://example.com:0/', 'must have a port from 1 to 65535'),
+        ('https://example.com:99999/', 'must have a port from 1 to 65535'),
+        ('https://example.com:-1/', 'must have a port from 1 to 65535'),
+        ('https://example.com/a%00b', 'must not hold'),
+        ('https://example.com/?a=%00', 'must not hold'),
+        ('https://example.com%00.example.org/', 'must not hold'),
+        ('https://example.com\\@example.org/', 'must not hold white space, control characters, backslashes'),
+        ('https://example.com/a\\b', 'must not hold'),
+        ('https://example.com/a b', 'must not hold'),
+        ('https://example.com/a\tb', 'must not hold'),
+        ('https://example.com/\x9f', 'must not hold'),
+        ('https://exa%6dple.com/', 'without percent-encoding'),
+        ('https://localhost%2e/', 'without percent-encoding'),
+        ('https://ex%2fample.com/', 'without percent-encoding'),
+        ('https://*.example.com/', 'whose name can be looked up'),
+        ('https://exa$mple.com/', 'whose name can be looked up'),
+        ('https://exa<mple>.com/', 'whose name can be looked up'),
+        ('https://a,b.example.com/', 'whose name can be looked up'),
+        (f'https://{".".join(["a" * 60] * 5)}/', 'whose name can be looked up'),
+        ('https://[2606:4700:4700::1111%25eth0]/', 'must not name an address that is not public'),
+        ('https://[2606:4700:4700::1111%eth0]/', 'must not name an address that is not public'),
         ('https://example..com/', 'whose name can be looked up'),
         (f'https://{"a" * 64}.example.com/', 'whose name can be looked up'),
     ],
