@@ -22,7 +22,7 @@ from .agent_worker import AgentWorker, WorkerOutputs
 from .backends.fasta2a import FastA2ABackend
 from .backends.fasta2a_broker import BrokeredBackend
 from .backends.sqlite import SqliteBackend
-from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, resolve_profile
+from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, check_types, resolve_profile
 from .conversion.outbound import OutputMapper
 from .conversion.typed_input import TypedInput
 from .dependencies import Dependencies
@@ -170,7 +170,9 @@ class Conversion:
         self._steers = steers
 
     def check_content(self, message: Message) -> None:
-        """Refuse a message that the agent cannot take; a worker that reads messages itself is not asked."""
+        """Refuse a message that the agent cannot take. A worker that runs tasks by itself is not asked."""
+        if self._foreign is None:
+            check_types(message, self.takes)
         if self.input is not None:
             self.input.check(message)
         if self._is_known and self._read_task is None:

@@ -46,7 +46,7 @@ from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAd
 from ..types import Message, Part
 from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse
 
-__all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'model_messages', 'resolve_profile', 'user_prompt')
+__all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
 
 _DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
 """The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
@@ -177,6 +177,23 @@ def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -
     if len(parts) == 1 and 'text' in parts[0]:
         return parts[0]['text']
     return [_content(part, f'{field}.parts[{index}]', accepts) for index, part in enumerate(parts)]
+
+
+def check_types(message: Message, accepts: Accepts) -> None:
+    """Refuse text and data that are declared as another media type than text: the model reads both as text.
+
+    Raises:
+        InvalidParamsError: A `mediaType` is not a media type.
+        ContentTypeNotSupportedError: It is not the type of text, JSON or the like.
+    """
+    for index, part in enumerate(message['parts']):
+        if 'media_type' not in part or not ('text' in part or 'data' in part):
+            continue
+        field = f'message.parts[{index}]'
+        media = _declared(part, field)
+        if media is not None and not is_text(media.name):
+            kind = 'text' if 'text' in part else 'data'
+            raise _unsupported(f'{field}.mediaType', f'{media.name} is not supported for {kind}', accepts)
 
 
 def model_messages(history: Sequence[Message], accepts: Accepts) -> list[ModelMessage]:

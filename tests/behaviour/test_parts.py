@@ -31,8 +31,8 @@ from pydantic_ai.profiles import ModelProfile
 
 from pydantic_ai_a2a import to_a2a
 
-from ..client import Client, RpcError, lifespan, message, state_of, texts
-from ..dialects import spoken
+from ..client import Client, RpcError, lifespan, message, rpc, state_of, texts
+from ..dialects import only, spoken
 from .refused import refusal, send, untouched
 from .rows import covers
 
@@ -185,6 +185,39 @@ async def test_what_the_model_does_not_take_is_refused_before_anything_runs(
         error = refusal(await client.post(send(parts=[part])))
     assert error.code == code
     assert spoken().field(field) in error.message
+
+
+@only('1.0', 'parts of 0.3 have no media type besides files')
+@pytest.mark.parametrize(
+    ('part', 'code', 'problem'),
+    [
+        ({'text': 'hello', 'mediaType': 'image/png'}, -32005, 'image/png is not supported for text'),
+        ({'text': '', 'mediaType': 'Application/PDF; x=1'}, -32005, 'application/pdf is not supported for text'),
+        ({'data': {}, 'mediaType': 'application/x-unknown'}, -32005, 'application/x-unknown is not supported for data'),
+        ({'data': None, 'mediaType': 'audio/wav'}, -32005, 'audio/wav is not supported for data'),
+        ({'text': 'hello', 'mediaType': 'plain'}, -32602, 'must be a media type, such as image/png'),
+        ({'data': 1, 'mediaType': 'json'}, -32602, 'must be a media type, such as image/png'),
+    ],
+)
+@pytest.mark.parametrize('before', [[], [{'text': 'first'}, {'text': 'second', 'mediaType': 'text/markdown'}]])
+async def test_text_and_data_of_another_type_are_refused_before_anything_runs(
+    before: list[dict[str, str]], part: dict[str, Any], code: int, problem: str
+) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(send(parts=[*before, part])))
+        streamed = refusal(await client.post(rpc('SendStreamingMessage', {'message': message(parts=[*before, part])})))
+    assert error.code == streamed.code == code
+    assert f'message.parts[{len(before)}].mediaType: {problem}' in error.message
+
+
+@only('1.0', 'parts of 0.3 have no media type besides files')
+async def test_text_and_data_may_say_which_kind_of_text_they_are() -> None:
+    types = ('text/html; charset=utf-8', 'TEXT/MARKDOWN', 'application/json', 'application/octet-stream', 'text/csv')
+    [[*texts]] = await prompts_of(*({'text': name, 'mediaType': name} for name in types))
+    assert texts == [*types]
+    data_types = ('application/json', 'application/vnd.example+json', 'application/yaml')
+    [[*data]] = await prompts_of(*({'data': name, 'mediaType': name} for name in data_types))
+    assert [each.value for each in data] == [*data_types]
 
 
 @covers('url part with media type; .png; .mp4')
