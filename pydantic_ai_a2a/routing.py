@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from starlette.routing import BaseRoute, Route
 
-from .auth.tenants import TenantRule, Tenants
+from .auth.tenants import TenantRule, Tenants, is_name
 from .bindings import http_json
 from .bindings.discovery import CARD_PATH, Discovery
 from .bindings.exchange import Serving
@@ -42,7 +42,7 @@ def app_routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[Ba
         Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
         Route(READY_PATH, ready, methods=['GET', 'HEAD']),
         *own,
-        *([] if serving.tenants is None else _tenant_routes(serving, serving.tenants, card, http=taken is None)),
+        *_tenant_routes(serving, card, own, http=taken is None),
         *([] if taken else http_json.last_routes()),
     ]
 
@@ -51,16 +51,28 @@ def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str 
     """The tenants that requests may name, none of which is called like a path of the app; None if there are none."""
     if rule is None or rule is False:
         return None
-    paths = [CARD_PATH, LIVE_PATH, READY_PATH, docs_url or '', *(str(getattr(route, 'path', '')) for route in own)]
-    return Tenants(rule, {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)})
+    return Tenants(rule, {*_reserved(own), (docs_url or '').removeprefix('/').split('/')[0]})
 
 
-def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, *, http: bool) -> list[BaseRoute]:
-    """The same as without a tenant, below the path of one."""
+def _reserved(own: Sequence[BaseRoute]) -> set[str]:
+    """First segments of the app's paths, which are not tenants' names."""
+    paths = [CARD_PATH, LIVE_PATH, READY_PATH, *(str(getattr(route, 'path', '')) for route in own)]
+    return {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)}
+
+
+def _tenant_routes(serving: Serving, card: Discovery, own: Sequence[BaseRoute], *, http: bool) -> list[BaseRoute]:
+    """Return the paths that begin with a tenant's name.
+
+    Without tenants, these are the paths of HTTP+JSON only, and the name means nothing. A client of HTTP+JSON writes the
+    `tenant` of its request into the path, where a client of JSON-RPC writes it into the params.
+    """
+    tenants, reserved = serving.tenants, _reserved(own)
 
     def takes(params: Mapping[str, str]) -> bool:
-        return tenants.may_be(params['tenant'])
+        return is_name(params['tenant'], reserved) if tenants is None else tenants.may_be(params['tenant'])
 
+    if tenants is None:
+        return http_json.routes(serving, below='/{tenant}', takes=takes) if http else []
     return [
         AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
         *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),

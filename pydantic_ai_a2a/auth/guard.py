@@ -148,8 +148,8 @@ class Guard:
         """Who calls, before a body is read or state touched.
 
         Raises:
-            UnauthenticatedError: Nobody that is known.
-            PermissionDeniedError: Somebody who lacks a scope that every operation needs.
+            UnauthenticatedError: The caller is unknown; or anonymous, and lacks a scope that every operation needs.
+            PermissionDeniedError: The caller lacks a scope that every operation needs.
             OverloadedError: Credentials cannot be checked at the moment.
         """
         if self.anonymous:
@@ -229,6 +229,7 @@ class Guard:
         """See that a caller may perform an operation.
 
         Raises:
+            UnauthenticatedError: The caller is anonymous and lacks a scope for it: credentials may help.
             PermissionDeniedError: The caller lacks a scope for it.
         """
         self._check(caller, self._scopes[operation], scope, correlation_id, operation)
@@ -270,6 +271,8 @@ class Guard:
     ) -> None:
         if needed <= caller.scopes:
             return
+        if caller.anonymous:
+            self._refuse({}, scope, correlation_id)
         self._audit(
             'forbidden',
             scope,

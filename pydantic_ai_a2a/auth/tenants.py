@@ -10,10 +10,21 @@ from typing import TypeAlias, cast
 from ..protocol.fields import MAX_ID
 from ..types import Caller
 
-__all__ = ('TenantRule', 'Tenants')
+__all__ = ('TenantRule', 'Tenants', 'is_name')
 
 TenantRule: TypeAlias = 'bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]'
 """Which tenants requests may name: any, those of a collection, or those that a function allows a caller."""
+
+
+def is_name(name: str, reserved: Collection[str]) -> bool:
+    """True if a tenant can have the name: it can stand in a path and is none of the reserved names."""
+    return (
+        0 < len(name) <= MAX_ID
+        and name not in reserved
+        and name not in ('.', '..')
+        and not name.startswith('message:')
+        and name.isprintable()
+    )
 
 
 class Tenants:
@@ -40,13 +51,7 @@ class Tenants:
 
     def may_be(self, name: str) -> bool:
         """Whether a tenant can have a name, whether there is such a one or not."""
-        return (
-            0 < len(name) <= MAX_ID
-            and name not in self._reserved
-            and name not in ('.', '..')
-            and not name.startswith('message:')
-            and name.isprintable()
-        )
+        return is_name(name, self._reserved)
 
     async def settle(self, caller: Caller, name: str) -> Caller | None:
         """The caller in the tenant that its request names; None if there is none of that name, or not for this caller.

@@ -172,7 +172,7 @@ class Exchange(ABC):
                 self._authorize(caller, operation, params)
             if operation.name == 'ListTasks':
                 serving.guard.check_list(caller, self.scope, self.correlation_id)
-            refuse_unsupported(operation, serving.capabilities)
+            refuse_unsupported(operation, serving.capabilities, choice.codec.refusals)
             if serving.extensions.declared:
                 params = self._activate(params, choice.codec)
             await serving.start()
@@ -180,9 +180,8 @@ class Exchange(ABC):
                 traceparent = None if span is None else telemetry.traceparent()
                 kept = None if serving.keep is None else serving.keep(self.scope['headers'], caller)
                 call = Call(caller, self.correlation_id, traceparent, kept)
-                perform = self._stream if operation.stream else self._answer
                 if serving.metering is None:
-                    await perform(call, operation, params, choice)
+                    await self.perform(call, operation, params, choice)
                 else:
                     await self._metered(serving.metering, call, (operation, params, choice))
         except ClientGone:
@@ -239,6 +238,10 @@ class Exchange(ABC):
         for name in names:
             self.serving.guard.authorize(caller, name, self.scope, self.correlation_id)
 
+    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
+        """Perform the operation and send its result."""
+        await (self._stream if operation.stream else self._answer)(call, operation, params, choice)
+
     async def _metered(self, metering: Metering, call: Call, request: Request) -> None:
         """Perform a request if its caller may."""
         operation, params, _ = request
@@ -250,9 +253,9 @@ class Exchange(ABC):
             await metering.admit(operation.name, subject)
             if operation.stream or (isinstance(params, SendParams) and await self._waits(params)):
                 with metering.stream(subject):
-                    await (self._stream if operation.stream else self._answer)(call, *request)
+                    await self.perform(call, *request)
             else:
-                await self._answer(call, *request)
+                await self.perform(call, *request)
         except QuotaExceededError as error:
             audit_refusal(error, call.caller, address, self.correlation_id)
             raise

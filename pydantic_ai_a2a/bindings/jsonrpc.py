@@ -1,16 +1,19 @@
-"""JSON-RPC 2.0 over HTTP POST (§9): frames requests and answers. Knows the codecs' interface; no version, no agent."""
+"""The JSON-RPC 2.0 binding over HTTP POST (§9): reads request objects and writes response objects."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from types import MappingProxyType
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
 from ..protocol import versions
-from ..protocol.codec import RpcRefused
+from ..protocol.codec import Params, RpcRefused
 from ..protocol.envelope import request_id
+from ..protocol.operations import OPERATIONS, Operation
+from ..types import Call, SendParams
 from .base import reply
 from .exchange import Exchange, Request, Serving
 
@@ -34,23 +37,42 @@ class _JsonRpcExchange(Exchange):
     """The request's id as JSON."""
     _wants_stream = False
     """Whether the request asks for an event stream, as far as it has been read."""
+    _notification = False
+    """True if the request has no id, as far as it has been read."""
     _choice: versions.Choice | None = None
 
     def decode(self, body: bytes) -> Request:
         try:
             choice = self._choice = versions.choose(self.version(), body)
         except A2AError:
-            self._id = request_id(body)
+            self._id, notification = request_id(body)
+            self._expect(notification=notification)
             raise
         try:
             request = choice.codec.decode(body)
         except RpcRefused as refused:
             self._id = refused.id
             self._wants_stream = refused.stream
+            self._expect(notification=refused.notification)
             raise refused.error from None
         self._id = request.id
         self._wants_stream = request.operation.stream
+        self._expect(notification=request.notification)
         return request.operation, request.params, choice
+
+    def _expect(self, *, notification: bool) -> None:
+        self._notification = notification
+        if notification:
+            self.send = _without_body(self.send)
+
+    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: versions.Choice) -> None:
+        """Perform the operation. A notification waits for no task and follows none."""
+        if self._notification and isinstance(params, SendParams):
+            await super().perform(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
+        elif self._notification and operation.stream:
+            await reply(self.send, 200, b'', self.correlation_id)
+        else:
+            await super().perform(call, operation, params, choice)
 
     def frame(self, result: bytes) -> bytes:
         return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (self._id, result)
@@ -65,3 +87,19 @@ class _JsonRpcExchange(Exchange):
             body, media_type = b'data: ' + body + b'\n\n', b'text/event-stream'
         status = error.http_status if error.transport else 200
         await reply(self.send, status, body, self.correlation_id, error.headers.items(), media_type=media_type)
+
+
+def _without_body(send: Send) -> Send:
+    """Send the status and the headers of an answer only: HTTP 204 instead of 200."""
+
+    async def send_head(message: Message) -> None:
+        if message['type'] == 'http.response.start':
+            headers = [pair for pair in message['headers'] if pair[0] not in (b'content-type', b'content-length')]
+            status = 204 if message['status'] == 200 else message['status']
+            if status != 204:
+                headers.append((b'content-length', b'0'))
+            await send({**message, 'status': status, 'headers': headers})
+        elif not message.get('more_body'):
+            await send({'type': 'http.response.body', 'body': b''})
+
+    return send_head

@@ -22,10 +22,10 @@ _COMMENT = b': keep-alive\n\n'
 
 
 def parse_event_id(value: str | None) -> int | None:
-    """The number in `Last-Event-ID`; one that was never given is as good as none that is known."""
-    if value is None:
+    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
+    if value is None or not (value.isascii() and value.isdigit()):
         return None
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else 2**62
+    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
 
 
 class OpenStreams:

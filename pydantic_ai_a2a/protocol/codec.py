@@ -22,7 +22,7 @@ from ..types import (
     SubscribeParams,
     TaskEvent,
 )
-from .operations import Operation
+from .operations import REFUSALS, Capability, Operation
 
 __all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
 
@@ -60,18 +60,24 @@ class RpcRequest(NamedTuple):
     operation: Operation
     params: Params | None
     """None for operations whose params nothing reads yet."""
+    notification: bool = False
+    """True if the request has no id: its client wants no answer."""
 
 
 class RpcRefused(Exception):
     """The body is no request that can be served."""
 
-    def __init__(self, error: A2AError, id: bytes = b'null', *, stream: bool = False) -> None:
+    def __init__(
+        self, error: A2AError, id: bytes = b'null', *, stream: bool = False, notification: bool = False
+    ) -> None:
         self.error = error
         """What to answer."""
         self.id = id
         """The request's id as JSON, as far as it could be read."""
         self.stream = stream
         """Whether a stream was asked for, as far as it could be read."""
+        self.notification = notification
+        """True if the request is one without an id: its client wants no answer."""
         super().__init__(error.message)
 
 
@@ -92,6 +98,9 @@ class Codec(ABC):
 
     refuses_in_streams: ClassVar[bool] = False
     """Whether a refused stream is a stream with the error as its one event: its clients read nothing else."""
+
+    refusals: ClassVar[Mapping[Capability, tuple[type[A2AError], str | None]]] = REFUSALS
+    """Errors of operations whose capability the agent does not have, and their messages."""
 
     push_media_type: ClassVar[str] = 'application/a2a+json'
     """Of the body of a push notification (§4.3.3)."""

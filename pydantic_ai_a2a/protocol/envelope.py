@@ -88,7 +88,7 @@ def read(
         _check_text(body, methods, fields)
     method = request['method']
     params = request.get('params') or defaults.get(method)
-    return RpcRequest(encode_id(request.get('id')), methods[method], params)
+    return RpcRequest(encode_id(request.get('id')), methods[method], params, 'id' not in request)
 
 
 def read_params(body: bytes, given: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
@@ -216,7 +216,8 @@ def _check_text(body: bytes, methods: Mapping[str, Operation], fields: Mapping[s
     """Refuse what validation lets pass inside values of any type."""
     request = cast('dict[str, object]', parse_json(body))
     if error := _bad_text(request.get('params'), fields):
-        raise RpcRefused(error, encode_id(request.get('id')), stream=_asks_for_stream(request, methods))
+        id, stream = encode_id(request.get('id')), _asks_for_stream(request, methods)
+        raise RpcRefused(error, id, stream=stream, notification=_is_notification(request))
 
 
 def _bad_text(params: object, fields: Mapping[str, str]) -> A2AError | None:
@@ -237,12 +238,17 @@ def encode_id(id: object) -> bytes:
     raise RpcRefused(InvalidRequestError(text))
 
 
-def request_id(body: bytes) -> bytes:
-    """A request's id as JSON, for what is refused without decoding the rest; `null` if it cannot be read."""
+def request_id(body: bytes) -> tuple[bytes, bool]:
+    """Read the id of a request that is refused without decoding the rest.
+
+    Returns:
+        The id as JSON, `null` if it cannot be read; and whether the request is a notification.
+    """
     try:
-        return _envelope(body)[1]
+        request, id = _envelope(body)
     except RpcRefused as refused:
-        return refused.id
+        return refused.id, False
+    return id, _is_notification(request)
 
 
 def parse_json(body: bytes) -> object:
@@ -275,9 +281,15 @@ def _refusal(
     try:
         request, id = _envelope(body)
         fault = _fault(request, error, methods, fields)
-        return RpcRefused(fault, id, stream=_asks_for_stream(request, methods))
+        stream, notification = _asks_for_stream(request, methods), _is_notification(request)
+        return RpcRefused(fault, id, stream=stream, notification=notification)
     except RpcRefused as refused:
         return refused
+
+
+def _is_notification(request: Mapping[str, object]) -> bool:
+    """True for a request object without an id. JSON-RPC 2.0 (§4.1) gives it no answer, not even an error."""
+    return 'id' not in request and request.get('jsonrpc') == '2.0' and isinstance(request.get('method'), str)
 
 
 def _asks_for_stream(request: dict[str, object], methods: Mapping[str, Operation]) -> bool:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
 
-__all__ = ('OPERATIONS', 'Capability', 'Operation', 'refuse_unsupported')
+__all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported')
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card that operations depend on, by its name there (§4.4.3)."""
@@ -89,24 +89,31 @@ _ALL = (
 OPERATIONS: Mapping[str, Operation] = MappingProxyType({operation.name: operation for operation in _ALL})
 """Every operation of A2A 1.0, served or not, by its method name."""
 
-_REFUSALS: dict[Capability, tuple[type[A2AError], str | None]] = {
-    'streaming': (UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
-    'pushNotifications': (PushNotificationNotSupportedError, None),
-    'extendedAgentCard': (UnsupportedOperationError, 'This agent has no extended agent card.'),
-}
+REFUSALS: Mapping[Capability, tuple[type[A2AError], str | None]] = MappingProxyType(
+    {
+        'streaming': (UnsupportedOperationError, 'This agent does not stream; use SendMessage and GetTask.'),
+        'pushNotifications': (PushNotificationNotSupportedError, None),
+        'extendedAgentCard': (UnsupportedOperationError, 'This agent has no extended agent card.'),
+    }
+)
+"""Errors of operations whose capability the agent does not have, in A2A 1.0, and their messages."""
 
 
-def refuse_unsupported(operation: Operation, capabilities: Collection[str]) -> None:
+def refuse_unsupported(
+    operation: Operation,
+    capabilities: Collection[str],
+    refusals: Mapping[Capability, tuple[type[A2AError], str | None]] = REFUSALS,
+) -> None:
     """Refuse an operation that needs a capability which the agent card does not declare (§3.3.4).
 
     Args:
-        operation: What is asked for.
+        operation: The operation.
         capabilities: Names of the capabilities that the card declares as true.
+        refusals: The errors that the version of the request has for this.
 
     Raises:
-        PushNotificationNotSupportedError: It is about push notifications.
-        UnsupportedOperationError: It is about streams or the extended agent card.
+        A2AError: The error from `refusals`.
     """
     if operation.capability is not None and operation.capability not in capabilities:
-        error, message = _REFUSALS[operation.capability]
+        error, message = refusals[operation.capability]
         raise error(message)

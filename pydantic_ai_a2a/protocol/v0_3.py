@@ -14,14 +14,19 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PlainVali
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
-from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
+from ..errors import (
+    A2AError,
+    ExtendedAgentCardNotConfiguredError,
+    ExtensionSupportRequiredError,
+    InvalidRequestError,
+)
 from ..types import Message, Part, PushParams, Registered, SendParams, StoredTask, TaskEvent
 from . import stored
 from .codec import EncodeEvent, Params, RpcRequest
 from .envelope import Rpc, read
 from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
 from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
-from .operations import OPERATIONS, Operation
+from .operations import OPERATIONS, REFUSALS, Capability, Operation
 
 __all__ = ('METHODS', 'V0_3')
 
@@ -184,6 +189,10 @@ class V0_3(OlderCodec):
 
     dialect: ClassVar[str] = _DIALECT
     extensions_header: ClassVar[str] = 'X-A2A-Extensions'
+    refusals: ClassVar[Mapping[Capability, tuple[type[A2AError], str | None]]] = {
+        **REFUSALS,
+        'extendedAgentCard': (ExtendedAgentCardNotConfiguredError, 'This agent has no extended agent card.'),
+    }
     push_media_type: ClassVar[str] = 'application/json'
     pushes_tasks: ClassVar[bool] = True
 

@@ -141,12 +141,11 @@ def _told_by(body: bytes) -> Choice:
         return Choice(DEFAULT)
     if method in fasta2a.METHODS.keys() - v0_3.METHODS.keys():
         return Choice(_FASTA2A)
-    parts = _parts(request.get('params'))
-    if parts is None:
+    message = _message(request.get('params'))
+    if message is None:
         # FastA2A's client asks for a task with `"id": null`, which is no request of JSON-RPC to any other.
         return Choice(_FASTA2A) if request.get('id', '') is None else Choice(_V0_3, task_decides=True)
-    bare = any(isinstance(part, dict) and 'kind' not in part for part in parts)
-    return Choice(_FASTA2A if bare else _V0_3)
+    return Choice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:
@@ -160,10 +159,15 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return cast('dict[str, Any]', request) if isinstance(request, dict) else {}
 
 
-def _parts(params: object) -> list[Any] | None:
-    """The parts of a request's message; None if it has no message."""
+def _message(params: object) -> dict[str, Any] | None:
+    """The message of a request; None if it has no message."""
     message = cast('dict[str, Any]', params).get('message') if isinstance(params, dict) else None
-    if not isinstance(message, dict):
-        return None
-    parts = cast('dict[str, Any]', message).get('parts')
-    return cast('list[Any]', parts) if isinstance(parts, list) else []
+    return cast('dict[str, Any]', message) if isinstance(message, dict) else None
+
+
+def _has_bare_part(message: dict[str, Any]) -> bool:
+    """True if a part of the message has no `kind`: 0.3 requires it, and FastA2A's dialect does not have it."""
+    parts = message.get('parts')
+    return isinstance(parts, list) and any(
+        isinstance(part, dict) and 'kind' not in part for part in cast('list[Any]', parts)
+    )

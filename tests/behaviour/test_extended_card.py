@@ -19,7 +19,7 @@ from pydantic_ai_a2a import APIKeyAuth, Caller, to_a2a, tool_skills
 
 from ..client import Answer, Client, Exchange, lifespan, rpc
 from ..dialects import only, spoken, unversioned
-from .refused import refusal
+from .refused import refusal, untouched
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: Caller(id='ann', tenant='acme', scopes=frozenset({'cards'})), BOB: 'bob'})
@@ -124,6 +124,26 @@ async def test_it_may_need_a_scope() -> None:
         lacks = refusal(await extended(Client(app), BOB), status=403)
         has = card_of(await extended(Client(app), ANN))
     assert (lacks.reason if spoken().has_details else 'PERMISSION_DENIED', has['version']) == ('PERMISSION_DENIED', '2')
+
+
+@pytest.mark.parametrize('scopes', [{'GetExtendedAgentCard': 'cards'}, {'*': 'cards'}], ids=['own', 'all'])
+async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes: dict[str, str]) -> None:
+    def everybody(request: Request) -> Caller:
+        return Caller(id=request.headers.get('x-caller', ''))
+
+    app = to_a2a(Agent('test'), authenticate=everybody, scopes=scopes, extended_card={'description': 'A secret.'})
+    async with lifespan(app):
+        anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
+        bob = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'bob'})
+    assert (anonymous.status, bob.status) == (401, 403)
+    assert b'secret' not in anonymous.body + bob.body
+
+
+async def test_an_agent_without_one_says_so_in_the_words_of_the_version() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc('GetExtendedAgentCard')))
+    expected = (-32007, 'This agent has no extended agent card') if spoken().version == '0.3' else None
+    assert (error.code, error.message) == (expected or (-32004, 'This agent has no extended agent card.'))
 
 
 async def test_nobody_on_the_way_keeps_it_for_others() -> None:

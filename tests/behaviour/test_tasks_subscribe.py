@@ -11,7 +11,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from ..client import Client, Event, RpcError, Stream, message, state_of, texts
+from ..client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
+from ..dialects import spoken
+from .refused import refusal
 from .rows import covers
 from .stage import Stage, ended, heard, serving, tasks_of
 
@@ -122,7 +124,7 @@ async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_f
 
 
 @covers(ROW)
-@pytest.mark.parametrize('unknown', ['99', 'x', '-1'])
+@pytest.mark.parametrize('unknown', ['99', '9' * 40, 'x', '-1', '', '1.0', '²'])
 async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what_follows(unknown: str) -> None:
     dictation = Dictation()
     async with serving(dictation.agent) as client, client.send_streaming() as first:
@@ -137,6 +139,23 @@ async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what
     assert texts(snapshot.result['task']) == ['one ']
     assert [event.id for event in rest] == [*range(snapshot.id + 1, snapshot.id + 1 + len(rest))]
     assert written([snapshot, *rest]) == 'one two '
+
+
+@pytest.mark.parametrize('value', ['x', '-1', '', ' ', '1.0', '0x1', '1e3', 'ü'])
+async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> None:
+    async with serving(Agent('test')) as client:
+        task = await client.send()
+        answers = [
+            await client.post(rpc('SubscribeToTask', {'id': task['id']}), headers)
+            for headers in ({}, {'Last-Event-ID': value})
+        ]
+        async with client.subscribe(task['id'], Last_Event_ID='99') as resumed:
+            assert (await anext(resumed)).result['task']['id'] == task['id']
+    if spoken().refuses_ended:
+        assert [refusal(each).code for each in answers] == [-32004] * 2
+    else:
+        assert answers[0].body == answers[1].body
+        assert answers[0].headers['content-type'] == 'text/event-stream'
 
 
 @covers(ROW)

@@ -18,8 +18,9 @@ from starlette.routing import Mount, Route
 from pydantic_ai_a2a import APIKeyAuth, Caller, Push, Quotas, Rate, mount, to_a2a
 
 from ..client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
-from ..dialects import PATHS, json_rpc, only, spoken, unversioned
+from ..dialects import PATHS, Call, json_rpc, only, spoken, unversioned
 from .refused import refusal, untouched
+from .stage import serving
 
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
@@ -194,6 +195,27 @@ async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping
         [owned] = await app.list_tasks(caller=Caller(id='ann'))
         nothing = await Client(app).post(rpc('GetTask', {'id': 't'}), {'X-API-Key': ANN}, path='/acme/')
     assert (owned['id'], nothing.status) == (task['id'], 404)
+
+
+@unversioned('it compares two bindings')
+async def test_without_tenants_both_bindings_serve_a_request_that_names_one() -> None:
+    async with serving(Agent('test'), auth=AUTH) as client:
+        known = {'X-API-Key': ANN}
+
+        async def ask(verb: str, path: str, **body: Any) -> Answer:
+            return await client.post(Call.to(verb, path, json.dumps(body).encode() if body else b''), known)
+
+        framed = await client.post(rpc('SendMessage', {'message': message(), 'tenant': 'acme'}), known)
+        in_body = await ask('POST', '/message:send', message=message(), tenant='acme')
+        in_path = await ask('POST', '/acme/message:send', message=message())
+        streamed = await ask('POST', '/acme/message:stream', message=message())
+        task_id = in_path.json['task']['id']
+        plain, below = [await ask('GET', f'{tenant}/tasks/{task_id}') for tenant in ('', '/acme')]
+        reserved = await ask('GET', f'/health/tasks/{task_id}')
+        unsaid = await client.post(Call.to('GET', f'/acme/tasks/{task_id}', b''))
+    assert [framed.status, in_path.status, in_body.status, streamed.status] == [200] * 4
+    assert plain.json == below.json == in_path.json['task']
+    assert [reserved.status, unsaid.status] == [404, 401]
 
 
 @json_rpc('an HTTP+JSON client has no such path')

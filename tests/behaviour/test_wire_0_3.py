@@ -258,7 +258,7 @@ async def test_a_message_that_asks_for_push_notifications_is_refused(headers: di
 async def test_there_is_no_extended_card(headers: dict[str, str]) -> None:
     async with untouched() as client:
         error = refusal(await post(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
-    assert error.code == -32004
+    assert error.code == -32007
 
 
 EXTENSION = 'https://example.com/a'

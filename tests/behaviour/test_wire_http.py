@@ -173,7 +173,8 @@ async def test_a_send_that_asks_for_push_notifications_is_refused(method: str) -
 async def test_there_is_no_extended_card() -> None:
     async with untouched() as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard')))
-    assert (error.code, error.reason) == (-32004, 'UNSUPPORTED_OPERATION')
+    expected = (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
+    assert (error.code, error.reason) == (expected if spoken().version == '0.3' else (-32004, 'UNSUPPORTED_OPERATION'))
 
 
 @pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])

@@ -59,7 +59,23 @@ def test_an_id_of_another_type_is_refused(id: object) -> None:
     ],
 )
 def test_the_id_of_a_request_that_is_not_decoded_is_read_if_it_can_be(body: bytes, id: bytes) -> None:
-    assert request_id(body) == id
+    assert request_id(body) == (id, False)
+
+
+@pytest.mark.parametrize(
+    ('body', 'notification'),
+    [
+        (b'{"jsonrpc":"2.0","method":"GetTask"}', True),
+        (b'{"jsonrpc":"2.0","method":"","params":7}', True),
+        (b'{"jsonrpc":"2.0","method":"GetTask","id":null}', False),
+        (b'{"jsonrpc":"2.0","method":7}', False),
+        (b'{"jsonrpc":"2.0"}', False),
+        (b'{"jsonrpc":"1.0","method":"GetTask"}', False),
+        (b'[{"jsonrpc":"2.0","method":"GetTask"}]', False),
+    ],
+)
+def test_a_request_object_without_an_id_is_a_notification(body: bytes, notification: bool) -> None:
+    assert request_id(body) == (b'null', notification)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,9 @@ def outcome(codec: Codec, body: bytes) -> RpcRequest | RpcRefused:
 def check(codec: Codec, body: bytes) -> None:
     result = outcome(codec, body)
 
-    assert result.id in {request_id(body), b'null'}
+    id, notification = request_id(body)
+    assert result.id in {id, b'null'}
+    assert result.notification == notification
     if isinstance(result, RpcRefused):
         json.loads(codec.encode_error(result.error, 'c'))
     elif isinstance(result.params, SendParams):

@@ -72,6 +72,14 @@ def test_a_part_without_a_kind_is_of_fasta2as_client(parts: list[object]) -> Non
     assert choose(None, request('message/stream', with_parts(parts))).codec.dialect == 'fasta2a'
 
 
+@pytest.mark.parametrize('parts', [[KIND, BARE], [BARE], [], 'x'])
+@pytest.mark.parametrize('kind', ['message', 'task', '', None, 7])
+def test_a_message_with_a_kind_is_of_0_3_whatever_its_parts_lack(kind: object, parts: object) -> None:
+    params = with_parts(parts)
+    params['message']['kind'] = kind
+    assert choose(None, request('message/send', params)) == Choice(CODECS['0.3'])
+
+
 @pytest.mark.parametrize('parts', [[], None, {}, 'x', ['x'], [KIND, 7]])
 def test_parts_that_are_none_are_left_to_0_3(parts: object) -> None:
     assert choose(None, request('message/send', with_parts(parts))) == Choice(CODECS['0.3'])
