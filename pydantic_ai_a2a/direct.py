@@ -203,6 +203,7 @@ class Direct:
             fence=0,
             attempt=1,
             run=1,
+            turn=1,
             inbox=0,
             message=submission.body[:-1] + b',"contextId":' + to_json(context_id) + b'}',
             head=None if record is None else record.head_id,

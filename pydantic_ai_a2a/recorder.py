@@ -68,8 +68,8 @@ class Recorder:
         charges: Charges | None = None,
     ) -> None:
         header = claim.header
-        self.artifact_id = f'{header.id}.result'
-        """Id of the artifact that holds the answer; the same while it is streamed and after."""
+        self.artifact_id = f'{header.id}.{claim.turn}.result'
+        """Id of the artifact that holds the turn's answer, while it is streamed and after."""
         self._claim = claim
         self._queue = queue
         self._now = now

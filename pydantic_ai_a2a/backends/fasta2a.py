@@ -238,7 +238,8 @@ class _Queue(TaskQueue):
                 return await self._cancel_unheld(task_id, owner, at)
             if header.state == 'canceled':
                 await self._append(header, closed(self._backend.own_messages(task_id)))
-                await self._storage.update_task(task_id, 'canceled', new_artifacts=await self._streamed(task_id))
+                artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
+                await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
             return await self._memory.cancel(task_id, owner, at=at, force=force)
 
     async def _cancel_unheld(self, task_id: str, owner: str | None, at: int) -> TaskHeader:
@@ -302,12 +303,12 @@ class _Queue(TaskQueue):
                 await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
                 raise LeaseLost
             else:
-                await self._write(claim, following, finish)
+                await self._write(task, claim, following, finish)
             self._backend.failed_begin.pop(task_id, None)
             ended = finish.status.state in TERMINAL  # the storage has the turn then, and the memory need not
             return await self._memory.finish(claim, replace(finish, messages=()) if ended else finish)
 
-    async def _write(self, claim: Claim, following: Claim | None, finish: Finish) -> None:
+    async def _write(self, task: Task, claim: Claim, following: Claim | None, finish: Finish) -> None:
         header, state = claim.header, finish.status.state
         if state in ('completed', 'canceled'):
             messages = [*(claim.own_messages or ()), *finish.messages]
@@ -315,7 +316,7 @@ class _Queue(TaskQueue):
         if finish.artifacts is not None:
             artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
         else:
-            artifacts = await self._streamed(header.id) if state in TERMINAL else None
+            artifacts = await self._streamed(header.id, task) if state in TERMINAL else None
         await self._storage.update_task(
             header.id,
             state if following is None else 'working',
@@ -339,10 +340,13 @@ class _Queue(TaskQueue):
             key = _key(header)
             await self._storage.update_context(key, [*(await self._storage.load_context(key) or ()), *messages])
 
-    async def _streamed(self, task_id: str) -> list[Artifact] | None:
-        """What was streamed of a task that ends without a result."""
-        task = await self._backend.memory.reader.load(task_id, None, history_length=0)
-        return None if task is None else [stored.load_artifact(body) for body in task.artifacts or ()] or None
+    async def _streamed(self, task_id: str, task: Task | None) -> list[Artifact] | None:
+        """Return the streamed artifacts of a turn that ends without a result, without those in the storage."""
+        streamed = await self._backend.memory.reader.load(task_id, None, history_length=0)
+        bodies = () if streamed is None else streamed.artifacts or ()
+        stored_ids = {artifact['artifact_id'] for artifact in (task or {}).get('artifacts', ())}
+        artifacts = [stored.load_artifact(body) for body in bodies]
+        return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
 
 
 def _key(header: TaskHeader) -> str:

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from ..errors import BackendUnusable
 from . import accept, checkpoints, contexts, conversations, dead, deliveries, notice, pauses, quotas
-from .schema import SCHEMA
+from .schema import SCHEMA, TURN
 from .transaction import Transaction
 
 __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
@@ -28,6 +28,7 @@ MIGRATIONS: Migrations = (
     quotas.PAID,
     deliveries.OWNERS,
     contexts.QUEUED_COLUMN,
+    TURN,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

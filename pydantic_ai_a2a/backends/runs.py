@@ -52,7 +52,8 @@ _RENEWED = 500
 """Leases that one statement renews; SQLite takes 999 values at least."""
 _MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
 _RUN = (
-    f'run, COALESCE((SELECT inbox.request FROM inbox WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
+    'run, turn,'
+    f' COALESCE((SELECT inbox.request FROM inbox WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
     ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id),'
     f' answer, inbox_read, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
@@ -125,13 +126,15 @@ def _claim_of(
     push: bool = False,
 ) -> Claim:
     """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
-    run, request, traceparent, own_messages, pending, head_then, head_now, answer, read, unread, message = run_row
+    run, turn, request, traceparent, own_messages, pending, *rest = run_row
+    head_then, head_now, answer, read, unread, message = rest
     return Claim(
         header=header,
         holder=holder,
         fence=fence,
         attempt=attempt,
         run=run,
+        turn=turn,
         inbox=unread if answer is None else read,
         message=message,
         head=head_now if own_messages is None else head_then,
@@ -200,6 +203,7 @@ _STANDING = (
 )
 
 
+_DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
 _HANDS_ON = TERMINAL - {'canceled'}
 """States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
 
@@ -228,10 +232,10 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if checkpointed and end.failure != DEAD_LETTER:
         writes.append(drop_checkpoint(agent, header.id))
     goes_on = unread is not None and _hands_on(end)
-    if end.artifacts is None and end.status.state in TERMINAL and not goes_on:
+    if end.artifacts is None and end.status.state in TERMINAL:
         yield from keep_streamed(agent, header.id)
     elif end.artifacts is not None and claimed.run > 1:
-        writes.append(("DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'", [(agent, header.id)]))
+        writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
     events = [*end.events, *(_handed_on(header, end) if goes_on else (end.final,))]
     writes += [add_items(agent, header.id, _items(said, end, goes_on)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
@@ -315,7 +319,7 @@ def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...
 
 def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
     row = yield (
-        'UPDATE task SET run = run + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
+        'UPDATE task SET run = run + 1, turn = turn + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
         ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL, metadata = COALESCE(?, metadata)'
         f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
         (read, metadata, agent, claimed.header.id),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import conversations
 
-__all__ = ('SCHEMA',)
+__all__ = ('SCHEMA', 'TURN')
 
 SCHEMA = (
     """
@@ -87,3 +87,6 @@ SCHEMA = (
     """,
     *conversations.SCHEMA,
 )
+
+TURN = ('ALTER TABLE task ADD COLUMN turn INTEGER NOT NULL DEFAULT 1',)
+"""Number of the task's current turn: see `Claim.turn`."""

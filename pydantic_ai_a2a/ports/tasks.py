@@ -134,6 +134,9 @@ class Claim:
     """1, and one more for each holder that was lost."""
     run: int
     """Counts the agent runs of the task, from 1."""
+    turn: int
+    """Number of the turn that the run belongs to, from 1. A turn begins with a message that is a prompt. Attempts after
+    a crash and runs that go on after a pause belong to the same turn."""
     inbox: int
     """Row of the newest client message that was run, this run's among them unless it is an answer."""
     message: bytes
@@ -165,7 +168,8 @@ class Finish:
     history: Sequence[tuple[str, bytes]] = ()
     """Messages to add to the task's history: (messageId, JSON)."""
     artifacts: Sequence[tuple[str, bytes]] | None = None
-    """The task's artifacts from now on: (artifactId, JSON); None leaves them."""
+    """Artifacts to add to the task: (artifactId, JSON). Each replaces the task's artifact with the same id. None keeps
+    what the log has of a run that ends its task or its turn."""
     messages: Sequence[ModelMessage] = ()
     """The run's new model messages. Completed or canceled: appended to the context. Interrupted: kept with the task.
     Failed or rejected: dropped, so that the context is as it was before."""
@@ -259,10 +263,10 @@ class TaskQueue(ABC):
         """End a run in one transaction, and release the task.
 
         A run that completes, fails or rejects its task does not end it while another message of it is unread: what the
-        run came to is stored, the message of its status goes into the history, and the claim for the next run is
-        returned. It ends all the same with `finish.last`, and if it becomes a dead letter or is canceled. A task that
-        waits keeps what is unread for later. What the run has used is charged in the same transaction, but for what was
-        charged of it before: it may go on from the checkpoint of a dead letter.
+        run came to is stored, the message of its status goes into the history, and the claim for the first run of the
+        next turn is returned. It ends all the same with `finish.last`, and if it becomes a dead letter or is canceled.
+        A task that waits keeps what is unread for later. What the run has used is charged in the same transaction, but
+        for what was charged of it before: it may go on from the checkpoint of a dead letter.
 
         The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
 

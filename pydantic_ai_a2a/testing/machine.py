@@ -65,6 +65,7 @@ class Task:
     """The newest; valid while the task has a holder."""
     attempt: int = 0
     run: int = 1
+    turn: int = 1
     unread: list[str] = field(default_factory=list[str])
     own: list[str] | None = None
     """What it said before it was interrupted."""
@@ -176,7 +177,8 @@ class Machine(RuleBasedStateMachine):
         if task.claim is not None:
             self.stale.append(task.claim)
         task.claim = claimed
-        assert (claimed.attempt, claimed.run, claimed.header.last_event) == (task.attempt, task.run, task.last_event)
+        assert (claimed.attempt, claimed.run, claimed.turn) == (task.attempt, task.run, task.turn)
+        assert claimed.header.last_event == task.last_event
         assert text_of(claimed.message) == task.unread[0]
         assert (claimed.own_messages is None) == (task.own is None)
         assert said(claimed.own_messages or ()) == (task.own or [])
@@ -225,7 +227,7 @@ class Machine(RuleBasedStateMachine):
             self.contexts[task.context] += own
         if state in ('completed', 'failed', 'rejected') and task.unread:
             assert following is not None
-            task.run += 1
+            task.run, task.turn = task.run + 1, task.turn + 1
             self.hand_out(task, following)
             return
         assert following is None

@@ -112,21 +112,36 @@ class TaskReaderSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, after=5, artifacts=[('a', final)]))
         assert (await load(backend)).artifacts == [final]
 
-    async def test_the_next_run_of_a_task_replaces_its_artifacts(self, backend: Backend) -> None:
+    async def test_the_next_turn_of_a_task_adds_its_artifacts_and_replaces_those_with_the_same_id(
+        self, backend: Backend
+    ) -> None:
         await submit(backend, message('one', new='t'))
         await submit(backend, message('two', to='t'))
         first = await claim_one(backend, 't')
 
-        def artifact(text: str) -> list[tuple[str, bytes]]:
-            return [('a', b'{"artifactId":"a","parts":[{"text":"%s"}]}' % text.encode())]
+        def artifact(name: str, text: str) -> tuple[str, bytes]:
+            return name, b'{"artifactId":"%s","parts":[{"text":"%s"}]}' % (name.encode(), text.encode())
 
-        second = await backend.queue.finish(first, ending(first, artifacts=artifact('first')))
+        results = [artifact('a', 'first'), artifact('b', 'other')]
+        second = await backend.queue.finish(first, ending(first, artifacts=results))
         assert second is not None
-        assert texts((await load(backend)).artifacts) == ['first']
+        assert texts((await load(backend)).artifacts) == ['first', 'other']
         await backend.queue.emit(second, [chunk(2, 'second', append=False)])
-        assert texts((await load(backend)).artifacts) == ['second']
-        await backend.queue.finish(second, ending(second, after=2, artifacts=artifact('the second')))
-        assert texts((await load(backend)).artifacts) == ['the second']
+        assert texts((await load(backend)).artifacts) == ['second', 'other']
+        results = [artifact('a', 'the second'), artifact('c', 'third')]
+        await backend.queue.finish(second, ending(second, after=2, artifacts=results))
+        assert texts((await load(backend)).artifacts) == ['other', 'the second', 'third']
+
+    async def test_a_turn_that_fails_keeps_what_it_streamed_when_its_task_goes_on(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t'))
+        await submit(backend, message('two', to='t'))
+        first = await claim_one(backend, 't')
+        await backend.queue.emit(first, [chunk(2, 'streamed', append=False)])
+        second = await backend.queue.finish(first, ending(first, 'failed', after=2))
+        assert second is not None
+        assert texts((await load(backend)).artifacts) == ['streamed']
+        await backend.queue.finish(second, ending(second, after=3, artifacts=[('b', b'{"artifactId":"b","parts":[]}')]))
+        assert texts((await load(backend)).artifacts) == ['streamed', '']
 
     @pytest.mark.parametrize(
         ('query', 'expected'),

@@ -259,7 +259,7 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
             waiting = await client.get_task(task['id'])
             assert (state_of(waiting), tools.deleted) == ('INPUT_REQUIRED', [])
             done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
-    assert (texts(done), tools.deleted) == (['delete + yes'], [])
+    assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
 
 
 @covers(ROW)

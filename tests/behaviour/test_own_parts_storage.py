@@ -136,7 +136,7 @@ async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnSt
         await client.send(message('two', taskId=task['id']), returnImmediately=True)
         stage.open('one', 'two')
         done = await ended(client, task['id'])
-    assert texts(done) == ['one + two']
+    assert texts(done) == ['one', 'one + two']
     said = [each['parts'][0]['text'] for each in done['history']]
     assert sorted(said) == ['one', 'one', 'one + two', 'two']
 

@@ -49,7 +49,7 @@ async def test_an_agent_workers_methods_take_effect() -> None:
         second = await client.send(message('again', contextId=first['contextId']))
     assert [texts(task) for task in (first, second)] == [['Listen + HELLO!'], ['HELLO + Listen + AGAIN!']]
     [artifact] = first['artifacts']
-    assert (artifact['artifactId'], artifact['name']) == (f'{first["id"]}.result', 'shout')
+    assert (artifact['artifactId'], artifact['name']) == (f'{first["id"]}.1.result', 'shout')
     kept = await worker.storage.load_task(first['id'])
     assert kept is not None
     assert kept['status']['state'] == 'completed'

@@ -118,7 +118,7 @@ async def test_a_chunk_is_a_whole_artifact_update() -> None:
     assert (first.pop('taskId'), first.pop('contextId')) == (task['id'], task['contextId'])
     artifact = first.pop('artifact')
     assert artifact == task['artifacts'][0]
-    assert artifact.pop('artifactId') == f'{task["id"]}.result'
+    assert artifact.pop('artifactId') == f'{task["id"]}.1.result'
     assert artifact.pop('parts') == spoken().parts([{'text': 'Hi', 'mediaType': 'text/plain'}])
     assert artifact == snapshot({'name': 'result'})
     assert first == snapshot({})

@@ -148,7 +148,7 @@ async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
         after = await client.send(message('three', contextId=working['context_id']), returnImmediately=True)
         stage.open('three')
         assert texts(await ended(client, after['id'])) == ['one + two + three']
-    assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one + two'])] * 2
+    assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one', 'one + two'])] * 2
     said = [(each['role'], part['text']) for each in tasks[0]['history'] for part in each['parts']]
     assert said == [
         ('ROLE_USER', 'one'),
@@ -170,7 +170,7 @@ async def test_no_message_that_was_accepted_is_lost_however_many_come() -> None:
         stage.open(*names)
         done = await ended(client, task['id'])
     assert stage.began == names
-    assert texts(done) == [' + '.join(names)]
+    assert texts(done) == [' + '.join(names[: n + 1]) for n in range(len(names))]
 
 
 @covers('message to a finished / unknown / other-context task')
@@ -186,4 +186,4 @@ async def test_a_message_to_a_queued_task_is_run_after_its_first() -> None:
         assert (more['id'], state_of(more)) == (queued['id'], 'SUBMITTED')
         stage.open('running')
         await ended(client, running['id'])
-        assert texts(await ended(client, queued['id'])) == ['one + two']
+        assert texts(await ended(client, queued['id'])) == ['one', 'one + two']

@@ -62,4 +62,4 @@ async def test_a_message_to_a_task_of_another_context_is_refused() -> None:
         assert len((await client.get_task(task['id']))['history']) == 1
         stage.open('hi', 'more')
         more = await client.send(message('more', taskId=task['id'], contextId=task['contextId']))
-    assert (state_of(more), texts(more)) == ('COMPLETED', ['hi + more'])
+    assert (state_of(more), texts(more)) == ('COMPLETED', ['hi', 'hi + more'])
