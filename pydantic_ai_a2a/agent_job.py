@@ -240,7 +240,7 @@ class AgentJob:
 
     def _asked(self, result: RunOutput) -> Asked:
         if isinstance(result.output, DeferredToolRequests):
-            return ask(result.output, result.schemas or {}, hidden=self._hidden)
+            return ask(result.output, result.schemas or {}, order=result.calls, hidden=self._hidden)
         return asked_by(result.output)
 
     def _accepted(self, claim: Claim) -> OutputModes:

@@ -32,6 +32,7 @@ from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, model_messages, re
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .errors import A2AError, StoreFailed
+from .exits import is_for_the_process
 from .lifecycle import TERMINAL
 from .protocol import stored
 from .run_options import RunInfo, RunOptions, models_of
@@ -253,6 +254,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             return
         if (state := task['status']['state']) != 'submitted':
             raise ValueError(f'Task {params["id"]} has already been processed (state: {state})')
+        own_task = asyncio.current_task()
         try:
             await self._run(task, self.outputs.accepted(params.get('accepted_output_modes', ())), token)
         except asyncio.CancelledError as error:
@@ -262,9 +264,9 @@ class AgentWorker(Worker[list[ModelMessage]]):
             with anyio.move_on_after(_STOP_TIME, shield=True):
                 await self._fail(task, SHUTDOWN)
             raise
-        except (KeyboardInterrupt, GeneratorExit):
-            raise  # the process or the loop goes
-        except BaseException as error:  # such as sys.exit() in a tool, which would end the worker
+        except BaseException as error:  # such as sys.exit() in a hook, which would end the worker
+            if is_for_the_process(error, own_task):
+                raise
             await self._fail(task, classify(error), error)
 
     async def _run(self, task: Task, accepted: OutputModes, token: CancellationToken) -> None:

@@ -16,6 +16,7 @@ from anyio import to_thread
 from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRunResult
 
+from .exits import contained
 from .types import Caller
 
 __all__ = ('Hooks', 'OnCancel', 'OnComplete', 'OnFailure', 'RunFailure')
@@ -87,9 +88,9 @@ async def _call(name: str, hook: Callable[[Any], object] | None, told: object, t
     assert hook is not None, 'who has none does not tell it'
     try:
         if iscoroutinefunction(hook):
-            await hook(told)
-        elif isawaitable(returned := await to_thread.run_sync(hook, told)):
-            await returned
+            await contained(hook(told))
+        elif isawaitable(returned := await contained(to_thread.run_sync(hook, told))):
+            await contained(returned)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         assert task is not None

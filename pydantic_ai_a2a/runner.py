@@ -7,8 +7,8 @@ plain one, and a run is never done twice to find out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -20,18 +20,26 @@ from pydantic_ai.agent import (
     AbstractAgent,
 )
 from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import AgentStreamEvent, FilePart, ModelMessage, ModelResponse, UserContent
+from pydantic_ai.messages import (
+    AgentStreamEvent,
+    FilePart,
+    FunctionToolCallEvent,
+    ModelMessage,
+    ModelResponse,
+    UserContent,
+)
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRun, AgentRunResult
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from .conversion.progress import StepsShown
 from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
+from .exits import contain_exits
 from .quotas import Left
 from .run_options import RunInfo, RunOptions, check_options, may_change_history
 from .settings import Progress
@@ -45,9 +53,12 @@ __all__ = ('RunOutput', 'Runner', 'can_stream')
 
 T = TypeVar('T', int, Decimal)
 _WAITS = (DeferredToolRequests, *STATES)
+_DEFERRED = ('unapproved', 'external')
+"""Kinds of tools whose calls wait for an answer before they are carried out."""
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph, for which Pydantic AI exports no type."""
+_Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class RunOutput:
     """Whether the output is no answer, but what the task waits for, or why it is rejected."""
     schemas: Mapping[str, dict[str, Any]] | None = None
     """Where calls are deferred: JSON Schemas of the parameters of the tools that they call, by name."""
+    calls: Sequence[str] = ()
+    """Ids of the calls of the model's last response, in the model's order."""
     result: AgentRunResult[Any] | None = None
     """What the agent has returned; None if it was stopped."""
 
@@ -166,10 +179,13 @@ class Runner:
                 node = run.next_node
                 if resumed:
                     node = await _resume(run, prompt, resumed[-1], steering)
-                    if may_wait and Agent.is_call_tools_node(node):
-                        _let_wait(run, node.model_response)
+                    if Agent.is_call_tools_node(node):
+                        _prepare_tools(run, node.model_response, may_wait=may_wait)
                 try:
-                    await self._drive(run, node, answer, watched, emit, turn=turn, may_wait=may_wait, steering=steering)
+                    shown = _Shown(run, None if resumed else answers)
+                    await self._drive(
+                        run, node, answer, watched, emit, shown=shown, turn=turn, may_wait=may_wait, steering=steering
+                    )
                 except (asyncio.CancelledError, RunCancelled):
                     if left is not None and run.new_messages():
                         add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
@@ -183,8 +199,9 @@ class Runner:
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
         waits = isinstance(result.output, _WAITS)
         schemas = _schemas(run, result.output) if waits else None
+        calls = _calls(run.all_messages()) if waits else ()
         files = _files(messages)
-        return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, result)
+        return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, calls, result)
 
     async def _drive(
         self,
@@ -194,32 +211,36 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         *,
+        shown: _Shown,
         turn: Turn | None,
         may_wait: bool,
         steering: Steering | None,
     ) -> None:
         while not isinstance(node, End) and run.result is None:
-            streamed = False
-            if Agent.is_model_request_node(node):
-                if streamed := watched() and can_stream(run.ctx.deps.model):
-                    await self._observe(node.stream(run.ctx), answer, emit)
-            elif self._steps.of_tools and Agent.is_call_tools_node(node) and watched():
-                await self._observe(node.stream(run.ctx), answer, emit)
+            if (stream := self._stream(node, watched, shown)) is not None:
+                await self._observe(stream, answer, emit)
             before, node, note = node, await run.next(node), None
             if steering is not None:
                 await steering.step(run, node)
             if Agent.is_call_tools_node(node):
-                if may_wait:
-                    _let_wait(run, node.model_response)
-                if self._steps.any and not streamed and watched():
-                    await self._show(node.model_response, emit)
-                note = answer.end_response(node.model_response)
+                _prepare_tools(run, node.model_response, may_wait=may_wait)
+                if Agent.is_model_request_node(before):  # else a run before this one has shown and stored the response
+                    shown.answers = None
+                    if self._steps.any and stream is None and watched():
+                        await self._show(node.model_response, emit)
+                    note = answer.end_response(node.model_response)
             if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
                 await emit(note)
 
-    async def _observe(
-        self, stream: AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]], answer: AnswerStream, emit: Emit
-    ) -> None:
+    def _stream(self, node: _Node, watched: Callable[[], bool], shown: _Shown) -> _Events | None:
+        """The events of a node; None if they are not needed, or the model cannot stream."""
+        if Agent.is_model_request_node(node):
+            return node.stream(shown.run.ctx) if watched() and can_stream(shown.run.ctx.deps.model) else None
+        if Agent.is_call_tools_node(node) and self._steps.of_tools and watched():
+            return shown.of_node(node)
+        return None
+
+    async def _observe(self, stream: _Events, answer: AnswerStream, emit: Emit) -> None:
         async with stream as events:
             async for event in events:
                 if (said := answer.feed(event) or self._steps.of_event(event)) is not None:
@@ -230,19 +251,50 @@ class Runner:
             await emit(step)
 
 
-def _let_wait(run: AgentRun[Any, Any], response: ModelResponse) -> None:
-    """Let the run end with deferred calls, if there are calls.
+class _Shown:
+    """The events of a run's tools, for clients that may see them.
+
+    Args:
+        run: The run.
+        answers: Decisions about the calls with which the run's history ends.
+    """
+
+    def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None) -> None:
+        self.answers = answers
+        self.run = run
+
+    @asynccontextmanager
+    async def of_node(self, node: CallToolsNode[Any, Any]) -> AsyncGenerator[AsyncIterable[AgentStreamEvent]]:
+        """The events of a node: each call once, when it is carried out, with the arguments that the tool gets."""
+        async with node.stream(self.run.ctx) as events:
+            yield (event async for each in events if (event := self._as_carried_out(each)) is not None)
+
+    def _as_carried_out(self, event: AgentStreamEvent) -> AgentStreamEvent | None:
+        if not isinstance(event, FunctionToolCallEvent):
+            return event
+        call, answers = event.part, self.answers or DeferredToolResults()
+        approval = answers.approvals.get(call.tool_call_id)
+        if isinstance(approval, ToolApproved) and approval.override_args is not None:
+            return replace(event, part=replace(call, args=approval.override_args))
+        if approval is not None or call.tool_call_id in answers.calls:
+            return event
+        tool = self.run.ctx.deps.tool_manager.get_tool_def(call.tool_name)
+        return None if tool is not None and tool.kind in _DEFERRED else event
+
+
+def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait: bool) -> None:
+    """If a response calls tools, contain their exits and, with `may_wait`, let the run end with deferred calls.
 
     As `output_type` of the run, `DeferredToolRequests` would have the output's schema built anew for each run, and is
     refused for agents with output validators.
     """
-    for part in response.parts:
-        if part.part_kind == 'tool-call':
-            schema = run.ctx.deps.output_schema
-            if not schema.allows_deferred_tools:
-                run.ctx.deps.output_schema = allowing = copy(schema)  # the agent's own is shared
-                allowing.allows_deferred_tools = True
-            return
+    if 'tool-call' not in [part.part_kind for part in response.parts]:
+        return
+    contain_exits(run)
+    schema = run.ctx.deps.output_schema
+    if may_wait and not schema.allows_deferred_tools:
+        run.ctx.deps.output_schema = allowing = copy(schema)  # the agent's own is shared
+        allowing.allows_deferred_tools = True
 
 
 def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
@@ -312,6 +364,12 @@ def can_stream(model: Model) -> bool:
     if getattr(model, 'stream_function', ...) is None:  # a FunctionModel, whose module takes long to import
         return False
     return type(model).request_stream is not Model.request_stream
+
+
+def _calls(messages: Sequence[ModelMessage]) -> list[str]:
+    """The ids of the calls of the last response, in the model's order."""
+    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
+    return [call.tool_call_id for response in islice(responses, 1) for call in response.tool_calls]
 
 
 def _files(messages: Sequence[ModelMessage]) -> list[BinaryContent]:

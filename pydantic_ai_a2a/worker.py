@@ -20,6 +20,7 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from . import telemetry
 from .conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
 from .errors import LeaseLost, StoreUnavailable
+from .exits import is_for_the_process
 from .heartbeat import Heartbeat
 from .job import Job, Token
 from .owed import Owed
@@ -333,6 +334,7 @@ class Worker:
         recorder = self._recorder(claim)
         if claim.attempt > self._settings.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
+        own_task = asyncio.current_task()
         try:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
                 try:
@@ -349,15 +351,16 @@ class Worker:
             logger.warning('Task %s is handed back once its store can be reached again.', claim.header.id)
             self._ends.owe_release(claim, recorder)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            assert task is not None
-            if not task.cancelling():  # raised by the agent itself: handed back, the task would fail like this for ever
+            assert own_task is not None
+            if (
+                not own_task.cancelling()
+            ):  # raised by the agent itself: handed back, the task would fail like this for ever
                 return await self._ends.failed(claim, recorder, classify(error), error)
             await self._ends.release(claim, recorder)
             raise
-        except (KeyboardInterrupt, GeneratorExit):
-            raise  # the process or the loop goes
         except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
+            if is_for_the_process(error, own_task):
+                raise
             return await self._ends.failed(claim, recorder, classify(error), error)
         return None
 

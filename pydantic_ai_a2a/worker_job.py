@@ -17,6 +17,7 @@ from fasta2a.worker import Worker
 from pydantic_core import from_json
 
 from .backends.fasta2a_values import context_key
+from .exits import contained
 from .hooks import Hooks
 from .lifecycle import STOPPED, TERMINAL
 from .ports import Claim
@@ -99,18 +100,12 @@ class WorkerJob:
         bus = self._worker.broker.event_bus
         async with bus.subscribe(claim.header.id) as events:
             relaying = asyncio.create_task(relay.run(events))
-            working = asyncio.create_task(self._work(task_params(claim)))
+            working = asyncio.create_task(contained(self._worker.run_task(task_params(claim))))
             stopping = asyncio.create_task(token.wait())
             try:
                 return relay, await self._watch(claim.header.id, working, relaying, stopping)
             finally:
                 await _end(working, relaying, stopping)
-
-    async def _work(self, params: TaskSendParams) -> None:
-        try:
-            await self._worker.run_task(params)
-        except SystemExit as error:  # asyncio would end the whole loop with it
-            raise WorkerFailed(f'The worker has called sys.exit() in task {params["id"]}.') from error
 
     async def _watch(
         self, task_id: str, working: asyncio.Task[None], relaying: asyncio.Task[None], stopping: asyncio.Task[None]
@@ -129,7 +124,7 @@ class WorkerJob:
 
     async def _cancel(self, task_id: str, running: asyncio.Task[None]) -> None:
         try:
-            await self._worker.cancel_task({'id': task_id})
+            await contained(self._worker.cancel_task({'id': task_id}))
         except Exception:  # the user's: the task is stopped all the same
             logger.exception('The worker could not cancel task %s.', task_id)
         await _end(running)

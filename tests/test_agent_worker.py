@@ -324,14 +324,23 @@ async def test_a_message_that_the_agent_cannot_read_fails_with_the_field_at_faul
     assert 'Traceback' not in caplog.text
 
 
-async def test_what_ends_the_process_is_not_held_up() -> None:
+async def test_a_run_that_raises_what_would_end_the_process_fails() -> None:
     def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         raise GeneratorExit
+
+    async with serving(Agent(FunctionModel(answer))) as served:
+        failed = await served.done((await served.send('hello'))['id'])
+    assert failed['status']['state'] == 'failed'
+
+
+async def test_ctrl_c_is_not_held_up() -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise KeyboardInterrupt
 
     storage = Storage()
     worker = AgentWorker(agent=Agent(FunctionModel(answer)), broker=InMemoryBroker(), storage=storage)
     task = await storage.submit_task('c', said('hello'))
-    with pytest.raises(GeneratorExit):
+    with pytest.raises(KeyboardInterrupt):
         await worker.run_task(TaskSendParams(id=task['id'], context_id='c', message=said('hello')))
 
 

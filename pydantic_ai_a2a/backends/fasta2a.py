@@ -449,6 +449,7 @@ class _Housekeeping(Housekeeping):
             swept, ended = self._memory.run(sweep.sweep(self._memory.namespace, retention, at))
             for task_id, event in ended:
                 self._memory.tails.publish(task_id, [event])
+        sweep.log_expired(ended)
         for task_id, _ in ended:
             task = await self._memory.reader.load(task_id, None, history_length=0, artifacts=False)
             said = None if task is None else task.header.status_message

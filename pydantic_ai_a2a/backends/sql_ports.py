@@ -225,7 +225,8 @@ class SqlHousekeeping(Housekeeping):
         self._agent = database.namespace
 
     async def sweep(self, retention: Retention, *, at: int) -> int:
-        swept, _ = await self._database.write(_SWEEP, self._agent, retention, at)
+        swept, ended = await self._database.write(_SWEEP, self._agent, retention, at)
+        sweep.log_expired(ended)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

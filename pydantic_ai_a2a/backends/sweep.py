@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TypeAlias
+
+from pydantic_core import from_json, to_json
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import INTERRUPTED, LIVE
@@ -11,10 +14,12 @@ from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
 from . import contexts, conversations, deliveries, quotas
-from .sql import HEADER, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
+from .sql import HEADER, HEADER_SIZE, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
 from .transaction import Lock, LockTasks
 
-__all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
+__all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'log_expired', 'sweep')
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 Told: TypeAlias = list[tuple[str, TaskEvent]]
 """Events of tasks, for their readers."""
@@ -22,6 +27,8 @@ Told: TypeAlias = list[tuple[str, TaskEvent]]
 ROWS = 500
 """Rows that one sweep deletes at most, so that it never holds up the queue."""
 TASKS = 50
+EXPIRED = 'expired'
+"""Class of the failure of a task whose client has not answered in time."""
 _ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected')"
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _IDLE = f'SELECT owner, id, updated_at FROM conversation c WHERE agent = ? AND NOT EXISTS ({_LIVES} AND NOT ({_ENDED}))'
@@ -48,7 +55,7 @@ def _ms(seconds: float) -> int:
 
 def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Told]:
     waiting = (
-        f"SELECT {HEADER} FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
+        f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
         (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
     )
@@ -60,12 +67,19 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[To
     ended: Told = []
     for row in rows:
         header = header_of(row)
-        body = stored.message(
-            stored.new_id(), b'ROLE_AGENT', b'[' + stored.text_part('The task waited too long.') + b']'
-        )
+        metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{row[HEADER_SIZE]}'})
+        parts = b'[' + stored.text_part('The task waited too long.') + b']'
+        body = stored.message(stored.new_id(), b'ROLE_AGENT', parts, b',"metadata":' + metadata)
         status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
-        ended.append((header.id, (yield from end_unheld(agent, header, status, 'expired'))))
+        ended.append((header.id, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
+
+
+def log_expired(ended: Told) -> None:
+    """Log the tasks that `sweep` has failed, under the correlation ids that their clients read."""
+    for task_id, event in ended:
+        correlation_id = from_json(event.payload)['statusUpdate']['status']['message']['metadata']['correlationId']
+        logger.error('Task %s failed (%s, correlation id %s).', task_id, EXPIRED, correlation_id)
 
 
 def _sweep_events(agent: str, before: int) -> Transaction[int]:

@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 from pydantic_ai.exceptions import (
     ContentFilterError,
     ModelAPIError,
+    ModelHTTPError,
     ModelOverloadedError,
     ModelQuotaExceededError,
     ModelRateLimitError,
@@ -56,6 +57,10 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
 )
 
 
+_BUSY_STATUSES = frozenset({402, 429, 503, 529})
+"""HTTP statuses of a busy provider, for a `ModelHTTPError` that has none of the classes above."""
+
+
 def classify(error: BaseException) -> Failure:
     """The failure's class; the first that fits, else an internal error."""
     if isinstance(error, BaseExceptionGroup):  # such as a fallback model's: the last one it tried
@@ -63,4 +68,6 @@ def classify(error: BaseException) -> Failure:
         return classify(group.exceptions[-1])
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
+    if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:
+        return _BUSY
     return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)

@@ -117,18 +117,24 @@ def load(body: bytes) -> Pending:
 
 
 def ask(
-    deferred: DeferredToolRequests, schemas: Mapping[str, dict[str, Any]], *, hidden: Collection[str] = ()
+    deferred: DeferredToolRequests,
+    schemas: Mapping[str, dict[str, Any]],
+    *,
+    order: Sequence[str],
+    hidden: Collection[str] = (),
 ) -> Asked:
     """What a run with deferred calls waits for.
 
     Args:
         deferred: The calls.
         schemas: JSON Schemas of the parameters of the tools that they call, by name.
+        order: Ids of the calls in the order in which the model made them.
         hidden: Names of the tools whose arguments clients are not shown.
     """
+    places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
         _call(call, deferred, None if call.tool_name in hidden else call.args_as_dict(), schemas.get(call.tool_name))
-        for call in (*deferred.approvals, *deferred.calls)
+        for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
     pending = Pending(calls=calls)
     state: TaskState = 'input-required' if pending.open else 'auth-required'

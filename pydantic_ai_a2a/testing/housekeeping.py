@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from pydantic_core import from_json
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..ports import Backend
@@ -149,6 +150,8 @@ class RetentionSuite(PortSuite):
         assert (task.header.state, task.header.status_at) == ('failed', AT + 500 * SECOND + 1)
         assert task.header.status_message is not None
         assert text_of(task.header.status_message) == 'The task waited too long.'
+        metadata = from_json(task.header.status_message)['metadata']
+        assert (metadata['failure'], metadata['correlationId'][:2]) == ('expired', 't.')
         assert await history(backend, 't') == ['hi', '?']
         assert [(event.n, event.state) for event in await reader.next()] == [(3, 'failed')]
         assert await conversation(backend, 'c') == []

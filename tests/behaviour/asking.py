@@ -27,6 +27,12 @@ CALLS: dict[str, list[ToolCallPart]] = {
     'delete and look': [ToolCallPart('look', {}, 'c1'), ToolCallPart('delete', {'path': 'a'}, 'c2')],
     'ask': [ToolCallPart('ask', {'about': 'size'}, 'q1')],
     'fetch': [ToolCallPart('fetch', {'url': 'u'}, 'x1')],
+    'mixed': [
+        ToolCallPart('fetch', {'url': 'u'}, 'x1'),
+        ToolCallPart('delete', {'path': 'a'}, 'c1'),
+        ToolCallPart('ask', {'about': 'size'}, 'q1'),
+        ToolCallPart('delete', {'path': 'b'}, 'c2'),
+    ],
 }
 
 

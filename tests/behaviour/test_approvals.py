@@ -121,6 +121,24 @@ async def test_calls_may_be_answered_one_by_one() -> None:
 
 
 @covers(ROW)
+async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
+    async with serving(Tools().agent) as client:
+        task = await client.send('mixed')
+    assert [(call['id'], call['kind']) for call in asked(task)] == [
+        ('x1', 'external'),
+        ('c1', 'approval'),
+        ('q1', 'question'),
+        ('c2', 'approval'),
+    ]
+    assert [line.split()[0] for line in task['status']['message']['parts'][0]['text'].splitlines()[:4]] == [
+        'Waiting',
+        'May',
+        'Please',
+        'May',
+    ]
+
+
+@covers(ROW)
 async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:

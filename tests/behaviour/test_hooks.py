@@ -131,7 +131,7 @@ async def test_what_a_function_returns_is_awaited_if_it_can_be() -> None:
         assert (await results.one()).output == 'hi'
 
 
-@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError])
+@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit, GeneratorExit])
 async def test_a_hook_that_fails_is_logged_and_changes_nothing(
     error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -146,7 +146,7 @@ async def test_a_hook_that_fails_is_logged_and_changes_nothing(
         await client.send(message('two', taskId=task['id']), returnImmediately=True)
         stage.open('one', 'two')
         assert texts(await ended(client, task['id'])) == ['one', 'one + two']
-    how = 'failed.' if error is ZeroDivisionError else 'was cancelled by itself.'
+    how = 'was cancelled by itself.' if error is asyncio.CancelledError else 'failed.'
     assert [said for said in caplog.messages if 'on_complete' in said] == [
         f'on_complete of task {task["id"]} {how}'
     ] * 2

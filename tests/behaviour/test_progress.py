@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from pydantic_ai import Agent, ModelRetry
+from pydantic_ai import Agent, ModelRetry, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
@@ -264,3 +264,37 @@ async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(
         events = await reader.rest()
     assert ('WORKING', {}, 'tool', 'call', 'look', 'call-1') in shown(events)
     assert '"up"' not in json.dumps([event.data for event in events])
+
+
+@covers('thinking, tool calls', '`DeferredToolRequests`')
+@pytest.mark.parametrize('kind', ['streaming', 'plain'])
+@pytest.mark.parametrize(
+    ('decision', 'ran'),
+    [
+        ({'decision': 'approve'}, [({'where': 'up'}, 'call'), ({'outcome': 'success'}, 'return')]),
+        (
+            {'decision': 'approve', 'args': {'where': 'east'}},
+            [({'where': 'east'}, 'call'), ({'outcome': 'success'}, 'return')],
+        ),
+        ({'decision': 'deny'}, [({'where': 'up'}, 'call'), ({'outcome': 'denied'}, 'return')]),
+    ],
+    ids=['approved', 'changed', 'denied'],
+)
+async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_before_it_is_sent_and_stored_once(
+    kind: str, decision: dict[str, Any], ran: list[Any]
+) -> None:
+    model = FunctionModel(answer, stream_function=stream) if kind == 'streaming' else FunctionModel(answer)
+    agent: Agent[None, Any] = Agent(model, tools=[Tool(look, requires_approval=True)])
+    async with serving(agent, progress=ALL) as client:
+        async with client.send_streaming() as reader:
+            first = await reader.rest()
+        task_id = first[0].result['task']['id']
+        parts = [{'data': {'callAnswers': [{'id': 'call-1', **decision}]}}]
+        async with client.send_streaming(message(parts=parts, taskId=task_id)) as reader:
+            second = await reader.rest()
+        task = await client.get_task(task_id)
+    events: list[tuple[Any, ...]] = [each for each in shown([*first, *second]) if isinstance(each, tuple)]
+    assert [(each[1], each[3]) for each in events if 'tool' in each] == ran
+    assert [each[1] for each in events if 'thinking' in each] == ['I should look.', 'Done.']
+    assert events.count(('WORKING', 'Let me look.')) == 1
+    assert [each['parts'][0].get('text') for each in task['history']].count('Let me look.') == 1

@@ -26,9 +26,10 @@ from pydantic_ai_a2a.testing import values
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
 from ..dialects import unversioned
 from ..webhooks import webhook
+from .asking import Tools
 from .queues import StorageError
 from .rows import covers
-from .stage import Stage, heard, serving, tasks_of
+from .stage import Stage, ended, heard, serving, tasks_of
 
 ROW = '10,000 tasks'
 FEW = 100
@@ -240,3 +241,14 @@ async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
     assert 3 * FEW < between < 2500
     assert after < 3 * FEW
     backend.close()
+
+
+@ALIKE
+async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    retention = Retention(waiting=timedelta(milliseconds=1))
+    async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:
+        task = await ended(client, (await client.send('delete'))['id'])
+    said = task['status']['message']
+    assert (state_of(task), said['parts'][0]['text']) == ('FAILED', 'The task waited too long.')
+    assert said['metadata'] == {'failure': 'expired', 'correlationId': f'{task["id"]}.1'}
+    assert f'Task {task["id"]} failed (expired, correlation id {task["id"]}.1).' in caplog.messages
