@@ -14,7 +14,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import count
 from os import environ, getpid, getuid
@@ -43,6 +43,17 @@ _SETTINGS = {
     'log_min_messages': 'warning',
     'log_checkpoints': 'off',
 }
+_EMPTY = """
+DO $$
+DECLARE name text;
+BEGIN
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+END $$;
+CREATE SCHEMA public;
+GRANT USAGE ON SCHEMA public TO PUBLIC
+"""
 _WARDEN = """
 import os, shutil, signal, sys, time
 sys.stdin.read()
@@ -74,6 +85,7 @@ class Postgres(ABC):
     def __init__(self) -> None:
         self._packages = _packages()
         self._names = count()
+        self._empty: list[str] = []
 
     @abstractmethod
     def url(self, database: str = 'postgres', user: str = 'postgres', password: str = '') -> str:
@@ -89,8 +101,13 @@ class Postgres(ABC):
 
     def run(self, sql: str, database: str = 'postgres') -> list[str]:
         """Execute SQL; its rows, with `|` between their columns."""
+        return self._run(database, sql)
+
+    def _run(self, database: str, *commands: str) -> list[str]:
+        """Execute commands of `psql`, each with a transaction of its own."""
         done = subprocess.run(
-            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database), '-c', sql],
+            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database)]
+            + [argument for command in commands for argument in ('-c', command)],
             check=False,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -98,12 +115,15 @@ class Postgres(ABC):
             timeout=LIMIT,
             env=_ENVIRONMENT,
         )
-        assert not done.returncode, f'{sql}: {done.stderr}\n{self.log}'
+        assert not done.returncode, f'{commands}: {done.stderr}\n{self.log}'
         return done.stdout.splitlines()
+
+    def _new_name(self) -> str:
+        return f'test_{getpid()}_{next(self._names)}'
 
     def create(self) -> str:
         """Create an empty database; its name."""
-        name = f'test_{getpid()}_{next(self._names)}'
+        name = self._new_name()
         self.run(f'CREATE DATABASE {name} TEMPLATE template0{self._STRATEGY}')
         return name
 
@@ -114,14 +134,34 @@ class Postgres(ABC):
         """Drop a database, whoever is connected to it."""
         self.run(f'DROP DATABASE {name} WITH (FORCE)')
 
+    def _empty_again(self, name: str) -> str:
+        """Delete all that a database holds; its new name, which a connection of an earlier test does not find."""
+        new_name = self._new_name()
+        self._run(
+            'postgres',
+            f'ALTER DATABASE {name} ALLOW_CONNECTIONS false',
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+            f'ALTER DATABASE {name} RENAME TO {new_name}',
+            f'ALTER DATABASE {new_name} RESET ALL',
+            f'ALTER DATABASE {new_name} ALLOW_CONNECTIONS true',
+            f'\\c {new_name}',
+            _EMPTY,
+        )
+        return new_name
+
     @contextmanager
     def database(self) -> Generator[str]:
-        """The URL of an empty database, for the block."""
-        name = self.create()
+        """The URL of an empty database, for the block. It is emptied for the next block: a new one costs more."""
+        name = self._empty.pop() if self._empty else self.create()
         try:
             yield self.url(name)
         finally:
-            self.drop(name)
+            self._empty.append(self._empty_again(name))
+
+    def close(self) -> None:
+        """Drop the databases that were made for blocks."""
+        while self._empty:
+            self.drop(self._empty.pop())
 
 
 class GivenPostgres(Postgres):
@@ -298,7 +338,8 @@ def postgres_server() -> Generator[OwnPostgres]:
 def any_postgres() -> Generator[Postgres]:
     """A server that stays up: the one that `A2A_TEST_POSTGRES` names, or one of one's own."""
     if given := environ.get('A2A_TEST_POSTGRES'):
-        yield GivenPostgres(given)
+        with closing(GivenPostgres(given)) as server:
+            yield server
         return
     with postgres_server() as server:
         yield server

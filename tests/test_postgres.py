@@ -20,11 +20,25 @@ from .postgres import GivenPostgres, Postgres, any_postgres, postgres_server
 
 
 def test_each_database_is_empty_and_gone_after_its_block(postgres: Postgres) -> None:
-    with postgres.database() as url:
-        name = urlsplit(url).path[1:]
-        assert postgres.run("SELECT COUNT(*) FROM pg_tables WHERE schemaname = 'public'", name) == ['0']
+    names: list[str] = []
+    for _ in range(2):
+        with postgres.database() as url:
+            name = urlsplit(url).path[1:]
+            assert postgres.run(_EVERYTHING, name) == ['public|']
+            postgres.run(f"ALTER DATABASE {name} SET search_path TO 'elsewhere'")
+            postgres.run('CREATE TABLE public.t (n INTEGER); CREATE SCHEMA other; CREATE TABLE other.t ()', name)
+            names.append(name)
 
-    assert postgres.run(f"SELECT 1 FROM pg_database WHERE datname = '{name}'") == []
+    assert len({*names}) == 2
+    assert postgres.run(f"SELECT 1 FROM pg_database WHERE datname IN ('{names[0]}', '{names[1]}')") == []
+    with postgres.database() as url:
+        assert postgres.run('SHOW search_path', urlsplit(url).path[1:]) == ['"$user", public']
+
+
+_EVERYTHING = """
+SELECT nspname, relname FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid
+WHERE nspname NOT LIKE 'pg%' AND nspname <> 'information_schema'
+"""
 
 
 def test_what_was_committed_outlives_a_restart_and_a_kill() -> None:
