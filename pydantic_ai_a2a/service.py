@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from pydantic_core import to_json
@@ -108,7 +109,7 @@ class Service:
     ) -> None:
         self._backend = backend
         self._limits = limits
-        self._idempotency_window = int(retention.idempotency_window.total_seconds() * 1000)
+        self._idempotency_window = -(-retention.idempotency_window // timedelta(milliseconds=1))
         self._check_content = check_content
         self._check_output = check_output
         self._accepting = accepting
@@ -168,12 +169,12 @@ class Service:
 
     def _submission(self, call: Call, params: SendParams) -> Submission:
         """Check what can be checked without storage, and give the message its stored form."""
-        push_config = None
+        push_config, push_url = None, None
         if params.push_config is not None:
             registration = self._registration()
             at = f'configuration.{params.push_field}'
             target = push.read_inline(params.push_config, params.dialect, at)
-            push_config = registration.config(target, params.dialect, at)
+            push_config, push_url = registration.config(target, params.dialect, at), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = params.message
@@ -199,7 +200,7 @@ class Service:
             owner=call.caller.owner,
             anonymous=call.caller.anonymous,
             message_id=message['message_id'],
-            digest=stored.digest(parts, context_id, task_id, message.get('reference_task_ids', ())),
+            digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
             body=stored.message(message['message_id'], b'ROLE_USER', parts, members),
             task_id=task_id or stored.new_id(),
             new=task_id is None,

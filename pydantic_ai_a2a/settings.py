@@ -120,7 +120,9 @@ class Retention:
     """How long a task may wait for its client before it is `failed`; and how long one that has ended is kept at most,
     whatever its age and their number, until its webhooks have been told so."""
     idempotency_window: timedelta = timedelta(minutes=10)
-    """How long an anonymous client's resent message is answered with its first task."""
+    """How long a new task's message that an anonymous client sends again is answered with its first task. An
+    authenticated caller's message, and one with a `taskId`, is recognised as long as the task is kept. Zero turns that
+    off for all callers: each message that arrives is a new one."""
 
     def __post_init__(self) -> None:
         _positive(
@@ -131,8 +133,9 @@ class Retention:
             contexts=self.contexts.total_seconds(),
             max_contexts=self.max_contexts,
             waiting=self.waiting.total_seconds(),
-            idempotency_window=self.idempotency_window.total_seconds(),
         )
+        if self.idempotency_window < timedelta():
+            raise ValueError(f'Retention.idempotency_window must not be negative, not {self.idempotency_window!r}.')
 
 
 @dataclass(frozen=True, kw_only=True)

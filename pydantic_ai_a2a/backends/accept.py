@@ -43,7 +43,7 @@ def submit(
     agent: str, message: Submission, *, queue_limit: int, idempotency_window: int
 ) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
     """See `TaskQueue.submit`; also gives the events to publish."""
-    key = _replay_key(message)
+    key = _replay_key(message) if idempotency_window else None
     if key is not None:
         replayed = yield from _replay(agent, message, key, idempotency_window)
         if replayed is not None:
@@ -92,9 +92,11 @@ def submit(
 
 
 def _replay_key(message: Submission) -> str | None:
+    """The key under which the message is found when it is sent again; None if it is never found."""
     if not message.anonymous:
         return message.message_id
-    if len(message.message_id) < REPLAYABLE_ANONYMOUS_ID:
+    # The id of a task is known to its client only, so a short message id with it cannot be another client's.
+    if message.new and len(message.message_id) < REPLAYABLE_ANONYMOUS_ID:
         return None
     return f'{message.message_id} {message.digest.hex()}'  # another content is another message
 
@@ -110,7 +112,7 @@ def _replay(agent: str, message: Submission, key: str, window: int) -> Transacti
     seq, digest, task_id, after, accepted_at = rows[0]
     if bytes(digest) != message.digest:
         raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
-    if message.anonymous and accepted_at < message.at - window:
+    if message.anonymous and message.new and accepted_at < message.at - window:
         yield 'UPDATE inbox SET replay_key = NULL WHERE seq = ?', (seq,)
         return None
     header = yield from find(agent, task_id, message.owner)

@@ -207,8 +207,9 @@ class TaskQueue(ABC):
         A message to a task that waits is its answer: the next run is given it, before messages that came earlier and
         are unread still.
 
-        A message (owner, message id, digest) that was accepted before gives the first task again. An anonymous owner
-        gets that only for ids of 16 characters or more and within `idempotency_window` (ms).
+        A message (owner, message id, digest) that was accepted before gives the first task again. A message of an
+        anonymous owner that creates a task does so only if its id has 16 characters or more, and within
+        `idempotency_window` (ms). If the window is 0, no message is recognised, whoever sends it.
 
         Raises:
             TaskNotFoundError: The task to continue is not there for this owner.

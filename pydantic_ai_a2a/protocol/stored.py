@@ -6,7 +6,8 @@ it. `pydantic_core` writes the JSON, so there are no raw line breaks in it and i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
@@ -96,9 +97,22 @@ def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
     return body[:-1] + b',' + _ids(task_id, context_id) + b'}'
 
 
-def digest(parts: bytes, context_id: str | None, task_id: str | None, references: Sequence[str]) -> bytes:
-    """What makes a resent message the same message: its content and where it goes, not its metadata."""
-    return sha256(parts + to_json([context_id, task_id, references])).digest()
+_SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
+"""Members of a message that are the same when the message is sent again, beside its parts."""
+
+
+def digest(message: Message, parts: bytes, *rest: object) -> bytes:
+    """Return what a message with a known id is compared by: if it is the same, the message was sent again.
+
+    Args:
+        message: The message as the client sent it.
+        parts: Its parts, as `dump_parts` writes them.
+        rest: What else of the request counts, as JSON values. Empty ones are the same as None.
+    """
+    if any('data' in part or 'metadata' in part for part in message['parts']):  # clients may order their keys anew
+        parts = json.dumps(_wire_parts(message['parts']), sort_keys=True).encode()
+    members = [*(message.get(name) or None for name in _SAME), *(value or None for value in rest)]
+    return sha256(parts + json.dumps(members, sort_keys=True).encode()).digest()
 
 
 def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:

@@ -15,12 +15,13 @@ from ..errors import (
     TaskNotFoundError,
     UnsupportedOperationError,
 )
-from ..ports import Backend
+from ..ports import Backend, Submission
 from ..types import TaskHeader
 from .base import PortSuite
 from .values import (
     AT,
     OWNER,
+    QUEUE_LIMIT,
     WINDOW,
     claim,
     claim_one,
@@ -117,6 +118,30 @@ class SubmitSuite(PortSuite):
         await submit(backend, message('hi', new='t', context='c', owner='/', message_id=message_id))
         accepted = await submit(backend, message('hi', new='u', context='c', owner='/', message_id=message_id))
         assert accepted.header.id == task_id
+
+    @pytest.mark.parametrize('owner', [OWNER, '/'])
+    async def test_a_message_to_a_task_is_recognised_however_short_its_id_is_and_however_late(
+        self, backend: Backend, owner: str
+    ) -> None:
+        await submit(backend, message('hi', new='t', owner=owner))
+        first = await submit(backend, message('more', to='t', owner=owner, message_id='1'))
+        late = AT + 1000 * WINDOW
+        again = await submit(backend, message('more', to='t', owner=owner, message_id='1', at=late))
+        assert (first.replayed, again.replayed) == (False, True)
+        assert await history(backend, 't') == ['hi', 'more']
+
+    @pytest.mark.parametrize('owner', [OWNER, '/'])
+    async def test_without_a_window_no_message_is_recognised(self, backend: Backend, owner: str) -> None:
+        def hi(task_id: str, text: str = 'hi') -> Submission:
+            return message(text, new=task_id, context='c', owner=owner, message_id=LONG_ID)
+
+        more = message('more', to='t', owner=owner, message_id='m')
+        accepted = [
+            await backend.queue.submit(each, queue_limit=QUEUE_LIMIT, idempotency_window=0)
+            for each in (hi('t'), hi('u'), hi('v', 'other'), more, more)
+        ]
+        assert [(each.header.id, each.replayed) for each in accepted] == [(id_, False) for id_ in 'tuvtt']
+        assert await history(backend, 't') == ['hi', 'more', 'more']
 
     async def test_an_anonymous_message_is_new_again_after_the_window(self, backend: Backend) -> None:
         def hi(task_id: str, at: int) -> Any:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a.protocol import stored
+from pydantic_ai_a2a.types import Message, Part
 
 
 def update(parts: list[dict[str, object]], *, append: bool = False, artifact: str = 'a') -> bytes:
@@ -49,13 +50,23 @@ def test_ids_are_32_hexadecimal_digits_and_differ() -> None:
 
 
 def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -> None:
-    same = stored.digest(b'[]', 'c', 't', ['r'])
-    others = [
-        stored.digest(b'[{}]', 'c', 't', ['r']),
-        stored.digest(b'[]', 'd', 't', ['r']),
-        stored.digest(b'[]', 'c', None, ['r']),
-        stored.digest(b'[]', 'c', 't', []),
+    said = Message(role='user', parts=[Part(data={'a': 1, 'b': {'c': 2, 'd': 3}})], message_id='m', context_id='c')
+    again = Message(role='user', parts=[Part(data={'b': {'d': 3, 'c': 2}, 'a': 1})], message_id='n', context_id='c')
+    others: list[Message] = [
+        {**said, 'parts': [Part(text='a')]},
+        {**said, 'parts': [Part(text='a', metadata={'k': 1})]},
+        {**said, 'role': 'agent'},
+        {**said, 'context_id': 'd'},
+        {**said, 'task_id': 'c'},
+        {**said, 'reference_task_ids': ['c']},
+        {**said, 'extensions': ['c']},
+        {**said, 'metadata': {'k': 1}},
     ]
 
-    assert same == stored.digest(b'[]', 'c', 't', ('r',))
-    assert len({same, *others}) == 5
+    def digest(message: Message, *rest: object) -> bytes:
+        return stored.digest(message, stored.dump_parts(message['parts']), *rest)
+
+    assert digest(said, {'k': 1, 'l': 2}, ('text/plain',)) == digest(again, {'l': 2, 'k': 1}, ['text/plain'])
+    assert digest(said, None, (), None) == digest(again, {}, [], '')
+    rests = [({'k': 1},), (None, ['text/plain']), (None, None, 'https://example.com')]
+    assert len({digest(said), *map(digest, others), *(digest(said, *rest) for rest in rests)}) == 12
