@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from itertools import takewhile
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.messages import ModelMessage, UserContent
@@ -18,7 +18,7 @@ from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
 from .conversion.pending import Asked, ask, asked_by, dump, load, results
 from .dependencies import Dependencies, RunToken
-from .errors import A2AError, BadInput, StoreFailed, StoreUnavailable
+from .errors import A2AError, BadInput
 from .hooks import Hooks
 from .ports import Backend, Claim
 from .protocol import stored
@@ -33,8 +33,6 @@ from .types import Message
 
 __all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
 
-T = TypeVar('T')
-
 Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
 """What a run is told: its prompt, and the messages that go before it and after the context."""
 Read = Callable[[Message], Told]
@@ -46,16 +44,6 @@ ReadTask = Callable[[Sequence[Message]], Told]
 def plain_read(accepts: Accepts) -> Read:
     """Reads a message as one prompt and nothing else."""
     return lambda message: (user_prompt(message, accepts), ())
-
-
-async def _from_store(work: Awaitable[T]) -> T:
-    """Return what the store gives, or raise StoreFailed for whatever its driver raises."""
-    try:
-        return await work
-    except StoreUnavailable:
-        raise
-    except Exception as error:
-        raise StoreFailed from error
 
 
 class AgentJob:
@@ -113,8 +101,8 @@ class AgentJob:
         pending = None if claim.pending is None else load(claim.pending)
         prompt, before = None, ()
         if pending is None or not pending.answers:  # else the message is an answer and nothing besides
-            prompt, before = await self._told(claim)
-        history = await _from_store(self._history(claim, prompt is not None))
+            prompt, before = await self._told(claim, recorder)
+        history = await recorder.store(partial(self._history, claim, prompt is not None))
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -130,7 +118,7 @@ class AgentJob:
         if self._metering is not None or recorder.tells:
             usage = recorder.usage = usage or RunUsage()
         if self._metering is not None:
-            left = await self._metering.left(claim.header.owner)
+            left = await recorder.store(partial(self._metering.left, claim.header.owner))
         run = partial(
             self._runner.run,
             prompt,
@@ -153,7 +141,7 @@ class AgentJob:
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
 
-    async def _told(self, claim: Claim) -> Told:
+    async def _told(self, claim: Claim, recorder: Recorder) -> Told:
         """Read the message of a claim, or all messages of its task, after the artifacts that the message refers to.
 
         Raises:
@@ -163,13 +151,13 @@ class AgentJob:
         if self._read_task is None:
             prompt, before = self._read(message)
         else:
-            messages = await _from_store(self._messages(claim, message))
+            messages = await recorder.store(partial(self._messages, claim, message))
             try:
                 prompt, before = self._read_task(messages)
             except A2AError as refused:
                 raise BadInput(refused.message) from refused
         if 'reference_task_ids' in message:
-            prompt = await _from_store(self._after_referenced(message, prompt, claim.header.owner))
+            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
         return prompt, before
 
     async def _history(self, claim: Claim, has_prompt: bool) -> Sequence[ModelMessage]:
@@ -189,8 +177,8 @@ class AgentJob:
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
-            messages = await self._backend.reader.unread(claim.header.id, after)
-            return [(row, await self._content(body, claim.header.owner)) for row, body in messages]
+            messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
+            return [(row, await self._content(body, claim, recorder)) for row, body in messages]
 
         def take(row: int) -> None:
             recorder.taken = row
@@ -204,11 +192,11 @@ class AgentJob:
         found = await self._refer(message.get('reference_task_ids', ()), self._backend.reader, owner)
         return [*found, *([prompt] if isinstance(prompt, str) else prompt)]
 
-    async def _content(self, body: bytes, owner: str) -> Sequence[Content]:
+    async def _content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
         message = stored.load_message(body)
         prompt, before = self._read(message)
         if 'reference_task_ids' in message:
-            prompt = await self._after_referenced(message, prompt, owner)
+            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
         return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:

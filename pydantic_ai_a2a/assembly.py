@@ -16,6 +16,7 @@ from .bindings.base import AnswerUnread, request_late
 from .bindings.exchange import Serving
 from .bindings.extended import ExtendedCard
 from .bindings.extensions import Extensions
+from .bindings.health import Ready
 from .bindings.slow import SlowClients
 from .bindings.sse import OpenStreams
 from .card import CardFacts, CardTemplate
@@ -81,8 +82,8 @@ class Assembly:
             durable=backend.durable,
             beside=None if self.direct is None else self.direct.drain,
         )
-        self.read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
-        """The smallest read that there is."""
+        smallest_read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
+        self.ready = Ready(self.hosting.components, smallest_read, backend.check_writes)
         self.service = Service(
             backend,
             limits=limits,

@@ -27,7 +27,6 @@ from .bindings import http_json
 from .bindings.browser import AllowedHosts, cors_middleware
 from .bindings.discovery import Discovery
 from .bindings.extended import ExtendedCard, MakeCard
-from .bindings.health import Ready
 from .card import CardSettings, CardTemplate
 from .conversion.answers import PlainText
 from .conversion.inbound import HTTPS_ONLY
@@ -308,7 +307,7 @@ def to_a2a(
         allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
-        routes=app_routes(serving, Discovery(card, url), Ready(parts.hosting.components, parts.read), routes or ()),
+        routes=app_routes(serving, Discovery(card, url), parts.ready, routes or ()),
         middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),

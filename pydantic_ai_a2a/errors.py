@@ -244,8 +244,12 @@ class QuotaExceededError(A2AError):
 class StoreUnavailable(OverloadedError):
     """The store cannot be reached now; try again later."""
 
-    def __init__(self) -> None:
+    def __init__(self, detail: str = '', *, busy: bool = False) -> None:
         super().__init__(headers={'Retry-After': '1'})
+        self.detail = detail
+        """The reason, for the log and for commands. Never sent to a client."""
+        self.busy = busy
+        """True if the store works and only this transaction took too long, so that it may never get through."""
 
 
 class BackendUnusable(ValueError):

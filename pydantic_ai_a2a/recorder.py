@@ -13,9 +13,9 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
-from .errors import LeaseLost, StoreFailed, StoreUnavailable
 from .ports import Charge, Checkpoint, Claim, Finish, Status
 from .protocol import run_metadata, stored
+from .retries import Retries
 from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Charges', 'Recorder', 'Sink')
@@ -26,8 +26,6 @@ Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
 
-_KNOWN = (LeaseLost, StoreUnavailable)
-"""What a store says in its own words; whatever else its driver raises is `StoreFailed`."""
 _TOGETHER = 64
 """Pieces of text that are stored at once, although the time has not come."""
 
@@ -57,6 +55,7 @@ class Recorder:
         now: The time (ms).
         flush_delay: Seconds for which text is gathered, to be stored together; 0 stores each piece at once.
         charges: Counts what the run uses; None if nobody does.
+        retries: Repeats a write while the store is unavailable; None: each write is tried once.
     """
 
     def __init__(
@@ -64,8 +63,10 @@ class Recorder:
         claim: Claim,
         queue: Sink,
         now: Callable[[], int],
+        *,
         flush_delay: float = 0.0,
         charges: Charges | None = None,
+        retries: Retries | None = None,
     ) -> None:
         header = claim.header
         self.artifact_id = f'{header.id}.{claim.turn}.result'
@@ -77,6 +78,10 @@ class Recorder:
         self._text: stored.TextArtifact | None = None
         self._flush = _Flush(self._store, flush_delay) if flush_delay else None
         self._charges = charges
+        self.store = (retries or Retries.once()).of(header.id)
+        """Calls the store for this run: repeats what it refuses while it is unavailable."""
+        self.unstored: Finish | None = None
+        """The end of the run while the store has not taken it."""
         self.tells = claim.request is not None and run_metadata.is_asked(claim.request)
         """Whether the task's metadata says what the run used."""
         self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
@@ -231,12 +236,8 @@ class Recorder:
         for event in events:
             n += 1
             numbered.append(TaskEvent(n, *event))
-        try:
-            await self._queue.emit(self._claim, numbered, status, checkpoint)
-        except _KNOWN:
-            raise
-        except Exception as error:
-            raise StoreFailed from error
+        claim = self._claim
+        await self.store(lambda: self._queue.emit(claim, numbered, status, checkpoint))
         self._n = n  # only now: the numbers of events that could not be stored go to the next ones
 
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
@@ -250,13 +251,19 @@ class Recorder:
         *before, final = [TaskEvent(n, *event) for n, event in numbered]
         if self._charges is not None and self.usage is not None:
             rest['charges'] = self._charges(self._claim.header.owner, self.usage)
-        finish = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
-        try:
-            return await self._queue.finish(self._claim, finish)
-        except _KNOWN:
-            raise
-        except Exception as error:
-            raise StoreFailed from error
+        self.unstored = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
+        following = await self.store(self.store_end)
+        self.unstored = None
+        return following
+
+    async def store_end(self) -> Claim | None:
+        """Write the end of the run, which `unstored` holds.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        assert self.unstored is not None, 'the run has ended'
+        return await self._queue.finish(self._claim, self.unstored)
 
     def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
         """What a stream still lacks of the artifacts: at least the last chunk's mark (§4.2.2)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -100,17 +101,19 @@ class RunEnds:
         return record
 
     async def release(self, claim: Claim, recorder: Recorder) -> None:
-        """Hand a task back: it goes on from what is stored of it, here or elsewhere; later, if that fails."""
+        """Store the end of a run, if it has one, and hand its task back; later, if the store refuses that."""
         await self._owed.give(claim.header.id, partial(self._hand_back, claim, recorder))
 
-    def owe_release(self, claim: Claim, recorder: Recorder | None = None) -> None:
+    def owe_release(self, claim: Claim) -> None:
         """Hand a task back later."""
-        self._owed.add(claim.header.id, partial(self._hand_back, claim, recorder))
+        self._owed.add(claim.header.id, partial(self._backend.queue.release, claim))
 
-    async def _hand_back(self, claim: Claim, recorder: Recorder | None) -> None:
+    async def _hand_back(self, claim: Claim, recorder: Recorder) -> None:
+        if recorder.unstored is not None:
+            with suppress(LeaseLost):
+                await recorder.store_end()
         await self._backend.queue.release(claim)
-        if recorder is not None:  # its task may have been ended over its head
-            await self._settle(claim, recorder)
+        await self._settle(claim, recorder)  # its task may have been ended over its head
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
         """Charge what a run used whose task was ended over its head, now or once that can be stored."""

@@ -27,6 +27,7 @@ from .owed import Owed
 from .ports import Backend, Claim
 from .quotas import Metering
 from .recorder import Recorder
+from .retries import Retries
 from .run_ends import RunEnds, run_id
 from .settings import Retention, Workers
 
@@ -81,6 +82,7 @@ class Worker:
         self._behind = False
         """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
         self._owed = Owed()
+        self._retries = Retries()
         self._ends = RunEnds(backend, self._owed, job.hooks, metering=metering, beside=self._beside, wait=self._wait)
         self._slots = settings.running
         self._active: set[asyncio.Task[None]] = set()
@@ -141,6 +143,7 @@ class Worker:
 
     async def _abandon(self) -> None:
         self._deaf()
+        self._retries.end()
         stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
@@ -347,15 +350,10 @@ class Worker:
         except LeaseLost:
             logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
             await self._ends.charge(claim, recorder)
-        except StoreUnavailable:
-            logger.warning('Task %s is handed back once its store can be reached again.', claim.header.id)
-            self._ends.owe_release(claim, recorder)
-        except asyncio.CancelledError as error:
+        except (asyncio.CancelledError, StoreUnavailable) as error:  # the worker ends, or the agent has raised it
             assert own_task is not None
-            if (
-                not own_task.cancelling()
-            ):  # raised by the agent itself: handed back, the task would fail like this for ever
-                return await self._ends.failed(claim, recorder, classify(error), error)
+            if isinstance(error, asyncio.CancelledError) and not own_task.cancelling():
+                return await self._ends.failed(claim, recorder, classify(error), error)  # else it would fail for ever
             await self._ends.release(claim, recorder)
             raise
         except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
@@ -374,4 +372,11 @@ class Worker:
 
     def _recorder(self, claim: Claim) -> Recorder:
         charges = None if self._metering is None else self._metering.charges
-        return Recorder(claim, self._backend.queue, self._backend.now, self._backend.flush_delay, charges)
+        return Recorder(
+            claim,
+            self._backend.queue,
+            self._backend.now,
+            flush_delay=self._backend.flush_delay,
+            charges=charges,
+            retries=self._retries,
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
@@ -39,16 +40,25 @@ Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 
 CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
 """Another transaction was in the way, so that this one sees more when it is run again."""
-_AWAY = (
+_LOST = (
     OSError,
     TimeoutError,
-    asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.OperatorInterventionError,
-    asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.TooManyConnectionsError,
     asyncpg.InternalClientError,  # of a connection that was told of the end of its server, but not yet closed
 )
+"""Errors of the driver: the connection is lost, or cannot be opened."""
+_AWAY = re.compile(
+    '08'  # connections
+    '|53'  # resources: the disk is full, or the memory, or there are too many connections
+    '|57(?!014)'  # an operator has intervened: the server ends, or starts
+    '|58'  # the operating system, such as a failed read or write of a file
+    '|25006'  # a read-only transaction: a standby, or a database that is set so
+    '|25P0[34]'  # a transaction that was idle, or open, for too long
+    '|0A000'  # a writing transaction while the server is in recovery
+)
+"""SQLSTATEs, or the classes that they begin with, with which the database may be available later."""
+_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)
+"""A statement took too long, or its lock was not free, although the database works."""
 _UNUSABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -64,22 +74,30 @@ _LATE = 5.0
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether the database could not be reached, so that it may be another time."""
-    return isinstance(error, _AWAY) and not isinstance(error, (asyncpg.QueryCanceledError, ValueError))
+    """True if the database could not be reached, or takes no writes for now."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _AWAY.match(error.sqlstate or '') is not None
+    return isinstance(error, _LOST) and not isinstance(error, ValueError)
 
 
 def told(settings: Postgres, error: BaseException) -> BaseException:
-    """What callers are told of an error of the driver."""
-    told: BaseException = error
+    """The error that callers get for one of the driver: `StoreUnavailable` if the database may be available later."""
     if isinstance(error, _UNUSABLE):
-        told = unusable(settings, str(error))
+        told: BaseException = unusable(settings, str(error))
     elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
         told = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
-    elif is_away(error) or isinstance(error, (asyncio.CancelledError, asyncpg.QueryCanceledError, *CONFLICTS)):
-        told = StoreUnavailable()
-    if told is not error:
-        told.__cause__ = error
+    elif is_away(error) or isinstance(error, asyncio.CancelledError):
+        told = StoreUnavailable(_reason(error))
+    elif isinstance(error, (*_BUSY, *CONFLICTS)):
+        told = StoreUnavailable(_reason(error), busy=True)
+    else:
+        return error
+    told.__cause__ = error
     return told
+
+
+def _reason(error: BaseException) -> str:
+    return f'{error} ({type(error).__name__})' if str(error) else type(error).__name__
 
 
 def unusable(settings: Postgres, why: str) -> BackendUnusable:
@@ -192,7 +210,7 @@ async def roll_back(connection: Connection) -> None:
     try:
         async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
             await connection.execute('ROLLBACK')
-    except _AWAY:
+    except (*_LOST, asyncpg.PostgresError):
         give_up(connection)
 
 

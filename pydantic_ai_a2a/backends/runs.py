@@ -181,7 +181,8 @@ def emit(
             break
         rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
         if not rows:
-            raise LeaseLost
+            yield from _check_emitted(agent, claimed, event)
+            return
         push = rows[0][1]
     if status is not None:
         yield from set_status(agent, header, status)
@@ -191,10 +192,20 @@ def emit(
         yield from deliveries.enqueue(agent, header, push, events)
 
 
+def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:
+    """Raise LeaseLost, unless the claim is valid and has stored the event before: then a commit had no answer."""
+    rows = yield (
+        f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n = ? AND EXISTS (SELECT 1 FROM task WHERE {HELD})',
+        (agent, claimed.header.id, event.n, agent, claimed.header.id, claimed.fence, claimed.holder),
+    )
+    if not rows:
+        raise LeaseLost
+
+
 _FIRST_EVENT = (
     # The task's `push` is copied: so it is that of the row as others have left it, for whom this has waited.
     'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
-    f' WHERE {HELD} /* FOR NO KEY UPDATE */ RETURNING n, push'
+    f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
 )
 _STANDING = (
     f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
@@ -223,7 +234,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     header, read = claimed.header, end.taken or claimed.inbox
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
-        raise LeaseLost
+        return (yield from _finished(agent, claimed, end))
     said, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
     usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
@@ -253,6 +264,23 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
     return (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None, events
+
+
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
+    """The result of a finish that is stored already: its commit had no answer. LeaseLost if it is not stored."""
+    rows = yield (
+        f'SELECT holder, run, state, status_at, last_event, {HEADER}, {_RUN} FROM task WHERE {TASK} AND fence = ?',
+        (agent, claimed.header.id, claimed.fence),
+    )
+    for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
+        if (holder, run) == (claimed.holder, claimed.run + 1):  # nobody else begins a run under this fence
+            claim = _claim_of(
+                header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
+            )
+            return claim, [*end.events, *_handed_on(claimed.header, end)]
+        if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
+            return None, [*end.events, end.final]
+    raise LeaseLost
 
 
 def _hands_on(end: Finish) -> bool:

@@ -20,6 +20,7 @@ from pydantic_ai.messages import ModelMessage
 from ..errors import BackendUnusable
 from ..ports import Accepted, Backend, Submission
 from . import contexts
+from .availability import Availability, probe
 from .conversations import SqlConversationStore
 from .database import Operation, Published
 from .histories import Histories
@@ -73,6 +74,9 @@ _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValue
 """The backends that workers of this process listen to: one for each namespace of each database."""
 
 
+_PROBE = Operation(probe)
+
+
 def _nothing(_: object) -> tuple[()]:
     return ()
 
@@ -99,6 +103,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         self._processes: dict[int, ProcessT] = {}
         """By process id. That of a parent process is kept, because its connections must not be closed here."""
         self._histories = Histories()
+        self._availability = Availability(f'{self.store} {place}')
         due = Due()
         self.queue = _Queue(self, due)
         self.reader = SqlReader(self)
@@ -143,17 +148,27 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.read`."""
-        return await self.process.read(partial(make, *args, **kwargs))
+        return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
 
     async def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
         published, undo = operation.published, operation.undo
-        return await self.process.write(
+        events: Callable[[Any], Published] = (
+            published and (lambda result: published(result, *args, **kwargs))
+        ) or _nothing
+        writing = self.process.write(
             operation,
             partial(operation.make, *args, **kwargs),
-            (published and (lambda result: published(result, *args, **kwargs))) or _nothing,
+            events,
             undo and (lambda result: undo(result, *args, **kwargs)),
         )
+        result = await self._availability.watch(writing)
+        if self._availability.refused and any(stored for _, stored in events(result)):
+            self._availability.written()
+        return result
+
+    async def check_writes(self) -> None:
+        await self._availability.check(lambda: self.write(_PROBE, self.namespace))
 
     def conversations(self, owner: str) -> SqlConversationStore:
         return SqlConversationStore(self, self.namespace, owner)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ..errors import BackendUnusable
 from .migrations import MIGRATIONS, Migrations, missing, version
+from .sqlite_errors import is_busy, reason_of
 from .sqlite_steps import perform
 
 __all__ = ('SqliteFile', 'connect', 'stored_version', 'vacuum')
@@ -74,14 +75,14 @@ def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Co
         _prepare(connection, file, migrations)
     except (sqlite3.Error, BackendUnusable) as error:
         connection.close()
-        if isinstance(error, sqlite3.Error) and _is_busy(error):
+        if isinstance(error, sqlite3.Error) and is_busy(error):
             raise
         raise _unusable(file, error) from error
     return connection
 
 
 def _unusable(file: SqliteFile, error: Exception) -> BackendUnusable:
-    return BackendUnusable(f'The SQLite file {file.path} cannot be used: {error}.')
+    return BackendUnusable(f'The SQLite file {file.path} cannot be used: {reason_of(error)}.')
 
 
 def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migrations) -> None:
@@ -134,11 +135,6 @@ def _use_wal(connection: sqlite3.Connection, until: float) -> str:
         try:
             return connection.execute('PRAGMA journal_mode = WAL').fetchone()[0]
         except sqlite3.OperationalError as error:
-            if not _is_busy(error) or time.monotonic() > until:
+            if not is_busy(error) or time.monotonic() > until:
                 raise
         time.sleep(_PAUSE)
-
-
-def _is_busy(error: sqlite3.Error) -> bool:
-    """Whether others have the file, or recover it after a crash: the lowest byte of the code tells of both."""
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY

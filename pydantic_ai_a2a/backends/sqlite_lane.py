@@ -8,11 +8,12 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Thread, current_thread
 from typing import Any, Protocol
 
-from ..errors import StoreUnavailable
+from .sqlite_errors import told
 from .sqlite_steps import perform
 from .transaction import Transaction
 
@@ -35,13 +36,10 @@ class Job:
     """Called in the thread with the result, after the commit and in the order of commits."""
 
     def done(self, result: Any, error: BaseException | None) -> None:
-        """Publish, and answer. That others lock the file for too long is no fault of the job."""
+        """Publish the result, and answer."""
         if error is None and self.publish is not None:
             self.publish(result)
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            locked, error = error, StoreUnavailable()
-            error.__cause__ = locked
-        self.answer(result, error)
+        self.answer(result, told(error))
 
 
 Work = Callable[[sqlite3.Connection, list[Job]], None]
@@ -57,7 +55,7 @@ def read(connection: sqlite3.Connection, jobs: list[Job]) -> None:
             result = perform(connection, job.make())
         except BaseException as error:  # it is the caller's, who waits in another thread
             failed = error
-        connection.rollback()
+        _roll_back(connection)
         jobs.pop(0)  # before the answer, after which the next job may look for a lane with nothing to do
         job.done(result, failed)
 
@@ -73,8 +71,8 @@ def commit(connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
     try:
         outcomes = [_within(connection, job) for job in jobs]
         connection.execute('COMMIT')
-    except sqlite3.Error as error:
-        connection.rollback()
+    except BaseException as error:
+        _roll_back(connection)
         if len(jobs) == 1:
             jobs[0].done(None, error)
             return
@@ -90,11 +88,18 @@ def _within(connection: sqlite3.Connection, job: Job) -> tuple[Any, BaseExceptio
     try:
         result = perform(connection, job.make())
     except BaseException as error:  # it is the caller's, who waits in another thread
+        if not connection.in_transaction:
+            raise  # SQLite has rolled back all jobs of the transaction, as it may where the disk is full
         connection.execute('ROLLBACK TO job')
         connection.execute('RELEASE job')
         return None, error
     connection.execute('RELEASE job')
     return result, None
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # the error before it is the one that says why
+        connection.rollback()
 
 
 class Poll(Protocol):

@@ -14,6 +14,7 @@ from ..errors import (
     InternalError,
     PayloadTooLargeError,
     RequestTimeoutError,
+    StoreUnavailable,
     UnsupportedMediaTypeError,
 )
 from ..types import Caller
@@ -116,6 +117,8 @@ def _too_large(limit: int) -> PayloadTooLargeError:
 
 def as_error(exception: Exception, correlation_id: str) -> A2AError:
     """What the client is told: the protocol's error, or for anything else only that something broke."""
+    if isinstance(exception, StoreUnavailable):
+        logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
     if isinstance(exception, A2AError):
         return exception
     logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)

@@ -1,4 +1,4 @@
-"""Health over HTTP, for who restarts processes and who sends them traffic. Knows no operation, and starts nothing."""
+"""Health over HTTP, for supervisors that restart processes and load balancers that send them traffic."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ READY_PATH = '/health/ready'
 _LIMIT = 2.0
 """Seconds that the backend gets to answer."""
 
-Component: TypeAlias = Literal['ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'stopped', 'draining']
-"""How a part of the app is: `idle` starts with the first request, `off` is what another process does, and `degraded`
-works all the same. With the others, traffic belongs elsewhere."""
+Component: TypeAlias = Literal[
+    'ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'read-only', 'stopped', 'draining'
+]
+"""The state of a part of the app: `idle` starts with the first request, `off` is done by another process, `degraded`
+works all the same. In all other states, traffic belongs elsewhere."""
 
 _READY = frozenset({'ok', 'idle', 'off', 'degraded'})
 
@@ -40,13 +42,20 @@ class Ready:
     """`/health/ready`: HTTP 200 if this process should get traffic, else 503; and how each component is.
 
     Args:
-        components: How those are that the process knows itself; `server` among them.
-        read: Reads something from the backend, whatever it is; asked only of a server that has begun.
+        components: The states of the components that the process knows itself; `server` among them.
+        read: Reads something small from the backend. Called only once the server has begun, like `write`.
+        write: Writes something small to the backend, as `Backend.check_writes` does.
     """
 
-    def __init__(self, components: Callable[[], Mapping[str, Component]], read: Callable[[], Awaitable[Any]]) -> None:
+    def __init__(
+        self,
+        components: Callable[[], Mapping[str, Component]],
+        read: Callable[[], Awaitable[Any]],
+        write: Callable[[], Awaitable[None]],
+    ) -> None:
         self._components = components
         self._read = read
+        self._write = write
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD."""
@@ -62,6 +71,12 @@ class Ready:
         except Exception:  # whatever the driver of a database raises; the caller reads that it failed, the log why
             logger.exception('The backend cannot be read; %s answers that this process is not ready.', READY_PATH)
             return 'failed'
+        try:
+            async with asyncio.timeout(_LIMIT):
+                await self._write()
+        except Exception as error:  # as above
+            logger.error('The backend cannot be written: %r; %s answers HTTP 503.', error, READY_PATH)
+            return 'read-only'
         return 'ok'
 
 

@@ -3,8 +3,8 @@
 Plain values go in and out. For every method: reads see all writes that were answered before (read-your-writes), inputs
 are never mutated, a write either happens whole or not at all, a terminal task is never moved again, and events reach
 subscribers only once they are stored. `owner` is `Caller.owner`; a method that takes one treats another owner's task
-exactly as one that does not exist. A store that cannot be reached for a while raises `StoreUnavailable`: a client is
-told to try again, and a run is handed back and goes on later, where any other error fails its task.
+exactly as one that does not exist. A store that cannot be reached or written for a while raises `StoreUnavailable`: a
+client is told to try again, and a run repeats its call until it succeeds. Any other error fails the task of the run.
 """
 
 from __future__ import annotations

@@ -81,6 +81,13 @@ class Backend(ABC):
     async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
         """Leave nothing of what was deleted where the store is kept, however long that takes and holds up others."""
 
+    async def check_writes(self) -> None:  # noqa: B027 - memory always takes writes
+        """Write something small, unless it is known that the store takes writes: `/health/ready` asks this.
+
+        Raises:
+            StoreUnavailable: The store takes no writes now.
+        """
+
     @abstractmethod
     def close(self) -> None:
         """Give back what the backend holds."""

@@ -253,7 +253,7 @@ class TaskQueue(ABC):
         """Store events, and with a status the task's; the message of the status before it moves into the history.
 
         A checkpoint is stored with them, and `claim` gives it to the task's next holder. Only durable backends are
-        given one.
+        given one. The same call is repeated after `StoreUnavailable`: what the first call has stored is stored once.
 
         Raises:
             LeaseLost: The claim is no longer valid.
@@ -269,7 +269,8 @@ class TaskQueue(ABC):
         A task that waits keeps what is unread for later. What the run has used is charged in the same transaction, but
         for what was charged of it before: it may go on from the checkpoint of a dead letter.
 
-        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`).
+        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`). The same call is
+        repeated after `StoreUnavailable`: if the first call was stored, the second returns what the first would have.
 
         Raises:
             LeaseLost: The claim is no longer valid.

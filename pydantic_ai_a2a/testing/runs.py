@@ -161,6 +161,21 @@ class RunSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2]
         assert await conversation(backend, 'context of t') == ['hi', 'once']
 
+    async def test_a_write_that_is_repeated_because_its_answer_was_lost_is_stored_once(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        first = await claim_one(backend, 't')
+        for _ in range(2):
+            await backend.queue.emit(first, [chunk(2, '1', append=False), chunk(3, '2')], Status('working', AT, b'{}'))
+        await submit(backend, message('two', to='t'))
+        ended = ending(first, after=3, messages=turn('one', '1'))
+        second, again = [await backend.queue.finish(first, ended) for _ in range(2)]
+        assert second is not None
+        assert again == second
+        ended = ending(second, messages=turn('two', '2'))
+        assert [await backend.queue.finish(second, ended) for _ in range(2)] == [None, None]
+        assert [event.n for event in await events(backend, 't')] == [1, 2, 3, 4]
+        assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
+
     async def test_a_run_that_completes_goes_on_with_a_message_that_came_meanwhile(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         first = await claim_one(backend, 't')

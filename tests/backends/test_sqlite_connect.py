@@ -93,7 +93,7 @@ def test_a_file_of_something_else_is_refused(file: SqliteFile) -> None:
 
 def test_a_file_that_is_no_database_is_refused(file: SqliteFile) -> None:
     file.path.write_bytes(b'not a database, but as long as the head of one' * 10)
-    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: file is not a database'):
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: the file is damaged: file is not a database'):
         connect(file)
 
 
@@ -101,7 +101,7 @@ def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
     connect(file).close()
     content = file.path.read_bytes()
     file.path.write_bytes(content[:100] + b'\xff' * (len(content) - 100))
-    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: database disk image is malformed'):
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: the file is damaged: database disk image'):
         connect(file)
 
 

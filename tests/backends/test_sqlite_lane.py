@@ -151,7 +151,9 @@ def test_a_file_that_others_hold_fails_those_who_wait_and_serves_the_next(desk: 
 
 def test_a_connection_that_cannot_be_opened_is_tried_again_with_the_next_job(tmp_path: Path) -> None:
     desk = Desk(tmp_path / 'folder' / 'desk.db')
-    assert 'unable to open' in str(desk.say('a').exception(LIMIT))
+    failed = desk.say('a').exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert failed.detail == 'unable to open database file (SQLITE_CANTOPEN)'
     (tmp_path / 'folder').mkdir()
     assert desk.say('b').result(LIMIT) == 'b'
     desk.lane.stop()

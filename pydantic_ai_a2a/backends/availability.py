@@ -1,0 +1,104 @@
+"""Whether a store takes writes, as far as this process knows, and the write that finds it out."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from os import urandom
+from typing import TypeVar
+
+from ..errors import BackendUnusable, StoreUnavailable
+from .transaction import Transaction
+
+__all__ = ('Availability', 'probe')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+T = TypeVar('T')
+
+_TRUSTED = 10.0
+"""Seconds for which a write that succeeded speaks for the next ones, if none has failed since."""
+_PAUSE = 1.0
+"""Seconds between two probes at least, however often somebody asks."""
+_SIZE = 32_768
+"""Bytes that a probe writes: so many that a full disk has no room for them in the pages that it has."""
+
+
+class Availability:
+    """The availability of one store to one process.
+
+    Args:
+        store: The store, as the log names it.
+    """
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._worked = False
+        """True once the store has answered: what makes it unusable after that may pass."""
+        self.refused = False
+        """True while the last that is known is a failure."""
+        self._trusted_until = 0.0
+        self._next_probe = 0.0
+
+    async def watch(self, work: Awaitable[T]) -> T:
+        """The result of a read or a write.
+
+        Raises:
+            BackendUnusable: The store has not worked yet, and cannot be used as it is.
+            StoreUnavailable: The store does not work now.
+        """
+        try:
+            result = await work
+        except BackendUnusable as error:
+            if not self._worked:
+                raise
+            self._refuse(str(error))
+            raise StoreUnavailable(str(error)) from error
+        except StoreUnavailable as error:
+            if not error.busy:
+                self._refuse(error.detail)
+            raise
+        self._worked = True
+        return result
+
+    def _refuse(self, reason: str) -> None:
+        if not self.refused:
+            logger.error('The %s is unavailable: %s', self._store, reason)
+        self.refused = True
+
+    def written(self) -> None:
+        """A write has succeeded that has changed something."""
+        if self.refused:
+            logger.warning('The %s is available again.', self._store)
+        self.refused = False
+
+    async def check(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Write something, unless it is known that the store takes writes.
+
+        Raises:
+            StoreUnavailable: It takes none.
+        """
+        now = time.monotonic()
+        if not self.refused and now < self._trusted_until:
+            return
+        if now < self._next_probe:
+            raise StoreUnavailable
+        self._next_probe = now + _TRUSTED  # for as long, nobody joins a probe that hangs
+        try:
+            await write()
+        except StoreUnavailable:
+            self._next_probe = time.monotonic() + _PAUSE
+            raise
+        self.written()
+        self._trusted_until = time.monotonic() + _TRUSTED
+        self._next_probe = time.monotonic() + _PAUSE
+
+
+def probe(agent: str) -> Transaction[None]:
+    """Write as an event of a task would be written, and leave nothing of it."""
+    key = agent, f'probe {urandom(8).hex()}'
+    yield [
+        ('INSERT INTO event (agent, task_id, n, payload) VALUES (?, ?, 0, ?)', [(*key, urandom(_SIZE))]),
+        ('DELETE FROM event WHERE agent = ? AND task_id = ?', [key]),
+    ]
