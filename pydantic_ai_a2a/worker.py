@@ -40,6 +40,8 @@ _SWEEP_EVERY = 100
 _SWEEP_BATCHES = 20
 _FORGET_AT_ONCE = 100
 """Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
+_LOOK = 1.0
+"""Seconds until the next look at queued tasks that could not be claimed, though a slot was free."""
 _STOP_TIME = 5.0
 """Seconds that a run which swallows its cancellation, or a store that is away, may hold up the end of the loop."""
 
@@ -90,6 +92,8 @@ class Worker:
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
+        self._looking: asyncio.TimerHandle | None = None
+        """Calls for the next look at queued tasks that could not be claimed, though a slot was free."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -103,7 +107,8 @@ class Worker:
         self._beating = self._loop.create_task(self._beat(), context=Context())
         if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
             self._heartbeat = Heartbeat(self._renew, self._settings.lease)
-        await self._fill()
+        self._filling = self._loop.create_task(self._fill(), context=Context())
+        await self._filling
 
     def running(self, task_id: str) -> bool:
         """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""
@@ -144,6 +149,8 @@ class Worker:
     async def _abandon(self) -> None:
         self._deaf()
         self._retries.end()
+        if self._looking is not None:
+            self._looking.cancel()
         stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
@@ -199,8 +206,10 @@ class Worker:
             running.token.cancel()
 
     def _begin(self, task_id: str, context: Context) -> None:
-        if self._draining or self._slots <= 0:
-            self._waiting[task_id] = context
+        if self._waiting or self._behind or self._draining or self._slots <= 0:
+            self._waiting[task_id] = context  # behind the tasks that were there before
+            if not self._draining and self._slots > 0:
+                self._fill_soon()
             self._fill_again = True
         else:
             self._spawn(self._run(task_id, context), context)
@@ -219,11 +228,13 @@ class Worker:
         if self._waiting or self._behind:
             self._fill_soon()
 
-    def _fill_soon(self) -> None:
+    def _fill_soon(self) -> asyncio.Task[None]:
+        """Start waiting tasks in one asyncio task: no second one asks the store for the same free slots."""
         if self._filling is not None and not self._filling.done():
             self._fill_again = True  # it may have looked already, and waits for the store
         else:
             self._filling = self._loop.create_task(self._fill_beside(), context=Context())
+        return self._filling
 
     async def _fill_beside(self) -> None:
         try:
@@ -244,15 +255,24 @@ class Worker:
             return
         now = self._backend.now()
         until = now + int(self._settings.lease * 1000)
-        self._slots -= free  # whatever comes while the store is asked waits for what is left of them
-        try:
-            claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
-        finally:
-            self._slots += free
+        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
         for claim in claims:
-            context = self._waiting.pop(claim.header.id, None) or Context()
-            self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
+            task_id = claim.header.id
+            context = self._waiting.pop(task_id, None) or Context()
+            if self._slots > 0:
+                self._spawn(self._run(task_id, context, self._hold(claim)), context)
+            else:  # a task that came while the store was asked has the slot
+                self._waiting[task_id] = context
+                await self._ends.release(claim, self._recorder(claim))
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
+        if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
+            self._look_later()
+
+    def _look_later(self) -> None:
+        """Look again soon: tasks that another session has locked are claimed by nobody, and no hint follows."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self._loop.call_later(_LOOK, self._fill_soon)
 
     async def _beat(self) -> None:
         """Pick up what was lost or asked elsewhere, sweep; renew the leases, where no thread does."""
@@ -263,7 +283,7 @@ class Worker:
                     for cancel in await self._renew():
                         cancel()
                 await self._owed.settle()
-                await self._fill()
+                await asyncio.wait([self._fill_soon()])
                 await self._forget_waiting()
             except Exception:  # a store that fails now may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)

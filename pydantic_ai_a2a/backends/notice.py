@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .contexts import QUEUED
-from .transaction import Transaction
+from .transaction import LockTasks, Transaction
 
 __all__ = ('MIGRATION', 'WATCH', 'Noticed', 'look', 'mark')
 
@@ -58,11 +58,13 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
     return Noticed(newest, dict(watched), [row[0] for row in canceled], bool(ready))
 
 
-def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[None]:
-    """Tell the other processes that these tasks are read here; they are locked in the order of `LockTasks`."""
+def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[list[str]]:
+    """Tell the other processes that these tasks are read here; gives the tasks that were locked, and are not marked."""
+    locked = [row[0] for row in (yield LockTasks(agent, tasks, wait=False))]
     yield [
         (
             f'UPDATE task SET watched_until = ? WHERE agent = ? AND id = ? AND watched_until < ? AND {_ALIVE}',
-            [(until, agent, task_id, until) for task_id in sorted(tasks)],
+            [(until, agent, task_id, until) for task_id in tasks if task_id not in locked],
         )
     ]
+    return locked

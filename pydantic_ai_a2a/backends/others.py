@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
 from typing import Any, NamedTuple
@@ -91,6 +91,11 @@ class Others:
     def will_mark(self, task_id: str, until: int) -> None:
         """Remember that a mark is being written with the task."""
         self._marked[task_id] = until
+
+    def mark_again(self, tasks: Iterable[str]) -> None:
+        """Have tasks marked the next time, because they were not marked now."""
+        for task_id in tasks:
+            self._marked.pop(task_id, None)
 
     def to_mark(self) -> tuple[list[str], int]:
         """The tasks of whose readers the others are to be told, before they forget, and until when (ms)."""

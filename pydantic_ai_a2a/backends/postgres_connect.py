@@ -244,14 +244,21 @@ async def _execute(connection: Connection, step: Step) -> Rows:
         case Lock():
             return await connection.fetch(lock(step)) if not step.wait else await _wait_for(connection, step)
         case LockTasks():
-            return await connection.fetch(
-                'SELECT 1 FROM task WHERE agent = $1 AND id = ANY($2) ORDER BY id COLLATE "C" FOR NO KEY UPDATE',
-                step.agent,
-                step.task_ids,
-            )
+            return await _lock_tasks(connection, step)
         case _:
             statement, values = step
             return await connection.fetch(translated(statement), *values)
+
+
+async def _lock_tasks(connection: Connection, step: LockTasks) -> Rows:
+    tasks = 'SELECT id FROM task WHERE agent = $1 AND id = ANY($2)'
+    locking = f'{tasks} ORDER BY id COLLATE "C" FOR NO KEY UPDATE'
+    if step.wait:
+        await connection.fetch(locking, step.agent, step.task_ids)
+        return []
+    locked = {row[0] for row in await connection.fetch(f'{locking} SKIP LOCKED', step.agent, step.task_ids)}
+    others = [task_id for task_id in step.task_ids if task_id not in locked]
+    return await connection.fetch(tasks, step.agent, others) if others else []
 
 
 async def _wait_for(connection: Connection, step: Lock) -> Rows:

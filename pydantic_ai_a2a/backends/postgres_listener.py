@@ -164,11 +164,12 @@ class Listener:
         async with session.connection() as connection:
             try:
                 await connection.execute(begin(self._settings))
-                await perform(connection, notice.mark(self._namespace, due, until))
+                locked = await perform(connection, notice.mark(self._namespace, due, until))
                 await connection.execute(f'{tell}; COMMIT')
             except BaseException:
                 await roll_back(connection)
                 raise
+        self._others.mark_again(locked)
 
     def _hear(self, connection: object, pid: int, channel: str, payload: object) -> None:
         sender, flags, *tasks = str(payload).split(' ')

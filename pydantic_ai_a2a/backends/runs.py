@@ -37,15 +37,14 @@ __all__ = (
     'claim',
     'emit',
     'finish',
-    'locks_of_claim',
     'locks_of_finish',
-    'locks_of_renew',
     'release',
     'renew',
 )
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
-_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ?'
+# A locked task is skipped, and is still the first of its context: the tasks behind it are not found.
+_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 _FIND_QUEUED = _FIND.format(QUEUED)
 _FIND_LOST = _FIND.format(_LOST)
 _RENEWED = 500
@@ -74,44 +73,39 @@ _TAKE = (
 )
 
 
-def locks_of_claim(agent: str, *_: object, task_id: str | None, **__: object) -> list[Lock | LockTasks]:
-    """The task: a holder that was lost may be writing an event, whose number has to be seen."""
-    return [] if task_id is None else [LockTasks(agent, [task_id])]
-
-
 def claim(
     agent: str, holder: str, *, at: int, until: int, limit: int, task_id: str | None
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
-    """See `TaskQueue.claim`; also gives the events to publish, per task."""
+    """See `TaskQueue.claim`; also gives the events to publish, per task.
+
+    The tasks are locked before they are taken: a lost holder may be storing an event, whose number the claim has to
+    see. Tasks that another transaction has locked are left to a later claim, so that no claim waits.
+    """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
-    found: Rows = [(task_id,)]
-    while True:
-        if task_id is None:
-            found = yield from _claimable(agent, holder, at, limit - len(claims))
-        missed = 0
-        for (each,) in found:
-            rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
-            if not rows:
-                missed += 1
-                continue
-            told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
-            header = header_of(rows[0], more_events=0 if told == 'working' else 1)
-            events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
-            yield [add_events(agent, each, events)]
-            if push:
-                yield from deliveries.enqueue(agent, header, push, events)
-            checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
-            claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
-            claims.append((claimed, events))
-        if not missed or task_id is not None:  # else another process took some meanwhile, and there may be more
-            return claims
+    if task_id is None:
+        found = yield from _claimable(agent, holder, at, limit)
+    else:
+        found = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
+    for (each,) in found:
+        rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
+        if not rows:
+            continue  # a task that was asked for by its id cannot be claimed now
+        told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
+        header = header_of(rows[0], more_events=0 if told == 'working' else 1)
+        events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
+        yield [add_events(agent, each, events)]
+        if push:
+            yield from deliveries.enqueue(agent, header, push, events)
+        checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
+        claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
+        claims.append((claimed, events))
+    return claims
 
 
 def _claimable(agent: str, holder: str, at: int, limit: int) -> Transaction[Rows]:
     found = yield _FIND_LOST, (agent, holder, at, limit)
     if len(found) < limit:
         found += yield _FIND_QUEUED, (agent, limit - len(found))
-    yield LockTasks(agent, [task_id for (task_id,) in found])
     return found
 
 
@@ -147,21 +141,26 @@ def _claim_of(
     )
 
 
-def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Transaction[Marks]:
-    """See `TaskQueue.renew`."""
+def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Transaction[tuple[Marks, list[str]]]:
+    """See `TaskQueue.renew`; also gives the tasks that another transaction has locked, which are not renewed."""
     held: dict[str, int] = {}
+    locked: set[str] = set()
     for start in range(0, len(tasks), _RENEWED):
         some = tasks[start : start + _RENEWED]
+        locked.update(row[0] for row in (yield LockTasks(agent, some, wait=False)))
+        free = [task_id for task_id in some if task_id not in locked]
+        if not free:
+            continue
         rows = yield (
-            # One that was held up, and comes after a later one, takes nothing back of it.
+            # A renewal that was held up, and comes after a later one, takes nothing back of it.
             'UPDATE task SET lease_until = CASE WHEN lease_until < ? THEN ? ELSE lease_until END'
-            f' WHERE agent = ? AND id IN ({", ".join("?" * len(some))}) AND holder = ?'
+            f' WHERE agent = ? AND id IN ({", ".join("?" * len(free))}) AND holder = ?'
             " AND state = 'working' RETURNING id, cancel_requested",
-            (until, until, agent, *some, holder),
+            (until, until, agent, *free, holder),
         )
         held |= dict(rows)
-    lost = [task_id for task_id in tasks if task_id not in held]
-    return Marks(lost, [task_id for task_id in tasks if held.get(task_id)])
+    lost = [task_id for task_id in tasks if task_id not in held and task_id not in locked]
+    return Marks(lost, [task_id for task_id in tasks if held.get(task_id)]), [*locked]
 
 
 def emit(
@@ -217,11 +216,6 @@ _STANDING = (
 _DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
 _HANDS_ON = TERMINAL - {'canceled'}
 """States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
-
-
-def locks_of_renew(agent: str, holder: str, tasks: Sequence[str], **_: object) -> list[Lock | LockTasks]:
-    """All of them, in an order in which others lock several, too."""
-    return [LockTasks(agent, tasks)]
 
 
 def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock | LockTasks]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
@@ -67,10 +68,12 @@ def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **
         yield from runs.release(agent, claim)
 
 
+_PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
 _SUBMIT = Operation(accept.submit, _of_submit, locks=accept.locks_of_submit, ready=True)
 _CANCEL = Operation(accept.cancel, _of_cancel, ready=True, cancels=True)
-_CLAIM = Operation(runs.claim, _of_claim, undo=_unclaim, locks=runs.locks_of_claim)
-_RENEW = Operation(runs.renew, first=True, locks=runs.locks_of_renew)
+_CLAIM = Operation(runs.claim, _of_claim, undo=_unclaim)
+_RENEW = Operation(runs.renew, first=True)
 _EMIT = Operation(runs.emit, _of_emit)
 _FINISH = Operation(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=True)
 _RELEASE = Operation(runs.release, ready=True)
@@ -129,7 +132,14 @@ class SqlQueue(TaskQueue):
         return [claim for claim, _ in taken]
 
     async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        return await self._database.write(_RENEW, self._agent, holder, tasks, until=until)
+        marks, locked = await self._database.write(_RENEW, self._agent, holder, tasks, until=until)
+        for pause in _PAUSES:
+            if not locked:
+                break
+            await asyncio.sleep(pause)
+            rest, locked = await self._database.write(_RENEW, self._agent, holder, locked, until=until)
+            marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
+        return marks
 
     async def emit(
         self,

@@ -27,11 +27,13 @@ class Lock(NamedTuple):
 
 
 class LockTasks(NamedTuple):
-    """Keeps others from writing to tasks, until the transaction ends; nothing for those that are not there."""
+    """Keep other transactions from writing to tasks until this one ends. Tasks that do not exist are left out."""
 
     agent: str
     task_ids: Sequence[str]
     """In any order: they are locked in that of their code points, so that nobody waits in a circle."""
+    wait: bool = True
+    """False: leave out tasks that another transaction has locked. The step gives a row with the id of each of them."""
 
 
 T = TypeVar('T')

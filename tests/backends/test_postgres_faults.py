@@ -42,7 +42,8 @@ from ..postgres_proxy import proxied
 from .gates import database, gate
 
 Open = Callable[..., PostgresBackend]
-TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
+EVENTS = 'LOCK TABLE a2a.event IN SHARE MODE'
+"""Keeps others from adding events."""
 LATE = Retention(), AT + 365 * 24 * 3600 * 1000
 
 
@@ -236,7 +237,7 @@ async def test_a_statement_sees_what_others_wrote_before_it_whatever_the_databas
 async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, postgres_url: str) -> None:
     backend = another()
     await submit(backend, message(new='t'))
-    async with gate(postgres_url, TASK) as held:
+    async with gate(postgres_url, EVENTS) as held:
         claiming = asyncio.ensure_future(claim_one(backend, 't'))
         await held.reached()
         claiming.cancel()
@@ -253,7 +254,7 @@ async def test_who_closes_does_not_wait_long_for_others(
     monkeypatch.setattr(postgres_thread, '_STOP_TIME', 0.5)
     backend = another()
     await submit(backend, message(new='t'))
-    async with gate(postgres_url, TASK) as held:
+    async with gate(postgres_url, EVENTS) as held:
         claiming = asyncio.ensure_future(claim_one(backend, 't'))
         await held.reached()
         await asyncio.to_thread(backend.close)

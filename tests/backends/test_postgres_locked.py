@@ -1,0 +1,95 @@
+"""Tasks whose rows another session has locked: they wait, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Postgres, Workers
+from pydantic_ai_a2a.backends.postgres import PostgresBackend
+from pydantic_ai_a2a.ports import Marks
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, claim, claim_one, ending, message, submit
+
+from ..behaviour.stage import ended, heard, serving
+from ..client import texts
+from .gates import gate
+
+Open = Callable[[], PostgresBackend]
+
+
+@pytest.fixture
+def another(postgres_url: str) -> Iterator[Open]:
+    """Opens the database once more, as another process would."""
+    opened: list[PostgresBackend] = []
+
+    def make() -> PostgresBackend:
+        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
+        return opened[-1]
+
+    yield make
+    for backend in opened:
+        backend.close()
+
+
+def locked(*tasks: str) -> str:
+    """A statement that locks the rows of tasks."""
+    return f'SELECT 1 FROM a2a.task WHERE id IN ({", ".join(map(repr, tasks))}) FOR UPDATE'
+
+
+async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_contexts(
+    another: Open, postgres_url: str
+) -> None:
+    backend, late = another(), AT + 2 * LEASE
+    await submit(backend, message(new='lost', context='red'))
+    await claim_one(backend, 'lost', 'gone')
+    for task_id, context in (('after lost', 'red'), ('queued', 'blue'), ('after queued', 'blue'), ('free', 'green')):
+        await submit(backend, message(new=task_id, context=context))
+    async with gate(postgres_url, locked('lost', 'queued')) as held, asyncio.timeout(LIMIT):
+        assert [each.header.id for each in await claim(backend, at=late)] == ['free']
+        for task_id in ('lost', 'after lost', 'queued', 'after queued'):
+            assert await backend.queue.claim('h', at=late, until=late + LEASE, limit=1, task_id=task_id) == []
+        await held.open()
+    claims = await claim(backend, at=late)
+    assert [each.header.id for each in claims] == ['lost', 'queued']
+    for each in claims:
+        await backend.queue.finish(each, ending(each))
+    assert [each.header.id for each in await claim(backend, at=late)] == ['after lost', 'after queued']
+
+
+async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for task_id in 'abc':
+        await submit(backend, message(new=task_id))
+        await claim_one(backend, task_id, at=AT)
+    await backend.queue.cancel('b', None, at=AT, force=True)
+    async with gate(postgres_url, locked('a')) as held, asyncio.timeout(LIMIT):
+        marks = await backend.queue.renew('holder', ['a', 'b', 'c', 'nowhere'], until=AT + 3 * LEASE)
+        assert marks == Marks(lost=['b', 'nowhere'], cancel=[])
+        assert await backend.queue.renew('holder', ['a'], until=AT + 3 * LEASE) == Marks([], [])
+        assert await claim(backend, 'other', at=AT + 2 * LEASE) == []
+        await held.open()
+    assert [each.header.id for each in await claim(backend, 'other', at=AT + 2 * LEASE)] == ['a']
+
+
+async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
+    another: Open, postgres_url: str
+) -> None:
+    agent = Agent(FunctionModel(heard), name='agent')
+    backend = another()
+    await backend.queued()
+    past = backend.now() - 10 * LEASE
+    await submit(backend, message('lost', new='lost', owner='/', at=past))
+    await claim_one(backend, 'lost', 'gone', at=past)
+    async with (
+        gate(postgres_url, locked('lost')) as held,
+        serving(agent, backend=postgres_url, workers=Workers(running=1)) as client,
+    ):
+        assert texts(await client.send('one')) == ['one']
+        assert texts(await client.send('two')) == ['two']
+        await held.open()
+        assert texts(await ended(client, 'lost')) == ['lost']

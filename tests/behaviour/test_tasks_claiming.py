@@ -1,0 +1,83 @@
+"""Claims that take long: the slots of the worker are free meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.ports import Claim, TaskQueue
+from pydantic_ai_a2a.testing.values import claim_one, message, submit
+from pydantic_ai_a2a.worker import now_ms
+
+from ..client import texts
+from ..dialects import unversioned
+from .queues import Wrapped
+from .stage import Stage, ended, serving
+
+pytestmark = unversioned('claims are below what versions differ in')
+
+OFTEN = Workers(running=1, lease=0.3)
+"""Looks for lost tasks every tenth of a second."""
+
+
+class Slow(Wrapped):
+    """Answers claims of whatever is there only when the test says so."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.asked = asyncio.Event()
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self.released: list[str] = []
+
+    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        claims = await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+        if task_id is None and not self.answers.is_set():
+            self.asked.set()
+            await self.answers.wait()
+        return claims
+
+    async def release(self, claim: Claim) -> None:
+        self.released.append(claim.header.id)
+        await super().release(claim)
+
+
+@pytest.fixture
+def backend() -> Iterator[SqliteBackend]:
+    made = SqliteBackend('agent', reader_lag=10**6)
+    yield made
+    made.close()
+
+
+async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: SqliteBackend) -> None:
+    stage, queue = Stage(), Slow(backend.queue)
+    backend.queue = queue
+    stage.open('hi')
+    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+        queue.answers.clear()
+        await queue.asked.wait()
+        assert texts(await client.send('hi')) == ['hi']
+        queue.answers.set()
+
+
+async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: SqliteBackend) -> None:
+    stage, queue = Stage(), Slow(backend.queue)
+    await submit(backend, message('lost', new='lost', owner='/', at=now_ms()))
+    elsewhere = await claim_one(backend, 'lost', 'elsewhere', at=now_ms())
+    backend.queue = queue
+    async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
+        queue.answers.clear()
+        await queue.inner.release(elsewhere)
+        await queue.asked.wait()
+        new = await client.send('new', returnImmediately=True)
+        await stage.reached('new')
+        queue.answers.set()
+        stage.open('lost')
+        stage.open('new')
+        assert texts(await ended(client, 'lost')) == ['lost']
+        assert texts(await client.get_task(new['id'])) == ['new']
+    assert (stage.began, queue.released) == (['new', 'lost'], ['lost'])
