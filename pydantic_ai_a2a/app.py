@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Self
 
 from fasta2a import FastA2A
@@ -11,11 +12,13 @@ from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
-from starlette.types import Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import ExceptionHandler, Receive, Scope, Send
 
 from .audit import audit, new_correlation_id
 from .auth.guard import Guard
 from .bindings.browser import AllowedHosts, misdirected
+from .bindings.index import Index
 from .bindings.unread import closing
 from .errors import TaskNotFoundError, UnsupportedOperationError
 from .hosting import Hosting
@@ -88,10 +91,15 @@ class A2AApp(FastA2A):
         allowed_hosts: AllowedHosts | None,
         storage: Storage[Any] | None = None,
         broker: Broker | None = None,
+        index: Index,
+        exception_handlers: Mapping[Any, ExceptionHandler] | None,
         **options: Any,
     ) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
-        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        handlers = dict(exception_handlers or {})
+        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), exception_handlers=handlers, **options)
+        if not {404, HTTPException} & handlers.keys():  # else the user's own handler answers at unknown paths
+            self.router.default = index
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
         self._service = service
@@ -130,6 +138,9 @@ class A2AApp(FastA2A):
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
         if not self.guard.anonymous:
             self.guard.redact(scope)
+        if (below := scope.get('path', '').removeprefix(scope.get('root_path', ''))).startswith('//'):
+            # A client put a path of the binding behind an interface URL that ends in a slash.
+            scope = {**scope, 'path': scope['path'].removesuffix(below) + '/' + below.lstrip('/')}
         if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
             await misdirected(scope, receive, send)
             return

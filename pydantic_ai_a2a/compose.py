@@ -27,6 +27,7 @@ from .bindings import http_json
 from .bindings.browser import AllowedHosts, cors_middleware
 from .bindings.discovery import Discovery
 from .bindings.extended import ExtendedCard, MakeCard
+from .bindings.index import Index
 from .card import CardSettings, CardTemplate
 from .conversion.answers import PlainText
 from .conversion.inbound import HTTPS_ONLY
@@ -296,6 +297,7 @@ def to_a2a(
         tenants=tenants_of(tenants, routes or (), docs_url),
         extended=_extended(extended_card, card, url, guards),
     )
+    index = Index(card, url)
     return A2AApp(
         store,
         parts.service,
@@ -307,7 +309,10 @@ def to_a2a(
         allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
-        routes=app_routes(serving, Discovery(card, url), parts.ready, routes or ()),
+        index=index,
+        routes=app_routes(
+            serving, Discovery(card, url), parts.ready, routes or (), index if docs_url != '/' else None
+        ),
         middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),

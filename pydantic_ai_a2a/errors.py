@@ -26,6 +26,7 @@ __all__ = (
     'MethodNotAllowedError',
     'MethodNotFoundError',
     'MisdirectedRequestError',
+    'NotFoundError',
     'OverloadedError',
     'PayloadTooLargeError',
     'PermissionDeniedError',
@@ -106,6 +107,10 @@ class MethodNotFoundError(A2AError):
     """Method not found."""
 
     code, http_status, status = -32601, 404, 'NOT_FOUND'
+
+
+class NotFoundError(MethodNotFoundError):
+    """There is nothing at this path. The agent card says what the agent serves and where."""
 
 
 class MethodNotAllowedError(A2AError):

@@ -12,9 +12,10 @@ from starlette.routing import BaseRoute, Route
 
 from .auth.tenants import TenantRule, Tenants, is_name
 from .bindings import http_json
-from .bindings.discovery import CARD_PATH, Discovery
+from .bindings.discovery import CARD_PATH, OLDER_CARD_PATH, Discovery
 from .bindings.exchange import Serving
 from .bindings.health import LIVE_PATH, READY_PATH, Live, Ready
+from .bindings.index import Index
 from .bindings.jsonrpc import JsonRpc
 from .bindings.paths import AnyPath
 
@@ -23,14 +24,17 @@ __all__ = ('app_routes', 'tenants_of')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-def app_routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute]) -> list[BaseRoute]:
-    """All routes: ours before the user's own, and those that fit much after them.
+def app_routes(
+    serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute], root: Index | None
+) -> list[BaseRoute]:
+    """Return all routes: ours before the user's own, and after them those that only answer where nothing else does.
 
     Args:
         serving: What serves the bindings.
         card: Serves the card.
         ready: Says how the app is.
         own: The user's.
+        root: Serves the agent's own URL to other methods than POST; None if something else does.
     """
     taken = http_json.first_taken(own)
     if taken is not None:
@@ -44,6 +48,8 @@ def app_routes(serving: Serving, card: Discovery, ready: Ready, own: Sequence[Ba
         *own,
         *_tenant_routes(serving, card, own, http=taken is None),
         *([] if taken else http_json.last_routes()),
+        Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']),
+        *([] if root is None else [Route('/', root)]),
     ]
 
 
@@ -77,5 +83,6 @@ def _tenant_routes(serving: Serving, card: Discovery, own: Sequence[BaseRoute], 
         AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
         *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
         AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
+        AnyPath(f'/{{tenant}}{OLDER_CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
         *(http_json.last_routes(below='/{tenant}', takes=takes) if http else ()),
     ]

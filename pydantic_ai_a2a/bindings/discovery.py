@@ -10,9 +10,11 @@ from starlette.types import Receive, Scope, Send
 from ..card import CardTemplate, etag
 from .base import NO_SNIFF, header
 
-__all__ = ('CARD_PATH', 'Discovery', 'base_url', 'send_card')
+__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url', 'send_card')
 
 CARD_PATH = '/.well-known/agent-card.json'
+OLDER_CARD_PATH = '/.well-known/agent.json'
+"""The card's path in versions before 0.3. Clients of these do not follow redirects."""
 _MAX_AGE = 3600
 _PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
 

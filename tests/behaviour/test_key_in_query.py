@@ -111,7 +111,7 @@ async def test_the_key_of_a_websocket_is_not_left_either() -> None:
 @pytest.mark.parametrize(
     ('path', 'host', 'status'),
     [
-        ('/agent', '127.0.0.1', 405),
+        ('/agent', '127.0.0.1', 200),
         (f'/agent{CARD}', '127.0.0.1', 200),
         (f'/agent{CARD}', 'evil.example', 421),
         ('/elsewhere', 'evil.example', 421),

@@ -224,7 +224,8 @@ async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
         card = await ask(app, 'GET', '/.well-known/agent-card.json')
         answer = await ask(app, 'GET', '/extendedAgentCard')
     assert {each['protocolBinding'] for each in card.json['supportedInterfaces']} == {'JSONRPC'}
-    assert (answer.status, answer.body) == (404, b'Not Found')
+    assert (answer.status, answer.json['error']['code']) == (404, 404)
+    assert 'HTTP+JSON' not in str(answer.json)
     assert caplog.messages == [f'The HTTP+JSON binding is not served: routes= has its path {path}.']
 
 

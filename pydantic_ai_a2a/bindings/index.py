@@ -1,0 +1,61 @@
+"""Answers at the agent's own URL and at unknown paths: JSON that says where the agent card and the agent are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic_core import from_json, to_json
+from starlette.types import Receive, Scope, Send
+
+from ..audit import new_correlation_id
+from ..card import CardTemplate
+from ..errors import A2AError, MethodNotAllowedError, NotFoundError
+from .base import reply
+from .discovery import CARD_PATH, base_url
+from .http_json import refusal
+
+__all__ = ('Index',)
+
+_SHOWN = ('name', 'description', 'version', 'supportedInterfaces')
+"""What an answer has of the public card."""
+
+
+class Index:
+    """The endpoint, as an ASGI app: for the path `/`, and for paths that no route takes.
+
+    Args:
+        card: The public card, which is served without authentication: an answer shows nothing else.
+        url: The agent's URL; None takes the request's base URL.
+    """
+
+    def __init__(self, card: CardTemplate, url: str | None) -> None:
+        self._card = card
+        self._url = url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with HTTP 200 to GET and HEAD of `/`, 405 to its other methods, and 404 elsewhere."""
+        if scope['type'] == 'websocket':
+            await send({'type': 'websocket.close', 'code': 1000})
+            return
+        error = _error(scope)
+        correlation_id = new_correlation_id()
+        body = self._description(scope)
+        if error is not None:
+            body = {**from_json(refusal(error, correlation_id)), **body}
+        status, headers = (200, {}) if error is None else (error.http_status, error.headers)
+        answer = b'' if scope['method'] == 'HEAD' else to_json(body)
+        await reply(send, status, answer, correlation_id, headers.items())
+
+    def _description(self, scope: Scope) -> dict[str, Any]:
+        url = self._url or base_url(scope)
+        card: dict[str, Any] = from_json(self._card.render(url))
+        shown = {name: card[name] for name in _SHOWN if name in card}
+        return {**shown, 'agentCard': url.removesuffix('/') + CARD_PATH}
+
+
+def _error(scope: Scope) -> A2AError | None:
+    if scope['path'].removeprefix(scope.get('root_path', '')) not in ('', '/'):
+        return NotFoundError()
+    if scope['method'] not in ('GET', 'HEAD'):
+        return MethodNotAllowedError(headers={'Allow': 'GET, HEAD, POST'})
+    return None
