@@ -25,6 +25,7 @@ from .direct import Direct, Rule
 from .hosting import Hosting
 from .own_parts import Conversion, Held
 from .ports import Backend
+from .protocol.versions import Versions
 from .push.sending import webhooks
 from .quotas import Metering
 from .service import Service
@@ -104,6 +105,7 @@ class Assembly:
         card: CardTemplate,
         extensions: Sequence[AgentExtension],
         *,
+        versions: Versions,
         tenants: Tenants | None,
         extended: ExtendedCard | None,
     ) -> Serving:
@@ -111,6 +113,7 @@ class Assembly:
         limits = self._limits
         return Serving(
             service=self.service,
+            versions=versions,
             body_limit=limits.body,
             senders=SlowClients(limits.body_time, request_late),
             readers=SlowClients(limits.answer_time, AnswerUnread),

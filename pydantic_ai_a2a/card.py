@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -35,8 +35,9 @@ __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
 
 _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
+_NEWER = '1.0'
 _OLDER = '0.3'
-_INTERFACES = ((_BINDING, '1.0'), (_HTTP, '1.0'), (_BINDING, _OLDER))
+_INTERFACES = ((_BINDING, _NEWER), (_HTTP, _NEWER), (_BINDING, _OLDER))
 """The bindings and versions that are declared, all at one URL; the preferred one first (§8.3.1)."""
 _URLS = 32
 """Cards kept rendered: one for each URL that the server is reached under, and each tenant."""
@@ -77,6 +78,8 @@ class CardSettings:
     """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
     http_json: bool = True
     """Whether the HTTP+JSON binding is served beside JSON-RPC."""
+    versions: Sequence[str] = ('1.0', '0.3')
+    """Versions of the protocol that the card declares."""
     extended: bool = False
     """Whether there is an extended card for callers that are known."""
 
@@ -91,7 +94,12 @@ class CardTemplate:
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
         self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
         self._schema = facts.input_schema
-        self._bindings = [each for each in _INTERFACES if settings.http_json or each[0] != _HTTP]
+        self._versions = settings.versions
+        self._bindings = [
+            (binding, version)
+            for binding, version in _INTERFACES
+            if version in settings.versions and (settings.http_json or binding != _HTTP)
+        ]
         self._card = _checked(_card(facts, settings, self._modes))
         self.capabilities = _capabilities(settings)
         """Capabilities that it declares, by their names there (§4.4.3)."""
@@ -124,20 +132,20 @@ class CardTemplate:
         return self._json(self.public(url, tenant))
 
     def _json(self, card: AgentCard) -> bytes:
-        wire = _wire(card)
+        wire = _wire(card, self._versions)
         if self._schema is not None:  # A2A has no place for it, and clients pass over what they do not know
             for skill in wire['skills']:
                 skill['inputSchema'] = self._schema
-        # What 0.3 has instead of the interfaces and one of the capabilities (0.3 §5.5).
-        return to_json(
-            {
-                **wire,
+        if _OLDER in self._versions:  # it has these instead of the interfaces and one of the capabilities (0.3 §5.5)
+            wire |= {
                 'url': wire['supportedInterfaces'][-1]['url'],
                 'preferredTransport': _BINDING,
                 'protocolVersion': '0.3.0',
                 'supportsAuthenticatedExtendedCard': wire['capabilities']['extendedAgentCard'],
             }
-        )
+        if _NEWER not in self._versions:
+            del wire['supportedInterfaces'], wire['capabilities']['extendedAgentCard']
+        return to_json(wire)
 
 
 def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterface:
@@ -240,12 +248,12 @@ def _requirements(card: AgentCard) -> list[SecurityRequirement]:
     return [*card.get('security_requirements', ()), *chain.from_iterable(skills)]
 
 
-def _wire(card: AgentCard) -> dict[str, Any]:
-    """The card with the names of its JSON form, and security in the shapes of both versions."""
+def _wire(card: AgentCard, versions: Collection[str]) -> dict[str, Any]:
+    """The card with the names of its JSON form, and security in the shapes of the versions."""
     wire: dict[str, Any] = agent_card_ta.dump_python(card, mode='json', by_alias=True)
     if schemes := wire.get('securitySchemes'):
-        wire['securitySchemes'] = {name: dump_scheme(scheme) for name, scheme in schemes.items()}
+        wire['securitySchemes'] = {name: dump_scheme(scheme, versions) for name, scheme in schemes.items()}
     for holder in (wire, *wire['skills']):
-        if requirements := holder.get('securityRequirements'):
-            holder.update(dump_requirements(requirements))
+        if requirements := holder.pop('securityRequirements', None):
+            holder.update(dump_requirements(requirements, versions))
     return wire

@@ -6,7 +6,7 @@ the type. So both must say the same, for a client may read either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fasta2a.schema import SecurityScheme
@@ -46,12 +46,13 @@ def _check_one(what: str, union: Mapping[str, Any]) -> None:
         raise ValueError(f'{what} must have exactly one kind, not {", ".join(union) or "none"}.')
 
 
-def dump_scheme(scheme: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A scheme of 1.0, as JSON, in both shapes."""
+def dump_scheme(scheme: Mapping[str, Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
+    """A scheme of 1.0, as JSON, in the shapes of the versions."""
     [(kind, given)] = scheme.items()
     fields = {name: _dump_flows(value) if name == 'flows' else value for name, value in given.items()}
     flat = {'in' if name == 'location' else name: value for name, value in fields.items()}
-    return {kind: fields, 'type': _TYPES[kind], **flat}
+    newer, older = {kind: fields}, {'type': _TYPES[kind], **flat}
+    return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}
 
 
 def _dump_flows(flows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -59,8 +60,9 @@ def _dump_flows(flows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {name: {'scopes': {}, **flow} for name, flow in flows.items()}
 
 
-def dump_requirements(requirements: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """FastA2A's requirements under the keys of both versions; FastA2A itself lacks 1.0's `list`."""
+def dump_requirements(requirements: Sequence[Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
+    """FastA2A's requirements under the keys of the versions; FastA2A itself lacks 1.0's `list`."""
     alternatives: list[Mapping[str, list[str]]] = [each['schemes'] for each in requirements]
     lists = [{name: {'list': scopes} for name, scopes in each.items()} for each in alternatives]
-    return {'securityRequirements': [{'schemes': each} for each in lists], 'security': alternatives}
+    newer, older = {'securityRequirements': [{'schemes': each} for each in lists]}, {'security': alternatives}
+    return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}

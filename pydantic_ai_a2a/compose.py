@@ -38,6 +38,7 @@ from .hosting import Hosting
 from .own_parts import Conversion, OwnParts, own_parts
 from .ports import Backend
 from .protocol.run_metadata import EXTENSION
+from .protocol.versions import SUPPORTED, Version, Versions
 from .quotas import Metering
 from .routing import app_routes, tenants_of
 from .run_options import RunOptions
@@ -61,6 +62,7 @@ def to_a2a(
     skills: list[Skill] | None = None,
     extensions: list[AgentExtension] | None = None,
     extended_card: MakeCard | Mapping[str, Any] | None = None,
+    versions: Collection[Version] = SUPPORTED,
     run_metadata: bool = True,
     security_schemes: dict[str, SecurityScheme] | None = None,
     security_requirements: list[SecurityRequirement] | None = None,
@@ -133,6 +135,9 @@ def to_a2a(
         extended_card: What callers that are known may read of the agent besides: a function of the caller and the
             public card that returns what stands in the place of the card's fields, or None for nobody's card; or what
             every one of them reads more, whose lists go on those of the public card.
+        versions: Protocol versions that the card declares and the server serves: `('1.0', '0.3')` or one of them.
+            FastA2A's dialect is served with 0.3, HTTP+JSON with 1.0. A request in another version is refused with
+            -32009.
         run_metadata: Whether clients that ask for it are told what runs used: the card declares the extension.
         security_schemes: How callers authenticate, for the card, where `authenticate` enforces it; what `auth` enforces
             is on the card by itself.
@@ -276,6 +281,7 @@ def to_a2a(
         reply=_reply(reply, own),
     )
     guards.anonymous_list = anonymous_list
+    served = Versions(versions)
     settings = CardSettings(
         name=name,
         description=description,
@@ -283,6 +289,7 @@ def to_a2a(
         provider=provider,
         skills=skills or (),
         extensions=[*(extensions or ()), *([EXTENSION] if run_metadata else ())],
+        versions=served.served,
         extended=extended_card is not None,
         security_schemes=guards.schemes,
         security_requirements=guards.requirements,
@@ -294,6 +301,7 @@ def to_a2a(
         guards,
         card,
         settings.extensions,
+        versions=served,
         tenants=tenants_of(tenants, routes or (), docs_url),
         extended=_extended(extended_card, card, url, guards),
     )
@@ -310,9 +318,7 @@ def to_a2a(
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
         index=index,
-        routes=app_routes(
-            serving, Discovery(card, url), parts.ready, routes or (), index if docs_url != '/' else None
-        ),
+        routes=app_routes(serving, Discovery(card, url), parts.ready, routes or (), index if docs_url != '/' else None),
         middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),

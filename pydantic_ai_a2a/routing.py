@@ -47,7 +47,7 @@ def app_routes(
         Route(READY_PATH, ready, methods=['GET', 'HEAD']),
         *own,
         *_tenant_routes(serving, card, own, http=taken is None),
-        *([] if taken else http_json.last_routes()),
+        *([] if taken else http_json.last_routes(serving.versions)),
         Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']),
         *([] if root is None else [Route('/', root)]),
     ]
@@ -84,5 +84,5 @@ def _tenant_routes(serving: Serving, card: Discovery, own: Sequence[BaseRoute], 
         *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
         AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
         AnyPath(f'/{{tenant}}{OLDER_CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
-        *(http_json.last_routes(below='/{tenant}', takes=takes) if http else ()),
+        *(http_json.last_routes(serving.versions, below='/{tenant}', takes=takes) if http else ()),
     ]

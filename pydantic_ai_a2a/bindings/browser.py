@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..audit import new_correlation_id
 from ..errors import MisdirectedRequestError
-from ..protocol import versions
+from ..protocol.versions import Versions
 from .base import audit_refused, header, reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal
 from .unread import closing
@@ -24,6 +24,9 @@ _PATTERN = re.compile(r'\*|(?:\*\.)?[^\s:/@\[\]\\*]+')
 _ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
 
 _EXPOSED = ('A2A-Extensions', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-A2A-Extensions', 'X-Correlation-Id')
+
+_VERSIONS = Versions()
+"""Of refusals, which come before it is known which versions the app serves."""
 
 
 class AllowedHosts:
@@ -113,7 +116,7 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
     if is_http_json(scope):
         body, media_type = refusal(error, correlation_id), MEDIA_TYPE
     else:
-        codec = versions.before_reading(header(scope, b'a2a-version')).codec
+        codec = _VERSIONS.before_reading(header(scope, b'a2a-version')).codec
         described = codec.encode_error(error, correlation_id)
         body, media_type = b'{"jsonrpc":"2.0","id":null,"error":' + described + b'}', b'application/json'
     body = b'' if scope['method'] == 'HEAD' else body

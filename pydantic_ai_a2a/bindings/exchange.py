@@ -21,7 +21,7 @@ from ..errors import A2AError, InvalidParamsError, QuotaExceededError
 from ..protocol.codec import Codec, Params, tenant_of
 from ..protocol.limits import check_values
 from ..protocol.operations import Operation, refuse_unsupported
-from ..protocol.versions import Choice, in_dialect_of
+from ..protocol.versions import Choice, Versions, in_dialect_of
 from ..quotas import Metering, audit_refusal
 from ..service import EventStream, Service
 from ..types import Call, Caller, SendParams, StoredTask
@@ -66,6 +66,7 @@ class Serving:
     """What every exchange needs of the app."""
 
     service: Service
+    versions: Versions
     body_limit: int
     """Bytes of a body at most."""
     senders: SlowClients

@@ -19,10 +19,9 @@ from ..errors import (
     MethodNotAllowedError,
     MethodNotFoundError,
     UnsupportedMediaTypeError,
-    VersionNotSupportedError,
 )
-from ..protocol import versions
 from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.versions import HTTP, Choice, Versions
 from .base import JSON, check_content_type, header, read_body, reply
 from .exchange import Exchange, Request, Serving
 from .paths import AnyPath
@@ -77,9 +76,11 @@ def routes(
     ]
 
 
-def last_routes(*, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None) -> list[BaseRoute]:
-    """What to try when no other route fits: the paths that only look as if they were of the binding; see `routes`."""
-    refused = {**dict.fromkeys(_UNKNOWN, _unknown_path()), **dict.fromkeys(_OLDER, _older_path())}
+def last_routes(
+    versions: Versions, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None
+) -> list[BaseRoute]:
+    """Return the routes of paths that only look as if they were of the binding; see `routes`."""
+    refused = {**dict.fromkeys(_UNKNOWN, _unknown_path()), **dict.fromkeys(_OLDER, _older_path(versions))}
     return [AnyPath(below + path, _Refusal(error), takes=takes) for path, error in refused.items()]
 
 
@@ -90,18 +91,16 @@ def is_http_json(scope: Scope) -> bool:
 
 def refusal(error: A2AError, correlation_id: str) -> bytes:
     """The body that refuses a request before its version is known."""
-    return versions.DEFAULT.encode_status(error, correlation_id)
+    return HTTP.encode_status(error, correlation_id)
 
 
 def _unknown_path() -> A2AError:
     return MethodNotFoundError('There is no operation at this path.')
 
 
-def _older_path() -> A2AError:
-    return VersionNotSupportedError(
-        'A2A 0.3 is served over JSON-RPC only; over HTTP+JSON use 1.0, without /v1.',
-        metadata={'supportedVersions': versions.DEFAULT.dialect},
-    )
+def _older_path(versions: Versions) -> A2AError:
+    served = () if versions.http is None else (versions.http.dialect,)
+    return versions.not_served('0.3', served)
 
 
 class _Refusal:
@@ -156,7 +155,7 @@ class _HttpJsonExchange(Exchange):
         return body
 
     def decode(self, body: bytes) -> Request:
-        codec = versions.choose_http(self.version())
+        codec = self.serving.versions.choose_http(self.version())
         operation = self._endpoint.operations[self._verb]
         params = codec.decode_params(
             operation,
@@ -164,7 +163,7 @@ class _HttpJsonExchange(Exchange):
             query=self.scope['query_string'],
             body=body if self._verb == 'POST' else None,
         )
-        return operation, params, versions.Choice(codec)
+        return operation, params, Choice(codec)
 
     def frame(self, result: bytes) -> bytes:
         return result

@@ -16,8 +16,11 @@ from .http_json import refusal
 
 __all__ = ('Index',)
 
-_SHOWN = ('name', 'description', 'version', 'supportedInterfaces')
-"""What an answer has of the public card."""
+_SHOWN = ('name', 'description', 'version')
+"""Fields that an answer has of the public card, beside those that say where the agent is."""
+_WHERE = ('supportedInterfaces',)
+_WHERE_OLDER = ('url', 'preferredTransport', 'protocolVersion')
+"""What a card of 0.3 alone has instead."""
 
 
 class Index:
@@ -49,8 +52,8 @@ class Index:
     def _description(self, scope: Scope) -> dict[str, Any]:
         url = self._url or base_url(scope)
         card: dict[str, Any] = from_json(self._card.render(url))
-        shown = {name: card[name] for name in _SHOWN if name in card}
-        return {**shown, 'agentCard': url.removesuffix('/') + CARD_PATH}
+        where = _WHERE if 'supportedInterfaces' in card else _WHERE_OLDER
+        return {**{name: card[name] for name in (*_SHOWN, *where)}, 'agentCard': url.removesuffix('/') + CARD_PATH}
 
 
 def _error(scope: Scope) -> A2AError | None:

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol import versions
 from ..protocol.codec import Params, RpcRefused
 from ..protocol.envelope import request_id
 from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.versions import Choice
 from ..types import Call, SendParams
 from .base import reply
 from .exchange import Exchange, Request, Serving
@@ -39,11 +39,11 @@ class _JsonRpcExchange(Exchange):
     """Whether the request asks for an event stream, as far as it has been read."""
     _notification = False
     """True if the request has no id, as far as it has been read."""
-    _choice: versions.Choice | None = None
+    _choice: Choice | None = None
 
     def decode(self, body: bytes) -> Request:
         try:
-            choice = self._choice = versions.choose(self.version(), body)
+            choice = self._choice = self.serving.versions.choose(self.version(), body)
         except A2AError:
             self._id, notification = request_id(body)
             self._expect(notification=notification)
@@ -65,7 +65,7 @@ class _JsonRpcExchange(Exchange):
         if notification:
             self.send = _without_body(self.send)
 
-    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: versions.Choice) -> None:
+    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
         """Perform the operation. A notification waits for no task and follows none."""
         if self._notification and isinstance(params, SendParams):
             await super().perform(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
@@ -79,7 +79,7 @@ class _JsonRpcExchange(Exchange):
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""
-        codec = (self._choice or versions.before_reading(self.version())).codec
+        codec = (self._choice or self.serving.versions.before_reading(self.version())).codec
         described = codec.encode_error(error, self.correlation_id)
         body = b'{"jsonrpc":"2.0","id":' + self._id + b',"error":' + described + b'}'
         media_type = self.media_type

@@ -1,15 +1,15 @@
-"""Which codec serves a request. Knows the `A2A-Version` value, method names and the codecs; neither headers nor HTTP.
+"""The choice of the codec that serves a request, among the protocol versions that are served.
 
-The version that a request names decides (§3.6). One that names none says by its method and its parts what it is.
+The version that a request names decides (§3.6). A request that names none says by its method and its parts what it is.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
 
 from pydantic_core import from_json
 
@@ -18,35 +18,28 @@ from . import fasta2a, v0_3
 from .codec import Codec, HttpCodec, RpcRefused
 from .envelope import parse_json
 from .fasta2a import FastA2ADialect
+from .operations import OPERATIONS
 from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = (
-    'CODECS',
-    'DEFAULT',
-    'SUPPORTED',
-    'Choice',
-    'before_reading',
-    'choose',
-    'choose_http',
-    'codec_of',
-    'in_dialect_of',
-)
+__all__ = ('HTTP', 'SUPPORTED', 'Choice', 'Version', 'Versions', 'codec_of', 'in_dialect_of')
 
-DEFAULT = V1_0()
-"""Serves what cannot be told from its method."""
+Version: TypeAlias = Literal['1.0', '0.3']
+"""A protocol version, as `Major.Minor`."""
 
-CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (DEFAULT, V0_3())})
-"""The codecs by version, `Major.Minor`; the newest first."""
-
-SUPPORTED: tuple[str, ...] = tuple(CODECS)
-"""The versions that are served; the newest first."""
-
-_HTTP_CODECS: Mapping[str, HttpCodec] = MappingProxyType({DEFAULT.dialect: DEFAULT})
-_V0_3 = CODECS['0.3']
+HTTP: HttpCodec = V1_0()
+"""The codec of the HTTP+JSON binding, which has one version."""
+_V0_3 = V0_3()
 _FASTA2A = FastA2ADialect()
+_CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (HTTP, _V0_3)})
+
+SUPPORTED: tuple[Version, ...] = get_args(Version)
+"""The versions that can be served; the newest first."""
+
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
+_KEPT = 32
+"""Values of `A2A-Version` whose codec is kept."""
 
 AnyCodec = TypeVar('AnyCodec', bound=Codec)
 
@@ -59,42 +52,110 @@ class Choice(NamedTuple):
     """Whether the answer is in the dialect of the task that is asked for: nothing in the request tells it."""
 
 
-def choose(version: str | None, body: bytes) -> Choice:
-    """The codec of a request.
+class Versions:
+    """The protocol versions that an app serves. FastA2A's dialect is served with 0.3.
 
     Args:
-        version: Value of the `A2A-Version` header or query parameter, of which patch numbers do not count; several of
-            them joined by commas.
-        body: The request, which decides if the version is absent or empty.
+        served: Their names.
 
     Raises:
-        VersionNotSupportedError: No codec serves the version.
-        InvalidRequestError: Several versions are named.
+        TypeError: It is one name instead of a list of names.
+        ValueError: It is empty, or names a version that cannot be served.
     """
-    codec = _named(version or '')
-    return _told_by(body) if codec is None else Choice(codec)
 
+    def __init__(self, served: Collection[Version] = SUPPORTED) -> None:
+        if isinstance(served, str):
+            raise TypeError(f'versions= takes a list of protocol versions, such as [{served!r}], not a string.')
+        if unknown := [name for name in served if name not in SUPPORTED]:
+            raise ValueError(f'versions= takes {" and ".join(map(repr, SUPPORTED))}, not {unknown[0]!r}.')
+        if not served:
+            raise ValueError(f'versions= is empty. Name at least one of {" and ".join(map(repr, SUPPORTED))}.')
+        self._codecs = {name: codec for name, codec in _CODECS.items() if name in served}
+        self.served = tuple(name for name in SUPPORTED if name in self._codecs)
+        """Names of the versions, the newest first."""
+        self.default = next(iter(self._codecs.values()))
+        """The codec of requests that do not tell their version."""
+        self.http = HTTP if HTTP.dialect in self._codecs else None
+        """The codec of the HTTP+JSON binding; None if it is not served."""
+        self._named = lru_cache(maxsize=_KEPT)(self._find_named)
+        self._named_http = lru_cache(maxsize=_KEPT)(self._find_http)
 
-@lru_cache(maxsize=32)
-def choose_http(version: str | None) -> HttpCodec:
-    """The codec of a request of the HTTP+JSON binding; one that names no version is in the default.
+    def choose(self, version: str | None, body: bytes) -> Choice:
+        """Return the codec of a JSON-RPC request.
 
-    Args:
-        version: As for `choose`.
+        Args:
+            version: Value of the `A2A-Version` header or query parameter, of which patch numbers do not count; several
+                of them joined by commas.
+            body: The request, which decides if the version is absent or empty.
 
-    Raises:
-        VersionNotSupportedError: No codec of this binding serves the version.
-        InvalidRequestError: Several versions are named.
-    """
-    return _codec(version or '', _HTTP_CODECS) or DEFAULT
+        Raises:
+            VersionNotSupportedError: The version is not served.
+            InvalidRequestError: Several versions are named.
+        """
+        codec = self._named(version or '')
+        if codec is not None:
+            return Choice(codec)
+        choice, is_told = _told_by(body)
+        if _version_of(choice.codec) in self._codecs:
+            return choice
+        if is_told:
+            raise self.not_served(_version_of(choice.codec), self._codecs)
+        return Choice(self.default)
 
+    def choose_http(self, version: str | None) -> HttpCodec:
+        """Return the codec of a request of the HTTP+JSON binding; a request that names no version is of 1.0.
 
-def before_reading(version: str | None) -> Choice:
-    """The codec of what is refused before its body is read: by the version alone, and the default if that is none."""
-    try:
-        return Choice(_named(version or '') or DEFAULT)
-    except A2AError:
-        return Choice(DEFAULT)
+        Args:
+            version: As for `choose`.
+
+        Raises:
+            VersionNotSupportedError: The version is not served over this binding.
+            InvalidRequestError: Several versions are named.
+        """
+        return self._named_http(version or '')
+
+    def before_reading(self, version: str | None) -> Choice:
+        """Return the codec for refusals before the body is read: that of the version, or the default one."""
+        try:
+            return Choice(self._named(version or '') or self.default)
+        except A2AError:
+            return Choice(self.default)
+
+    def _find_named(self, version: str) -> Codec | None:
+        return self._find(version, self._codecs)
+
+    def _find_http(self, version: str) -> HttpCodec:
+        served = {} if self.http is None else {self.http.dialect: self.http}
+        codec = self._find(version, served) or self.http
+        if codec is None:
+            raise self.not_served(HTTP.dialect, served)
+        return codec
+
+    def _find(self, version: str, codecs: Mapping[str, AnyCodec]) -> AnyCodec | None:
+        names = {name.strip() for name in version.split(',')} - {''}
+        if not names:
+            return None
+        keys = {_key(name) for name in names}
+        if len(keys) > 1:
+            raise InvalidRequestError('Invalid request: A2A-Version must name one version')
+        codec = codecs.get(keys.pop())
+        if codec is None:
+            raise self.not_served(min(names)[:_MAX_ECHO], codecs)
+        return codec
+
+    def not_served(self, name: str, codecs: Collection[str]) -> VersionNotSupportedError:
+        """Return the refusal of a version.
+
+        Args:
+            name: The version.
+            codecs: The versions that the binding of the request serves; if there are none, JSON-RPC's are named.
+        """
+        served = tuple(codecs) or self.served
+        over = '' if codecs else ' over JSON-RPC'
+        return VersionNotSupportedError(
+            f'A2A version {name!a} is not supported; use {" or ".join(served)}{over}.',
+            metadata={'supportedVersions': ', '.join(served)},
+        )
 
 
 def in_dialect_of(choice: Choice, dialect: str) -> Codec:
@@ -104,28 +165,12 @@ def in_dialect_of(choice: Choice, dialect: str) -> Codec:
 
 def codec_of(dialect: str) -> Codec:
     """The codec of this name."""
-    return CODECS.get(dialect, _FASTA2A)
+    return _CODECS.get(dialect, _FASTA2A)
 
 
-@lru_cache(maxsize=32)
-def _named(version: str) -> Codec | None:
-    return _codec(version, CODECS)
-
-
-def _codec(version: str, codecs: Mapping[str, AnyCodec]) -> AnyCodec | None:
-    names = {name.strip() for name in version.split(',')} - {''}
-    if not names:
-        return None
-    keys = {_key(name) for name in names}
-    if len(keys) > 1:
-        raise InvalidRequestError('Invalid request: A2A-Version must name one version')
-    codec = codecs.get(keys.pop())
-    if codec is None:
-        raise VersionNotSupportedError(
-            f'A2A version {min(names)[:_MAX_ECHO]!a} is not supported; use {" or ".join(codecs)}.',
-            metadata={'supportedVersions': ', '.join(codecs)},
-        )
-    return codec
+def _version_of(codec: Codec) -> str:
+    """The version that has to be served for a codec."""
+    return codec.dialect if codec.dialect in _CODECS else _V0_3.dialect
 
 
 def _key(name: str) -> str:
@@ -134,18 +179,19 @@ def _key(name: str) -> str:
     return f'{int(match[1])}.{int(match[2] or 0)}' if match else name
 
 
-def _told_by(body: bytes) -> Choice:
+def _told_by(body: bytes) -> tuple[Choice, bool]:
+    """The codec that a request without a version asks for, and whether anything in the request tells it."""
     request = _parsed(body)
     method = request.get('method')
     if not isinstance(method, str) or '/' not in method:
-        return Choice(DEFAULT)
+        return Choice(HTTP), isinstance(method, str) and method in OPERATIONS
     if method in fasta2a.METHODS.keys() - v0_3.METHODS.keys():
-        return Choice(_FASTA2A)
+        return Choice(_FASTA2A), True
     message = _message(request.get('params'))
     if message is None:
         # FastA2A's client asks for a task with `"id": null`, which is no request of JSON-RPC to any other.
-        return Choice(_FASTA2A) if request.get('id', '') is None else Choice(_V0_3, task_decides=True)
-    return Choice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A)
+        return Choice(_FASTA2A) if request.get('id', '') is None else Choice(_V0_3, task_decides=True), True
+    return Choice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A), True
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

@@ -12,15 +12,11 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import InvalidRequestError, VersionNotSupportedError
-from pydantic_ai_a2a.protocol.versions import (
-    CODECS,
-    DEFAULT,
-    SUPPORTED,
-    Choice,
-    before_reading,
-    choose,
-    in_dialect_of,
-)
+from pydantic_ai_a2a.protocol.versions import SUPPORTED, Choice, Versions, codec_of, in_dialect_of
+
+BOTH = Versions()
+choose, before_reading, DEFAULT = BOTH.choose, BOTH.before_reading, BOTH.default
+CODECS = {name: codec_of(name) for name in SUPPORTED}
 
 SENT_1_0 = b'{"method":"SendMessage"}'
 KIND = {'kind': 'text', 'text': 'hi'}
@@ -37,7 +33,7 @@ def with_parts(parts: object) -> dict[str, Any]:
 
 def test_the_supported_versions_are_those_of_the_codecs() -> None:
     assert snapshot(('1.0', '0.3')) == SUPPORTED
-    assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED
+    assert tuple(codec.dialect for codec in CODECS.values()) == SUPPORTED == BOTH.served
 
 
 @pytest.mark.parametrize('body', [SENT_1_0, b'{"method":"message/send"}', b'{'])
@@ -167,3 +163,62 @@ def test_what_is_refused_before_it_is_read_is_answered_in_the_version_that_is_na
 def test_any_value_and_body_choose_a_codec_or_are_refused(version: str, body: bytes) -> None:
     with suppress(VersionNotSupportedError, InvalidRequestError):
         assert choose(version, body).codec.dialect
+
+
+# One version only.
+
+NEWER, OLDER = Versions(['1.0']), Versions(('0.3',))
+BARE_SEND, OLDER_SEND = request('message/send', with_parts([BARE])), request('message/send', with_parts([KIND]))
+
+
+@pytest.mark.parametrize(
+    ('version', 'body'),
+    [
+        ('0.3', SENT_1_0),
+        (None, OLDER_SEND),
+        (None, BARE_SEND),
+        (None, request('tasks/list')),
+        (None, request('tasks/get', {'id': 'x'})),
+        ('', request('no/method')),
+    ],
+)
+def test_0_3_and_fasta2as_dialect_can_be_off(version: str | None, body: bytes) -> None:
+    with pytest.raises(VersionNotSupportedError) as refused:
+        NEWER.choose(version, body)
+    assert refused.value.message == "A2A version '0.3' is not supported; use 1.0."
+    assert refused.value.metadata == {'supportedVersions': '1.0'}
+    assert NEWER.choose(None, SENT_1_0) == NEWER.choose('1.0', OLDER_SEND) == Choice(CODECS['1.0'])
+    assert NEWER.before_reading('0.3') == NEWER.choose(None, b'{') == Choice(CODECS['1.0'])
+
+
+@pytest.mark.parametrize(('version', 'body'), [('1.0', OLDER_SEND), (None, SENT_1_0), ('', request('ListTasks'))])
+def test_1_0_can_be_off(version: str | None, body: bytes) -> None:
+    with pytest.raises(VersionNotSupportedError) as refused:
+        OLDER.choose(version, body)
+    assert refused.value.message == "A2A version '1.0' is not supported; use 0.3."
+    assert refused.value.metadata == {'supportedVersions': '0.3'}
+    for other in (b'', b'{', request(7), request('NoSuchMethod')):  # of no version: refused as what they are
+        assert OLDER.choose(None, other) == Choice(CODECS['0.3'])
+    assert OLDER.choose(None, BARE_SEND).codec.dialect == 'fasta2a'
+    assert OLDER.choose(None, request('tasks/get', {'id': 'x'})) == Choice(CODECS['0.3'], task_decides=True)
+
+
+@pytest.mark.parametrize('version', [None, '', ' ,', '1.0', '0.3', '9.9'])
+def test_without_1_0_http_is_refused_in_every_version(version: str | None) -> None:
+    with pytest.raises(VersionNotSupportedError, match=r'is not supported; use 0\.3 over JSON-RPC\.$'):
+        OLDER.choose_http(version)
+    assert OLDER.http is None
+
+
+@pytest.mark.parametrize(
+    ('versions', 'error', 'text'),
+    [
+        ('1.0', TypeError, r"versions= takes a list of protocol versions, such as \['1\.0'\], not a string\."),
+        ([], ValueError, r"versions= is empty\. Name at least one of '1\.0' and '0\.3'\."),
+        (['1.0', '1.1'], ValueError, r"versions= takes '1\.0' and '0\.3', not '1\.1'\."),
+        ({'0.2'}, ValueError, r"versions= takes '1\.0' and '0\.3', not '0\.2'\."),
+    ],
+)
+def test_versions_that_there_are_not_are_refused(versions: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        Versions(versions)
