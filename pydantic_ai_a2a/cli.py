@@ -17,7 +17,7 @@ from .commands.hash_key import add_hash_key, hash_key
 from .commands.migrate import add_migrate, migrate
 from .commands.running import add_serve, add_worker, serve, worker
 from .commands.target import Refused
-from .errors import A2AError, BackendUnusable
+from .errors import A2AError, BackendUnusable, StoreUnavailable
 from .serve import CannotListen
 
 __all__ = ('main',)
@@ -36,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except Refused as refused:
         parser.exit(2, f'{parser.prog}: error: {refused}\n')
+    except StoreUnavailable as error:
+        parser.exit(1, f'{parser.prog}: error: {error} ({error.detail})\n')
     except (A2AError, BackendUnusable, CannotListen) as error:
         parser.exit(1, f'{parser.prog}: error: {error}\n')
 
@@ -54,6 +56,6 @@ def _parser() -> ArgumentParser:
         each = commands.add_parser(name, help=summary, description=command.__doc__)
         add(each)
         each.set_defaults(command=command)
-    add_dead_letters(commands.add_parser('dead-letters', help='tasks that were started too often'))
+    add_dead_letters(commands.add_parser('dead-letters', help='tasks that were started too often, or lost their store'))
     add_dead_deliveries(commands.add_parser('dead-deliveries', help='notifications that no webhook took'))
     return parser

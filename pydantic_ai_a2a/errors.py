@@ -36,6 +36,7 @@ __all__ = (
     'RequestTimeoutError',
     'StoreFailed',
     'StoreUnavailable',
+    'StoredDamaged',
     'TaskNotCancelableError',
     'TaskNotFoundError',
     'UnauthenticatedError',
@@ -280,6 +281,10 @@ class StoreFailed(Exception):
 
 class BadInput(Exception):
     """The worker's own reading refuses a message that its task has accepted; the text is for the client."""
+
+
+class StoredDamaged(Exception):
+    """A row of the store holds something that the package has not written. Never sent to a client."""
 
 
 class LeaseLost(Exception):

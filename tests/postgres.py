@@ -17,7 +17,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import count
-from os import environ, getpid, getuid
+from os import chown, environ, getpid, getuid
 from pathlib import Path
 from pwd import getpwnam
 from typing import Literal, TypedDict
@@ -288,6 +288,19 @@ class OwnPostgres(Postgres):
         """End it and start it at the same address."""
         self.stop(mode)
         self.start()
+
+    def become_standby(self) -> None:
+        """Restart it as a standby, which can be read and not written, until `promote` is called."""
+        self.stop()
+        signal = self._data / 'standby.signal'
+        signal.touch()
+        owner = self._data.stat()
+        chown(signal, owner.st_uid, owner.st_gid)
+        self.start()
+
+    def promote(self) -> None:
+        """End the recovery of a standby: from now on it can be written."""
+        assert self.run('SELECT pg_promote()') == ['t']
 
     def close(self) -> None:
         """End it, and remove all it had."""

@@ -1,4 +1,4 @@
-"""Dead letters: tasks that were started too often, which an operator may have tried once more. Pure, like `sql`."""
+"""Dead letters: failed tasks that an operator may retry, in SQL that executes nothing."""
 
 from __future__ import annotations
 
@@ -9,20 +9,26 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ..errors import UnsupportedOperationError
-from ..ports import DEAD_LETTER, DeadLetter, Submission
+from ..ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
 from ..protocol import stored
 from ..types import TaskHeader
 from . import accept, checkpoints, push_configs, quotas
 from .sql import TASK, Transaction, find, find_locked
 
-__all__ = ('MIGRATION', 'dead_letters', 'retry')
+__all__ = ('MIGRATION', 'STORAGE', 'dead_letters', 'retry')
 
 MIGRATION = (
     'ALTER TABLE task ADD COLUMN retried_as TEXT',
     "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure = 'attempts'",
 )
 
-_DEAD = f"failure = '{DEAD_LETTER}'"
+STORAGE = (
+    'DROP INDEX task_dead',
+    "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempts', 'storage')",
+)
+"""A migration: a task that ended because of its store is a dead letter, too."""
+
+_DEAD = f'failure IN {DEAD_LETTERS}'
 _OF_TASK = 'agent = ? AND task_id = ?'
 _FORGET_TURN = (
     'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
@@ -57,7 +63,7 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
         context_id=context_id,
         owner=owner,
         at=at,
-        attempts=attempt - 1,  # the last one only found that it was one too many
+        attempts=attempt - (failure == DEAD_LETTER),  # the last one only found that it was one too many
         failure=failure,
         correlation_id=None if status_message is None else _correlation_id(status_message),
         retried_as=retried_as,

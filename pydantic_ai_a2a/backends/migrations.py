@@ -29,6 +29,7 @@ MIGRATIONS: Migrations = (
     deliveries.OWNERS,
     contexts.QUEUED_COLUMN,
     TURN,
+    dead.STORAGE,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

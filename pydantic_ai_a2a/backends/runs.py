@@ -10,7 +10,7 @@ from pydantic_ai.usage import RunUsage
 
 from ..errors import LeaseLost
 from ..lifecycle import INTERRUPTED, TERMINAL
-from ..ports import DEAD_LETTER, Checkpoint, Claim, Finish, Marks, Status
+from ..ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Status
 from ..types import TaskEvent, TaskHeader
 from . import checkpoints, conversations, deliveries, quotas
 from .contexts import NEXT, QUEUED, let_go
@@ -234,7 +234,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     writes: list[Write] = []
     if end.charges:
         writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
-    if checkpointed and end.failure != DEAD_LETTER:
+    if checkpointed and end.failure not in DEAD_LETTERS:
         writes.append(drop_checkpoint(agent, header.id))
     goes_on = unread is not None and _hands_on(end)
     if end.artifacts is None and end.status.state in TERMINAL:
@@ -279,7 +279,7 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
 
 def _hands_on(end: Finish) -> bool:
     """Whether a task goes on with what is unread when a run ends like this."""
-    return end.status.state in _HANDS_ON and not end.last and end.failure != DEAD_LETTER
+    return end.status.state in _HANDS_ON and not end.last and end.failure not in DEAD_LETTERS
 
 
 def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
@@ -313,10 +313,10 @@ def _end(
         end.metadata if end.metadata is not None else claimed.header.metadata,
         end.final.n,
         end.failure,
-        claimed.inbox if end.failure == DEAD_LETTER else read,  # a retry goes on from the checkpoint, or begins anew
+        claimed.inbox if end.failure in DEAD_LETTERS else read,  # a retry goes on from the checkpoint, or begins anew
     )
     turn, of_turn = _TURN, _NO_TURN
-    if end.failure == DEAD_LETTER:
+    if end.failure in DEAD_LETTERS:
         turn, of_turn = '', ()
     elif end.status.state in INTERRUPTED:
         of_turn = _turn(claimed, end, usage)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import TaskNotFoundError
-from ..lifecycle import LIVE
+from ..errors import StoredDamaged, TaskNotFoundError
+from ..lifecycle import LIVE, STOPPED
 from ..ports import Status
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
@@ -44,6 +44,7 @@ HEADER = (
     ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
 )
 HEADER_SIZE = 10
+_STATES = LIVE | STOPPED
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
@@ -55,8 +56,14 @@ ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?
 
 
 def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
-    """The header that a `HEADER` row holds, and so many events later."""
+    """The header that a `HEADER` row holds, and so many events later.
+
+    Raises:
+        StoredDamaged: The task is in no state that there is.
+    """
     task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
+    if state not in _STATES:
+        raise StoredDamaged(f'Task {task_id} is in the unknown state {state!r}.')
     return TaskHeader(
         id=task_id,
         context_id=context_id,

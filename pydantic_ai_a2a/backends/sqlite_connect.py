@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -67,6 +68,7 @@ def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Co
         BackendUnusable: The file is no database of ours, damaged, newer than the package, or cannot be opened.
         sqlite3.OperationalError: Others hold it locked for longer than the time-out.
     """
+    _create(file.path)
     try:
         connection = sqlite3.connect(file.path, timeout=0, isolation_level=None)
     except sqlite3.Error as error:
@@ -79,6 +81,12 @@ def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Co
             raise
         raise _unusable(file, error) from error
     return connection
+
+
+def _create(path: Path) -> None:
+    """Create an empty file that only its owner can read; SQLite gives its WAL the same mode."""
+    with suppress(OSError):  # it is there, or SQLite says why it cannot be
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _unusable(file: SqliteFile, error: Exception) -> BackendUnusable:

@@ -18,7 +18,10 @@ _AWAY = frozenset({
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 })  # fmt: skip
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_DAMAGED = {
+    sqlite3.SQLITE_CORRUPT: 'the file is damaged',
+    sqlite3.SQLITE_NOTADB: 'the file is damaged, or no database',
+}
 
 
 def _code(error: BaseException) -> int:
@@ -36,7 +39,7 @@ def reason_of(error: BaseException) -> str:
     if not (code := _code(error)):
         return str(error)
     reason = f'{error} ({getattr(error, "sqlite_errorname", code)})'
-    return f'the file is damaged: {reason}. Restore it from a backup' if code in _DAMAGED else reason
+    return f'{_DAMAGED[code]}: {reason}. Restore it from a backup' if code in _DAMAGED else reason
 
 
 def told(error: BaseException | None) -> BaseException | None:

@@ -18,7 +18,8 @@ from . import notice, views
 from .answer import Answer
 from .database import Operation, Published
 from .others import Others, now_ms
-from .sqlite_connect import SqliteFile, connect
+from .sqlite_connect import SqliteFile
+from .sqlite_identity import OpenedFile
 from .sqlite_lane import Job, Lane, commit, read
 from .sqlite_steps import perform
 from .tail import Tails
@@ -43,8 +44,10 @@ class SqliteProcess:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
         self.others = Others(self.tails, now_ms)
-        self._writer = Lane('pydantic_ai_a2a writer', partial(connect, file), commit, _Polling(self))
-        self._readers = [Lane('pydantic_ai_a2a reader', partial(connect, file), read) for _ in range(_READERS)]
+        opened = OpenedFile(file)
+        self._writer = Lane('pydantic_ai_a2a writer', opened.connect, opened.guarded(commit), _Polling(self))
+        reading = opened.guarded(read)
+        self._readers = [Lane('pydantic_ai_a2a reader', opened.connect, reading) for _ in range(_READERS)]
         self._namespace = namespace
 
     def stop(self) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import StoredDamaged
 from ..lifecycle import STOPPED, TERMINAL
 from ..protocol import stored
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from .damage import check_stored
 from .sql import BY_ID_AND_OWNER, HEADER, Transaction, header_of
 
 __all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after', 'unread')
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 _NO_LIMIT = 2**31
 _ITEMS = ' UNION ALL '.join(
@@ -36,6 +41,7 @@ def _with_items(agent: str, header: TaskHeader, history_length: int | None, arti
     newest = _NO_LIMIT if history_length is None else history_length
     rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
     rows.sort()
+    check_stored(header.id, *(body for _, _, body in rows), header.status_message, header.metadata)
     history = [body for _, kind, body in rows if kind == 'message'] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)
@@ -46,6 +52,7 @@ def _with_items(agent: str, header: TaskHeader, history_length: int | None, arti
             (agent, header.id),
         )
         if updates:
+            check_stored(header.id, *(row[0] for row in updates))
             bodies = stored.assemble(bodies, (row[0] for row in updates))
     return StoredTask(header, history, bodies)
 
@@ -75,16 +82,23 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
     )
     tasks: list[StoredTask] = []
     left = sys.maxsize if query.max_bytes is None else query.max_bytes
+    shown = 0
     for row in rows[: query.page_size]:
-        task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts)
+        try:
+            task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts)
+        except StoredDamaged as damaged:
+            logger.error('A task is left out of a list: %s', damaged)
+            shown += 1
+            continue
         left -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))
         if tasks and left < 0:
             break
         tasks.append(task)
+        shown += 1
     following = None
-    if len(rows) > len(tasks):
-        last = tasks[-1].header
-        following = (last.status_at, last.id)
+    if len(rows) > shown:
+        last = rows[shown - 1]
+        following = (last[4], last[0])  # status_at and id of a `HEADER` row
     return Page(tasks, following, total[0][0])
 
 
@@ -104,6 +118,7 @@ def events_after(agent: str, task_id: str, after: int, limit: int) -> Transactio
         'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
         (agent, task_id, after, limit),
     )
+    check_stored(task_id, *(payload for _, _, payload in rows))
     return [TaskEvent(*row) for row in rows]
 
 

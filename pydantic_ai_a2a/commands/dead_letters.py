@@ -1,4 +1,4 @@
-"""The commands `dead-letters list` and `dead-letters retry`: what was started too often, and once more."""
+"""The commands `dead-letters list` and `dead-letters retry`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def add_dead_letters(parser: ArgumentParser) -> None:
 
 
 def _list(options: Namespace) -> int:
-    """List the tasks that were started too often, those that failed first at the beginning."""
+    """List the dead letters, those that failed first at the beginning."""
     return asyncio.run(_show(options))
 
 

@@ -10,7 +10,7 @@ client is told to try again, and a run repeats its call until it succeeds. Any o
 from __future__ import annotations
 
 from .backend import Backend
-from .housekeeping import DEAD_LETTER, DeadLetter, Erased, ExportedConversation, Housekeeping
+from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, ExportedConversation, Housekeeping
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .reading import EventLog, Subscription, TaskReader
@@ -18,6 +18,7 @@ from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Status, S
 
 __all__ = (
     'DEAD_LETTER',
+    'DEAD_LETTERS',
     'Accepted',
     'Answer',
     'Backend',

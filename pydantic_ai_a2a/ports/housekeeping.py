@@ -15,6 +15,7 @@ from ..types import StoredTask, TaskHeader
 
 __all__ = (
     'DEAD_LETTER',
+    'DEAD_LETTERS',
     'DeadLetter',
     'Erased',
     'ExportedConversation',
@@ -23,12 +24,14 @@ __all__ = (
 
 
 DEAD_LETTER = 'attempts'
-"""Class of the failure of a task that was started too often: the task is a dead letter."""
+"""Class of the failure of a task that was started too often."""
+DEAD_LETTERS = (DEAD_LETTER, 'storage')
+"""Classes of the failures with which a task is a dead letter: it can be retried after its last step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A task that was started too often without coming to an end."""
+    """A task that was started too often without coming to an end, or that ended because of its store."""
 
     task_id: str
     context_id: str
@@ -115,7 +118,7 @@ class Housekeeping(ABC):
     async def dead_letters(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> Sequence[DeadLetter]:
-        """The tasks that were started too often, those that failed first at the beginning; of any owner, if None.
+        """The dead letters, those that failed first at the beginning; of any owner, if None.
 
         `after` is (at, task_id) of the last one of the page before.
         """

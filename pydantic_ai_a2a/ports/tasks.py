@@ -269,8 +269,8 @@ class TaskQueue(ABC):
         A task that waits keeps what is unread for later. What the run has used is charged in the same transaction, but
         for what was charged of it before: it may go on from the checkpoint of a dead letter.
 
-        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is `DEAD_LETTER`). The same call is
-        repeated after `StoreUnavailable`: if the first call was stored, the second returns what the first would have.
+        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is one of `DEAD_LETTERS`). The same
+        call is repeated after `StoreUnavailable`: if the first call was stored, the second returns the same.
 
         Raises:
             LeaseLost: The claim is no longer valid.

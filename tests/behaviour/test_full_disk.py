@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers
 
-from ..client import LIMIT, Client, message, rpc, state_of, texts
+from ..client import LIMIT, state_of, texts
 from ..dialects import unversioned
+from .clerk import Clerk, readiness, refused, until_ready
 from .full_disk import Disk, disk
 from .rows import covers
 from .stage import ended, serving, told_in_log
@@ -20,47 +16,6 @@ from .stage import ended, serving, told_in_log
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
 ROW = 'storage error in one task'
 __all__ = ('disk',)
-
-
-class Clerk:
-    """An agent that calls a tool, waits within it for the test, and counts what it does."""
-
-    def __init__(self) -> None:
-        self.requests = 0
-        self.calls = 0
-        self.reached = asyncio.Event()
-        self.go_on = asyncio.Event()
-        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
-        self.agent.tool_plain(self.book)
-
-    async def book(self) -> str:
-        """Book it."""
-        self.calls += 1
-        self.reached.set()
-        await self.go_on.wait()
-        return 'x' * 100_000
-
-    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        self.requests += 1
-        if len(messages) == 1:
-            return ModelResponse(parts=[ToolCallPart('book', {})])
-        return ModelResponse(parts=[TextPart('booked')])
-
-
-async def readiness(client: Client) -> tuple[int, str]:
-    answer = await client.get('/health/ready')
-    return answer.status, answer.json['components']['backend']
-
-
-async def until_ready(client: Client) -> None:
-    async with asyncio.timeout(LIMIT):
-        while await readiness(client) != (200, 'ok'):
-            pass
-
-
-async def refused(client: Client, **fields: Any) -> tuple[int, str, int]:
-    answer = await client.post(rpc('SendMessage', {'message': message('refused' * 20_000, **fields)}))
-    return answer.status, answer.headers['retry-after'], answer.json['error']['code']
 
 
 @covers(ROW)

@@ -127,7 +127,8 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> No
         [
             "'memory' is no store that has a schema, such as sqlite:///agent.db.",
             "'sqlite://' names no file",
-            'The SQLite file /text.db cannot be used: file is not a database.',
+            'The SQLite file /text.db cannot be used: the file is damaged, or no database: file is not a database'
+            ' (SQLITE_NOTADB). Restore it from a backup.',
             'The SQLite file /newer.db cannot be used: it was written by a newer version',
         ]
     )

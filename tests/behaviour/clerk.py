@@ -1,0 +1,58 @@
+"""An agent whose tool waits for the test, and readers of what the server says of its store."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from ..client import LIMIT, Client, message, rpc
+
+__all__ = ('Clerk', 'readiness', 'refused', 'until_ready')
+
+
+class Clerk:
+    """An agent that calls a tool, waits within it for the test, and counts what it does."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.calls = 0
+        self.reached = asyncio.Event()
+        self.go_on = asyncio.Event()
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+        self.agent.tool_plain(self.book)
+
+    async def book(self) -> str:
+        """Book it."""
+        self.calls += 1
+        self.reached.set()
+        await self.go_on.wait()
+        return 'x' * 100_000
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.requests += 1
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart('book', {})])
+        return ModelResponse(parts=[TextPart('booked')])
+
+
+async def readiness(client: Client) -> tuple[int, str]:
+    """HTTP status of `/health/ready`, and the state of the backend."""
+    answer = await client.get('/health/ready')
+    return answer.status, answer.json['components']['backend']
+
+
+async def until_ready(client: Client) -> None:
+    """Ask until the server is ready."""
+    async with asyncio.timeout(LIMIT):
+        while await readiness(client) != (200, 'ok'):
+            pass
+
+
+async def refused(client: Client, **fields: Any) -> tuple[int, str, int]:
+    """HTTP status, `Retry-After` and error code of a message that the server does not take."""
+    answer = await client.post(rpc('SendMessage', {'message': message('refused' * 20_000, **fields)}))
+    return answer.status, answer.headers['retry-after'], answer.json['error']['code']
