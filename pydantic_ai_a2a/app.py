@@ -64,7 +64,10 @@ class OwnTaskManager(TaskManager):
     @property
     def is_running(self) -> bool:
         """Whether the app has started."""
-        return self._hosting.begun
+        try:
+            return self._hosting.begun
+        except RuntimeError:  # outside of an event loop
+            return False
 
     async def __aenter__(self) -> Self:
         """Do nothing: the app enters and leaves the broker itself."""

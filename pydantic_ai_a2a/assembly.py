@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fasta2a.schema import AgentExtension
 from pydantic_ai.agent import AbstractAgent
@@ -26,13 +27,27 @@ from .hosting import Hosting
 from .own_parts import Conversion, Held
 from .ports import Backend
 from .protocol.versions import Versions
-from .push.sending import webhooks
 from .quotas import Metering
+from .run_options import NO_MODEL
 from .service import Service
 from .settings import Limits, Push, Retention, WhileWorking, Workers
 from .worker import Worker
 
+if TYPE_CHECKING:
+    from .push.registration import Registration
+    from .push.sending import Sending
+
 __all__ = ('Assembly',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def _webhooks(backend: Backend, push: Push) -> tuple[Registration, Sending]:
+    try:
+        from .push.sending import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
+    except ImportError as error:
+        raise ImportError("push= needs more packages: pip install 'pydantic-ai-a2a[push]'") from error
+    return webhooks(backend, push, backend.now)
 
 
 class Assembly:
@@ -60,6 +75,8 @@ class Assembly:
         self.streams = OpenStreams(limits.keep_alive)
 
         def make_worker() -> Worker:
+            if not conversion.has_model:
+                logger.warning('%s Without a model its runs fail.', NO_MODEL)
             job = conversion.job(backend, metering, referenced=limits.referenced)
             return Worker(backend, job, settings=workers, retention=retention, metering=metering)
 
@@ -69,7 +86,7 @@ class Assembly:
             job = partial(conversion.job, backend, metering, referenced=limits.referenced)
             limit, max_wait = workers.running, limits.max_wait
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
-        registration, sending = (None, None) if push is None else webhooks(backend, push, backend.now)
+        registration, sending = (None, None) if push is None else _webhooks(backend, push)
         kept = [each for each in (backend, sending) if isinstance(each, AbstractAsyncContextManager)]
         store = Held(*kept) if kept else None
         self.hosting = Hosting(

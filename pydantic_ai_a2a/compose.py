@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from fasta2a.broker import Broker
 from fasta2a.schema import AgentExtension, AgentProvider, SecurityRequirement, SecurityScheme, Skill
@@ -18,6 +18,7 @@ from starlette.types import ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
 from .app import A2AApp
+from .arguments import checked
 from .assembly import Assembly
 from .auth.base import Authenticate, Authenticator
 from .auth.guard import Guard, Owner, guard
@@ -32,7 +33,7 @@ from .card import CardSettings, CardTemplate
 from .conversion.answers import PlainText
 from .conversion.inbound import HTTPS_ONLY
 from .dependencies import DepsFactory, dependencies
-from .direct import Reply, Rule
+from .direct import Rule
 from .hooks import Hooks, OnCancel, OnComplete, OnFailure
 from .hosting import Hosting
 from .own_parts import Conversion, OwnParts, own_parts
@@ -50,6 +51,7 @@ __all__ = ('to_a2a',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
+@checked
 def to_a2a(
     agent: AbstractAgent[Any, Any],
     *,
@@ -237,7 +239,7 @@ def to_a2a(
             the backend is none that there is, or in use by another app of this process; or it is memory, and a server
             of several processes imports the app, or has no push notifications.
     """
-    _check(namespace, backend, while_working)
+    _check(namespace, backend, docs_url)
     hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)
     own = own_parts(
         agent,
@@ -325,11 +327,11 @@ def to_a2a(
     )
 
 
-def _check(namespace: str | None, backend: object, while_working: str) -> None:
+def _check(namespace: str | None, backend: object, docs_url: str | None) -> None:
     if namespace is not None and isinstance(backend, Backend):
         raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
-    if while_working not in get_args(WhileWorking):
-        raise ValueError(f"while_working must be 'queue', 'steer' or 'reject', not {while_working!r}.")
+    if docs_url is not None and not docs_url.startswith('/'):
+        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
 
 
 def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:
@@ -349,8 +351,6 @@ def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str 
 
 
 def _reply(rule: Rule, own: OwnParts | None) -> Rule:
-    if not callable(rule) and rule not in get_args(Reply):
-        raise ValueError(f"reply must be 'task' or 'message', or a function that says which, not {rule!r}.")
     if rule != 'task' and own is not None and own.storage is not None:
         raise TypeError('reply= needs conversations that to_a2a() keeps; with storage= or worker= answers are tasks.')
     return rule

@@ -18,6 +18,7 @@ from pydantic_ai import CancellationToken
 from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_core import from_json
 
+from .arguments import seconds
 from .ports import Claim
 from .protocol import stored
 from .run_options import RunInfo, RunOptions
@@ -208,23 +209,18 @@ def dependencies(
     """What gives runs their `deps`, if a factory does.
 
     Raises:
-        TypeError: There are `deps` as well, or headers without a factory; or the factory is a generator function, or no
-            function.
+        TypeError: There are `deps` as well, or headers without a factory; or the factory is a generator function.
         ValueError: A header has credentials, by its name or as one of the schemes.
     """
-    if isinstance(headers, str):
-        raise TypeError('deps_headers= is a collection of names, not one string.')
     if factory is None:
         if headers:
             raise TypeError('deps_headers= are for a deps_factory=.')
         return None
     if 'deps' in options:
         raise TypeError('Give deps= or deps_factory=, not both.')
-    if not callable(factory):
-        raise TypeError(f'deps_factory= is a function of a CallContext, not {factory!r}.')
     if isasyncgenfunction(factory) or isgeneratorfunction(factory):
         raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
     keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}
     if secret := sorted(name for name in headers if name.lower() in _CREDENTIALS | keys):
         raise ValueError(f'deps_headers= has {", ".join(secret)}: what is stored with a task has no credentials.')
-    return Dependencies(factory, headers, options.get('timeout'))
+    return Dependencies(factory, headers, seconds(options['timeout']) if 'timeout' in options else None)

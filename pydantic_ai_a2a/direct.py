@@ -46,7 +46,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 Reply: TypeAlias = Literal['task', 'message']
 """What a message is answered with."""
-Rule: TypeAlias = 'Reply | Callable[[Message], Reply | Awaitable[Reply]]'
+Rule: TypeAlias = Reply | Callable[[Message], Reply | Awaitable[Reply]]
 """The same for all messages that begin something, or what a function says of each."""
 
 Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]

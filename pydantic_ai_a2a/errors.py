@@ -287,5 +287,9 @@ class StoredDamaged(Exception):
     """A row of the store holds something that the package has not written. Never sent to a client."""
 
 
+class NoModel(Exception):
+    """The agent has no model, and neither the app nor `agent.override` has given it one. Never sent to a client."""
+
+
 class LeaseLost(Exception):
     """A write was refused because the task is held by somebody else by now. Never sent to a client."""

@@ -53,7 +53,7 @@ class Hooks:
     """What is called when a run has ended.
 
     Raises:
-        TypeError: One is no function, or an async generator's, whose events would have nowhere to go.
+        TypeError: A hook is an async generator function, whose events would have nowhere to go.
     """
 
     on_complete: OnComplete | None = None
@@ -62,7 +62,7 @@ class Hooks:
 
     def __post_init__(self) -> None:
         for name, hook in self.given.items():
-            if not callable(hook) or isasyncgenfunction(hook):
+            if isasyncgenfunction(hook):
                 raise TypeError(f'{name}= is a function, sync or async, that yields nothing; not {hook!r}.')
 
     @property

@@ -10,9 +10,12 @@ from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from .arguments import checked
+
 __all__ = ('mount',)
 
 
+@checked
 def mount(parent: Starlette, path: str, app: Starlette) -> None:
     """Mount an app under a path, run its lifespan with the parent's, and answer the path without its final slash too.
 
@@ -23,7 +26,13 @@ def mount(parent: Starlette, path: str, app: Starlette) -> None:
         parent: A Starlette or FastAPI app that has not started yet.
         path: Begins with a slash, such as `/agent`.
         app: What `to_a2a` returned.
+
+    Raises:
+        TypeError: An argument has another type.
+        ValueError: The path does not begin with a slash.
     """
+    if not path.startswith('/'):
+        raise ValueError(f'mount(): path takes a path that begins with a slash, such as /agent, not {path!r}.')
     mounted = Mount(path, app)
     parent.router.routes.append(Route(mounted.path, _Bare(mounted), include_in_schema=False))
     parent.router.routes.append(mounted)

@@ -31,7 +31,7 @@ from .job import Job
 from .ports import Backend
 from .quotas import Metering
 from .references import read_referenced
-from .run_options import RunOptions, models_of
+from .run_options import RunOptions, check_hidden, may_have_model, models_of
 from .runner import Runner
 from .settings import Progress
 from .types import Message
@@ -165,6 +165,10 @@ class Conversion:
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = Runner(agent, options, progress, hidden) if self._foreign is None else None
+        self.has_model = not self._is_known or may_have_model(agent, options)
+        """Whether runs may have a model without `agent.override`."""
+        if self._is_known:
+            check_hidden(agent, options, hidden)
         if steers and self._foreign is not None:
             raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
         self._steers = steers

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import timedelta
 from typing import Any, Literal, cast
 
 from pydantic_ai import Agent, AgentSpec
@@ -24,15 +25,38 @@ from pydantic_ai.capabilities import (
 )
 from pydantic_ai.models import KnownModelName, Model
 from pydantic_ai.output import OutputSpec
-from pydantic_ai.toolsets import AbstractToolset
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    ApprovalRequiredToolset,
+    CombinedToolset,
+    ExternalToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PreparedToolset,
+    WrapperToolset,
+)
 from pydantic_ai.usage import UsageLimits
 from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
-__all__ = ('RunInfo', 'RunOptions', 'check_options', 'may_change_history', 'models_of')
+from .arguments import seconds, suggestion
 
+__all__ = (
+    'NO_MODEL',
+    'RunInfo',
+    'RunOptions',
+    'check_hidden',
+    'check_options',
+    'may_change_history',
+    'may_have_model',
+    'models_of',
+)
+
+NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
 """Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
+_SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)
+"""Toolsets that have the tools of another one, under the same names."""
 _USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
 """Capabilities of Pydantic AI that call or hold what users have written."""
 
@@ -56,8 +80,8 @@ class RunOptions(TypedDict, total=False):
     """Over the agent's own, one by one."""
     usage_limits: UsageLimits
     """A task that goes over them is `failed`."""
-    timeout: float
-    """Seconds; a task that takes longer is `failed`."""
+    timeout: timedelta | float
+    """Time for a run, as a `timedelta` or in seconds; a task that takes longer is `failed`."""
     metadata: AgentMetadata[Any]
     """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
     retries: int | AgentRetries
@@ -92,6 +116,8 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
+    if 'timeout' in options and seconds(options['timeout']) <= 0:
+        raise ValueError(f'timeout must be positive, not {options["timeout"]!r}.')
     while isinstance(agent, WrapperAgent):
         for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
             durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
@@ -120,6 +146,65 @@ def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model
         if isinstance(capability, ModelFallback):
             models += cast('ModelFallback[Any]', capability).models
     return models
+
+
+def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether a run may have a model without `agent.override`: its own, the agent's, or one of a capability."""
+    if models_of(agent, options) or 'spec' in options or not isinstance(_unwrapped(agent), Agent):
+        return True
+    return any(
+        not isinstance(capability, AbstractCapability)
+        or isinstance(capability, _USERS_CODE)
+        or type(cast('AbstractCapability[Any]', capability)).get_model is not AbstractCapability.get_model
+        for capability in _capabilities(agent, options)
+    )
+
+
+def check_hidden(agent: AbstractAgent[Any, Any], options: RunOptions, hidden: Collection[str]) -> None:
+    """Refuse a name of `hide_arguments` that is no tool of the agent, if all tools are known before a run.
+
+    Raises:
+        ValueError: There is no such tool.
+    """
+    known = _tool_names([*agent.toolsets, *options.get('toolsets', ())])
+    if not hidden or known is None or 'spec' in options or any(map(_may_bring_tools, _capabilities(agent, options))):
+        return
+    if unknown := sorted(set(hidden) - known):
+        tools = ', '.join(sorted(known)) or 'none at all'
+        near = suggestion(unknown[0], known)
+        raise ValueError(f'hide_arguments has {unknown[0]!r}, but the agent has no such tool.{near} It has {tools}.')
+
+
+def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> set[str] | None:
+    """Return the names of all tools; None if some are known in a run only, as those of an MCP server."""
+    names: set[str] = set()
+    for toolset in toolsets:
+        if isinstance(toolset, FunctionToolset) and type(toolset).__module__.startswith('pydantic_ai.'):
+            tools = {*toolset.tools}
+        elif isinstance(toolset, ExternalToolset):
+            tools = {tool.name for tool in toolset.tool_defs}
+        elif isinstance(toolset, CombinedToolset):
+            tools = _tool_names(toolset.toolsets)
+        elif isinstance(toolset, _SAME_TOOLS):
+            tools = _tool_names([cast('WrapperToolset[Any]', toolset).wrapped])
+        else:
+            tools = None
+        if tools is None:
+            return None
+        names |= tools
+    return names
+
+
+def _may_bring_tools(capability: object) -> bool:
+    if not isinstance(capability, AbstractCapability):
+        return True
+    kind = type(cast('AbstractCapability[Any]', capability))
+    own = (kind.get_toolset, kind.get_native_tools, kind.get_wrapper_toolset) != (
+        AbstractCapability.get_toolset,
+        AbstractCapability.get_native_tools,
+        AbstractCapability.get_wrapper_toolset,
+    )
+    return own and not kind.__module__.startswith('pydantic_ai.capabilities._')
 
 
 def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:

@@ -15,11 +15,11 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, TypeAlias, TypeVar
 
-from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken
+from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, RunContext
 from pydantic_ai.agent import (
     AbstractAgent,
 )
-from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
     FilePart,
@@ -36,12 +36,14 @@ from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApp
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
+from .arguments import seconds
 from .conversion.progress import StepsShown
 from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
+from .errors import NoModel
 from .exits import contain_exits
 from .quotas import Left
-from .run_options import RunInfo, RunOptions, check_options, may_change_history
+from .run_options import NO_MODEL, RunInfo, RunOptions, check_options, may_change_history, may_have_model
 from .settings import Progress
 from .steering import Steering
 from .turn import Turn
@@ -106,11 +108,12 @@ class Runner:
     ) -> None:
         check_options(agent, options)
         self._agent = agent
-        self._options = options
+        self._options: Any = {**options, **({'timeout': seconds(options['timeout'])} if 'timeout' in options else {})}
         metadata = options.get('metadata')
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)
+        self._may_have_model = may_have_model(agent, options)
 
     async def run(
         self,
@@ -158,14 +161,14 @@ class Runner:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
         metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
-        options: RunOptions = {**self._options, **(given or {}), 'metadata': metadata}
+        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:
-            options['metadata'] = lambda ctx: {**metadata_of(ctx), **metadata}
+            options['metadata'] = _merged(metadata_of, metadata)
         if left is not None:
             options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
         run: AgentRun[Any, Any] | None = None
         try:
-            async with self._agent.iter(
+            async with self._begin(
                 None if resumed else prompt,
                 message_history=turn.after(history) if turn is not None and resumed else history or None,
                 deferred_tool_results=None if resumed else answers,
@@ -202,6 +205,23 @@ class Runner:
         calls = _calls(run.all_messages()) if waits else ()
         files = _files(messages)
         return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, calls, result)
+
+    @asynccontextmanager
+    async def _begin(self, prompt: Any, **options: Any) -> AsyncGenerator[AgentRun[Any, Any]]:
+        """Begin a run of the agent.
+
+        Raises:
+            NoModel: The agent has no model.
+        """
+        begun = False
+        try:
+            async with self._agent.iter(prompt, **options) as run:
+                begun = True
+                yield run
+        except UserError as error:
+            if begun or self._may_have_model:
+                raise
+            raise NoModel(NO_MODEL) from error
 
     async def _drive(
         self,
@@ -280,6 +300,12 @@ class _Shown:
             return event
         tool = self.run.ctx.deps.tool_manager.get_tool_def(call.tool_name)
         return None if tool is not None and tool.kind in _DEFERRED else event
+
+
+def _merged(
+    metadata_of: Callable[[RunContext[Any]], Mapping[str, Any]], metadata: Mapping[str, Any]
+) -> Callable[[RunContext[Any]], dict[str, Any]]:
+    return lambda ctx: {**metadata_of(ctx), **metadata}
 
 
 def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -10,13 +11,16 @@ from contextlib import suppress
 from ipaddress import ip_address
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp, Scope
 
 from .app import A2AApp
+from .arguments import checked
 from .auth.hosts import is_loopback
 from .bindings.browser import AllowedHosts, HostCheck
+from .compose import to_a2a
 
 if TYPE_CHECKING:
     import uvicorn
@@ -37,8 +41,9 @@ class CannotListen(OSError):
     """The address is not to be had: taken, not of this machine, or not allowed."""
 
 
+@checked
 def run(
-    app: ASGIApp,
+    app: ASGIApp | AbstractAgent[Any, Any],
     *,
     host: str = '127.0.0.1',
     port: int = 8000,
@@ -49,7 +54,7 @@ def run(
     """Serve until SIGINT or SIGTERM, in this thread.
 
     Args:
-        app: What `to_a2a` returned, or an app that it is mounted in.
+        app: An agent, which is served as `to_a2a(agent)`; or what `to_a2a` returned, or an app that it is mounted in.
         host: Address to listen on; the default is reached from this machine only.
         port: Port to listen on.
         allowed_hosts: Names of hosts to answer for, as in `to_a2a` and beside those that the app has there; `*` is
@@ -61,8 +66,11 @@ def run(
         uvicorn_options: Further arguments of `uvicorn.Config`.
 
     Raises:
+        RuntimeError: An event loop runs in this thread.
         ValueError: Everybody could, or it cannot be told who can, and `anonymous` does not say so.
     """
+    _check_no_loop()
+    app = _app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
     listener = listen(host, port)
@@ -71,8 +79,9 @@ def run(
         server.run(sockets=[listener])
 
 
+@checked
 def serve(
-    app: ASGIApp,
+    app: ASGIApp | AbstractAgent[Any, Any],
     *,
     host: str = '127.0.0.1',
     port: int = 0,
@@ -85,14 +94,14 @@ def serve(
     ```python
     from pydantic_ai import Agent
 
-    from pydantic_ai_a2a import serve, to_a2a
+    from pydantic_ai_a2a import serve
 
-    with serve(to_a2a(Agent('test'))) as server:
+    with serve(Agent('test')) as server:
         print(server.url)
     ```
 
     Args:
-        app: What `to_a2a` returned, or an app that it is mounted in.
+        app: An agent, or an app, as for `run`.
         host: Address to listen on.
         port: Port to listen on; 0 takes a free one.
         allowed_hosts: As for `run`.
@@ -103,9 +112,25 @@ def serve(
         ValueError: As for `run`.
         RuntimeError: The app did not start.
     """
+    app = _app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
     return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
+
+
+def _app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
+    return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        'run() cannot be called in a running event loop, such as that of a notebook or of an async function:'
+        ' use serve(), which runs the server in a thread of its own.'
+    )
 
 
 def check_callers(
@@ -270,6 +295,9 @@ class Server:
         for app in served(self._app):
             app.hosting.drain_everywhere()
         self._thread.join()
+
+    def __repr__(self) -> str:
+        return f'<Server {self.url}>'
 
     def __enter__(self) -> Server:
         return self

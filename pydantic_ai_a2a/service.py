@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
@@ -31,7 +31,6 @@ from .page_tokens import page_token, read_token
 from .ports import Accepted, Backend, Submission, Subscription
 from .protocol import push, stored
 from .protocol.limits import check_message, check_metadata, check_names
-from .push.registration import Registration, page_of
 from .quotas import Metering
 from .settings import Limits, Retention
 from .types import (
@@ -51,6 +50,9 @@ from .types import (
     TaskQuery,
     TaskState,
 )
+
+if TYPE_CHECKING:
+    from .push.registration import Registration
 
 __all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
 
@@ -389,7 +391,7 @@ class Service:
         registration = self._registration()
         task_id, page_size, token = push.read_list(params)
         configs = await registration.configs.list(task_id, call.caller.owner)
-        page, following = page_of(configs, task_id, page_size, token)
+        page, following = registration.page_of(configs, task_id, page_size, token)
         return [
             Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
         ], following

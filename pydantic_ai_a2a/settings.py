@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from .arguments import Span, checked
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ('Budget', 'Limits', 'Progress', 'Push', 'Quotas', 'Rate', 'Retention', 'WhileWorking', 'Workers')
 
@@ -14,22 +19,30 @@ WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
 """What becomes of a message to a task that is queued or runs."""
 
 
-def _positive(owner: object, **values: float | Decimal | None) -> None:
-    for name, value in values.items():
-        if value is not None and value <= 0:
-            raise ValueError(f'{type(owner).__name__}.{name} must be positive, not {value!r}.')
+def _positive(settings: DataclassInstance, *, or_zero: Collection[str] = ()) -> None:
+    """Refuse a number or time span that is not positive; those named, and those whose default is 0, may be 0."""
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        number = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+            continue
+        zero = setting.default == 0 or setting.name in or_zero
+        if number < 0 or (number == 0 and not zero):
+            wanted = '0 or more' if zero else 'positive'
+            raise ValueError(f'{type(settings).__name__}.{setting.name} must be {wanted}, not {number!r}.')
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """What one request, stream or queue may take."""
 
     body: int = 10_000_000
     """Largest request body, in bytes; a larger one is answered with HTTP 413 before it is parsed."""
-    body_time: float = 30.0
+    body_time: Span[float] = Span(30.0)
     """Seconds that a request body may take to come; one that takes up to twice as long is answered with HTTP 408, and
     its connection closed."""
-    answer_time: float = 60.0
+    answer_time: Span[float] = Span(60.0)
     """Seconds that an answer of more than 64 KB may take to be read, in a stream each piece at once; one that takes up
     to twice as long is broken off, and its connection closed."""
     values: int = 250_000
@@ -68,119 +81,88 @@ class Limits:
     reader_lag: int = 1_000_000
     """Bytes that a reader of an event stream may be behind; then its stream is closed. It can resume from its last
     event id."""
-    keep_alive: float = 3.0
+    keep_alive: Span[float] = Span(3.0)
     """Seconds between comments on an idle event stream; the official client gives up after 5 seconds of silence."""
-    max_wait: float | None = None
+    max_wait: Span[float | None] = Span(None)
     """Seconds that a blocking send waits before it answers with the task as it is; None: until it ends or asks."""
-    cancel_grace: float = 5.0
+    cancel_grace: Span[float] = Span(5.0)
     """Seconds that CancelTask waits for the run to stop; then the task is `canceled` and a late result dropped."""
 
     def __post_init__(self) -> None:
-        _positive(
-            self,
-            body=self.body,
-            body_time=self.body_time,
-            answer_time=self.answer_time,
-            values=self.values,
-            parts=self.parts,
-            text=self.text,
-            data=self.data,
-            files=self.files,
-            raw=self.raw,
-            metadata=self.metadata,
-            depth=self.depth,
-            references=self.references,
-            referenced=self.referenced,
-            queue=self.queue,
-            messages=self.messages,
-            memory=self.memory,
-            page=self.page,
-            reader_lag=self.reader_lag,
-            keep_alive=self.keep_alive,
-            max_wait=self.max_wait,
-            cancel_grace=self.cancel_grace,
-        )
+        _positive(self)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Retention:
     """How long what is stored is kept. Tasks that wait or run are never swept for age or count of finished ones."""
 
-    tasks: timedelta = timedelta(days=7)
+    tasks: Span[timedelta] = Span(timedelta(days=7))
     """How long a finished task can be read."""
     max_tasks: int = 10_000
     """How many finished tasks are kept at most; the oldest go first."""
-    events: timedelta = timedelta(minutes=1)
+    events: Span[timedelta] = Span(timedelta(minutes=1))
     """How long after its end a task's event log can be resumed; then the assembled task serves."""
-    contexts: timedelta = timedelta(days=30)
+    contexts: Span[timedelta] = Span(timedelta(days=30))
     """How long a conversation is kept after its last use; never dropped while one of its tasks lives."""
     max_contexts: int = 10_000
     """How many conversations are kept at most; the longest unused go first."""
-    waiting: timedelta = timedelta(days=7)
+    waiting: Span[timedelta] = Span(timedelta(days=7))
     """How long a task may wait for its client before it is `failed`; and how long one that has ended is kept at most,
     whatever its age and their number, until its webhooks have been told so."""
-    idempotency_window: timedelta = timedelta(minutes=10)
+    idempotency_window: Span[timedelta] = Span(timedelta(minutes=10))
     """How long a new task's message that an anonymous client sends again is answered with its first task. An
     authenticated caller's message, and one with a `taskId`, is recognised as long as the task is kept. Zero turns that
     off for all callers: each message that arrives is a new one."""
 
     def __post_init__(self) -> None:
-        _positive(
-            self,
-            tasks=self.tasks.total_seconds(),
-            max_tasks=self.max_tasks,
-            events=self.events.total_seconds(),
-            contexts=self.contexts.total_seconds(),
-            max_contexts=self.max_contexts,
-            waiting=self.waiting.total_seconds(),
-        )
-        if self.idempotency_window < timedelta():
-            raise ValueError(f'Retention.idempotency_window must not be negative, not {self.idempotency_window!r}.')
+        _positive(self, or_zero=('idempotency_window',))
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Workers:
     """How tasks are run in this process."""
 
     running: int = 256
     """Tasks that run at once in this process. Synchronous tools share anyio's 40 threads all the same."""
-    drain_grace: float = 20.0
+    drain_grace: Span[float] = Span(20.0)
     """Seconds that running tasks get to finish when the server shuts down."""
-    drain_delay: float = 0.0
+    drain_delay: Span[float] = Span(0.0)
     """Seconds that a server goes on serving after SIGTERM, with `/health/ready` at HTTP 503, before it drains: time for
     a load balancer to notice."""
-    lease: float = 30.0
+    lease: Span[float] = Span(30.0)
     """Seconds after which another process may take over a task whose holder has not renewed its lease."""
     attempts: int = 3
     """How often a task is started at most, the first time among them: once more after each process that was lost with
     it. Then it is `failed`, a dead letter."""
 
     def __post_init__(self) -> None:
-        _positive(self, running=self.running, drain_grace=self.drain_grace, lease=self.lease, attempts=self.attempts)
-        if self.drain_delay < 0:
-            raise ValueError(f'Workers.drain_delay must not be negative, but is {self.drain_delay!r}.')
+        _positive(self)
 
 
+@checked
 @dataclass(frozen=True)
 class Rate:
     """How often something may be done."""
 
     count: int
     """How many times."""
-    per: timedelta
+    per: Span[timedelta] = Span()
     """In which time."""
     burst: int | None = field(default=None, kw_only=True)
     """How many times at once, after nothing was done for a while; None: `count`."""
 
     def __post_init__(self) -> None:
-        _positive(self, count=self.count, per=self.per.total_seconds(), burst=self.burst)
+        _positive(self)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """What the runs for one caller, or for all of a tenant together, may use of the model in any time so long."""
 
-    window: timedelta
+    window: Span[timedelta] = Span()
     """The time. What was used counts a sixtieth longer at most."""
     requests: int | None = None
     """Requests to the model."""
@@ -192,17 +174,12 @@ class Budget:
     """Whose it is."""
 
     def __post_init__(self) -> None:
-        _positive(
-            self,
-            window=self.window.total_seconds(),
-            requests=self.requests,
-            tokens=self.tokens,
-            cost=self.cost,
-        )
+        _positive(self)
         if self.requests is self.tokens is self.cost is None:
             raise ValueError('A Budget needs requests=, tokens= or cost=.')
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Quotas:
     """What each caller may have; over it, a request is refused with HTTP 429 before anything is stored.
@@ -226,9 +203,10 @@ class Quotas:
     64 bits. Behind a proxy, that is the proxy's, unless the server is told to trust it."""
 
     def __post_init__(self) -> None:
-        _positive(self, streams=self.streams, tasks=self.tasks)
+        _positive(self)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Progress:
     """What clients that watch a task see of its run, beside the answer: status updates, which are not kept."""
@@ -239,15 +217,16 @@ class Progress:
     """Calls of tools, with their arguments unless `hide_arguments` names the tool; and that they returned, not what."""
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Push:
     """How clients are told of their tasks at URLs of theirs (§4.3.3)."""
 
-    timeout: float = 15.0
+    timeout: Span[float] = Span(15.0)
     """Seconds that one try may take, from looking up the host's name to the answer."""
     tries: int = 8
     """How often an event is tried; then it is dead, and the command `dead-deliveries` lists it and tries it again."""
-    backoff: float = 1.0
+    backoff: Span[float] = Span(1.0)
     """Seconds before the second try; each pause after is four times as long, at most an hour, and up to a half longer
     or shorter by chance."""
     at_once: int = 32
@@ -267,14 +246,4 @@ class Push:
     """Looks up the addresses of a host, given its name and port; None asks the system."""
 
     def __post_init__(self) -> None:
-        _positive(
-            self,
-            timeout=self.timeout,
-            tries=self.tries,
-            backoff=self.backoff,
-            at_once=self.at_once,
-            configs=self.configs,
-        )
-        for name in ('private_hosts', 'keys'):
-            if isinstance(getattr(self, name), str):
-                raise TypeError(f'Push.{name} takes a list of strings, and not one.')
+        _positive(self)

@@ -34,7 +34,7 @@ def test_the_public_names_are_there() -> None:
 @pytest.mark.parametrize('option', ['message_history', 'run_id', 'timout'])
 def test_a_run_option_that_is_none_is_refused(option: str) -> None:
     options: dict[str, Any] = {option: None}
-    with pytest.raises(TypeError, match=f'to_a2a\\(\\) takes no {option}: not an option of every run'):
+    with pytest.raises(TypeError, match=f"to_a2a\\(\\) takes no '{option}'"):
         to_a2a(Agent(TestModel()), **options)
 
 

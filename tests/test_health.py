@@ -196,7 +196,7 @@ async def test_an_app_whose_backend_cannot_be_read_is_not_ready_and_the_log_says
 
 
 def test_a_drain_delay_cannot_be_negative() -> None:
-    with pytest.raises(ValueError, match=r'Workers\.drain_delay must not be negative, but is -1\.'):
+    with pytest.raises(ValueError, match=r'Workers\.drain_delay must be 0 or more, not -1\.0\.'):
         Workers(drain_delay=-1)
 
 

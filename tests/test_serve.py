@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import serve, to_a2a
+from pydantic_ai_a2a import run, serve, to_a2a
 
 
 def test_an_app_that_does_not_start_says_so() -> None:
@@ -35,3 +36,25 @@ async def test_an_app_that_has_not_begun_has_nothing_to_drain() -> None:
     app = to_a2a(Agent(TestModel()))
     app.hosting.drain(asyncio.get_running_loop())
     assert app.hosting.accepting()
+
+
+@pytest.mark.parametrize('app', [Agent(TestModel(custom_output_text='Hi')), to_a2a(Agent(TestModel()))])
+def test_an_agent_is_served_as_its_app_is(app: Any) -> None:
+    with serve(app) as server:
+        card = httpx.get(f'{server.url}.well-known/agent-card.json').json()
+        assert repr(server) == f'<Server {server.url}>'
+    assert card['supportedInterfaces'][0]['url'] == server.url
+
+
+async def test_run_in_a_running_loop_says_to_use_serve() -> None:
+    with pytest.raises(RuntimeError, match=r'run\(\) cannot be called in a running event loop, .* use serve\(\)'):
+        run(Agent(TestModel()))
+
+
+def test_run_takes_an_agent_as_well() -> None:
+    with pytest.raises(ValueError, match=r'lets everybody call it, and 0\.0\.0\.0 is reached from elsewhere'):
+        run(Agent(TestModel()), host='0.0.0.0')
+    with pytest.raises(TypeError, match=r'run\(\): port takes an integer, not the string'):
+        run(Agent(TestModel()), port='80')  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r'serve\(\): app takes a function or an Agent, not a string'):
+        serve('joker:app')  # pyright: ignore[reportArgumentType]

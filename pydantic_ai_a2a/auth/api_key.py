@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlencode
 from fasta2a.schema import ApiKeySecurityScheme, SecurityScheme
 from starlette.requests import Request
 
+from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator, InvalidCredentials, one
 from .hashes import HashedSecrets
@@ -19,6 +20,7 @@ _NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 """A token of HTTP (RFC 9110): what a header or a cookie may be called."""
 
 
+@checked
 class APIKeyAuth(Authenticator):
     """Keys in a header, `X-API-Key` unless said otherwise, or in the query or a cookie.
 

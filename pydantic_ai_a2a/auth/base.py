@@ -11,11 +11,12 @@ from typing import TypeAlias
 from fasta2a.schema import SecurityScheme
 from starlette.requests import Request
 
+from ..arguments import checked
 from ..types import Caller
 
 __all__ = ('AllOf', 'Authenticate', 'Authenticator', 'CallableAuth', 'InvalidCredentials', 'one')
 
-Authenticate: TypeAlias = Callable[[Request], 'Caller | Awaitable[Caller | None] | None']
+Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
 """Says who sends a request; None refuses it with HTTP 401."""
 
 
@@ -63,6 +64,7 @@ class Authenticator(ABC):
         """
 
 
+@checked
 class AllOf(Authenticator):
     """Several ways at once: a request needs the credentials of all of them.
 

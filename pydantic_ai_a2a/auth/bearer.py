@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fasta2a.schema import HttpSecurityScheme, SecurityScheme
 from starlette.requests import Request
 
+from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator, InvalidCredentials, one
 from .hashes import MAX_SECRET, HashedSecrets
@@ -37,6 +38,7 @@ def bearer_token(request: Request) -> str | None:
     return token
 
 
+@checked
 class BearerAuth(Authenticator):
     """Tokens in the `Authorization` header: `Authorization: Bearer …`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from fasta2a.schema import (
@@ -14,6 +15,7 @@ from fasta2a.schema import (
 )
 from starlette.requests import Request
 
+from ..arguments import checked, seconds
 from ..types import Caller
 from .base import Authenticator, InvalidCredentials
 from .bearer import bearer_token
@@ -26,6 +28,7 @@ __all__ = ('JWTAuth',)
 _WELL_KNOWN = '/.well-known/openid-configuration'
 
 
+@checked
 class JWTAuth(Authenticator):
     """Bearer tokens that an issuer has signed: OAuth 2 access tokens in the form of JWTs, OpenID Connect.
 
@@ -65,15 +68,15 @@ class JWTAuth(Authenticator):
         jwks_url: str | None = None,
         secret: str | bytes | None = None,
         algorithms: Sequence[str] | None = None,
-        leeway: float = 30.0,
+        leeway: timedelta | float = 30.0,
         id_claim: str = 'sub',
         id_prefix: str = '',
         tenant_claim: str | None = None,
         scope_claims: Sequence[str] = ('scope', 'scp'),
         caller: Callable[[Mapping[str, Any]], Caller | None] | None = None,
-        cache: float = 600.0,
-        stale: float = 3600.0,
-        refetch: float = 30.0,
+        cache: timedelta | float = 600.0,
+        stale: timedelta | float = 3600.0,
+        refetch: timedelta | float = 30.0,
         flows: OAuthFlows | None = None,
         name: str = 'jwt',
     ) -> None:
@@ -92,8 +95,8 @@ class JWTAuth(Authenticator):
             discovery=discovery,
             secret=secret.encode() if isinstance(secret, str) else secret,
             algorithms=algorithms,
-            leeway=leeway,
-            times=(cache, stale, refetch),
+            leeway=seconds(leeway),
+            times=(seconds(cache), seconds(stale), seconds(refetch)),
         )
         self.schemes = {name: _scheme(flows, discovery)}
 

@@ -7,12 +7,14 @@ from typing import Any
 from fasta2a.schema import SecurityScheme
 from starlette.requests import Request
 
+from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator
 
 __all__ = ('StarletteAuth',)
 
 
+@checked
 class StarletteAuth(Authenticator):
     """Who Starlette's `AuthenticationMiddleware` says that it is: `request.user`, with the scopes of `request.auth`.
 

@@ -12,7 +12,7 @@ from ..types import Caller
 
 __all__ = ('TenantRule', 'Tenants', 'is_name')
 
-TenantRule: TypeAlias = 'bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]'
+TenantRule: TypeAlias = bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]
 """Which tenants requests may name: any, those of a collection, or those that a function allows a caller."""
 
 
@@ -35,13 +35,10 @@ class Tenants:
         reserved: First segments of the app's paths, which no tenant is called.
 
     Raises:
-        TypeError: The rule is one name, and no collection.
         ValueError: A name is reserved, or none that can stand in a path.
     """
 
     def __init__(self, rule: TenantRule, reserved: Collection[str]) -> None:
-        if isinstance(rule, str):
-            raise TypeError(f'tenants= takes a collection of names, such as [{rule!r}].')
         self._reserved = frozenset(reserved)
         self._rule = rule
         if isinstance(rule, Collection):

@@ -6,6 +6,8 @@ import re
 from dataclasses import KW_ONLY, dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..arguments import Span, checked
+
 __all__ = ('Postgres',)
 
 _FORM = 'postgresql://user:password@host:5432/database'
@@ -26,7 +28,8 @@ _OF_URLS = frozenset({
 _SCHEMA = re.compile('[a-z_][a-z0-9_]{0,62}')
 
 
-@dataclass(frozen=True, slots=True)
+@checked
+@dataclass(frozen=True)
 class Postgres:
     """A PostgreSQL database, 14 or later, for `to_a2a(backend=...)`. Every process has connections of its own.
 
@@ -45,11 +48,11 @@ class Postgres:
     """Schema of the tables; it is made if it is not there."""
     pool_size: int = 10
     """Connections that a process has at most, besides one that listens and one that renews leases."""
-    connect_timeout: float = 5.0
+    connect_timeout: Span[float] = Span(5.0)
     """Seconds that a connection may take to be opened."""
-    acquire_timeout: float = 10.0
+    acquire_timeout: Span[float] = Span(10.0)
     """Seconds that a call waits for a connection, and for a database that is away; after that clients get HTTP 503."""
-    statement_timeout: float = 30.0
+    statement_timeout: Span[float] = Span(30.0)
     """Seconds that one statement may take, with its wait for locks."""
     listen: bool = True
     """Whether processes are told by the database what the others write. Without, they ask it every 250 milliseconds."""

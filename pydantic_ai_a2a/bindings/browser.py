@@ -39,13 +39,10 @@ class AllowedHosts:
         names: Names without ports; `*.example.com` is every name below `example.com`, and `*` every host.
 
     Raises:
-        TypeError: It is one name, and no list.
         ValueError: One is no name of a host.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        if isinstance(names, str):
-            raise TypeError(f'allowed_hosts= takes a list of names, such as [{names!r}].')
         self.names: tuple[str, ...] = tuple(name.lower().rstrip('.') for name in names)
         if bad := [name for name in self.names if not _PATTERN.fullmatch(name)]:
             raise ValueError(f'allowed_hosts= takes names such as agent.example.com or *.example.com, not {bad[0]!r}.')
@@ -130,11 +127,8 @@ def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
         origins: Such as `https://app.example.com`; `*` is every page.
 
     Raises:
-        TypeError: It is one origin, and no list.
         ValueError: One is no origin.
     """
-    if isinstance(origins, str):
-        raise TypeError(f'cors= takes a list of origins, such as [{origins!r}].')
     if bad := [origin for origin in origins if origin != '*' and not _ORIGIN.fullmatch(origin)]:
         raise ValueError(f'cors= takes origins such as https://app.example.com, not {bad[0]!r}.')
     if not origins:

@@ -30,12 +30,25 @@ class Discovery:
     def __init__(self, card: CardTemplate, url: str | None) -> None:
         self._card = card
         self._url = url
+        if url is not None:
+            _check_url(url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD; below a tenant's path, with the card for it."""
         tenant = scope['path_params'].get('tenant', '')
         body = self._card.render(self._url or base_url(scope), tenant)
         await send_card(scope, send, body, _PUBLIC)
+
+
+def _check_url(url: str) -> None:
+    """Refuse an URL for the card that no client could call."""
+    scheme, separator, rest = url.partition('://')
+    if not separator:
+        raise ValueError(
+            f'url takes an absolute URL, not {url!r}: its scheme is missing. Write https://{url.lstrip("/")}.'
+        )
+    if scheme.lower() not in ('http', 'https') or not rest.partition('/')[0]:
+        raise ValueError(f'url takes an https or http URL with a host, such as https://example.com/, not {url!r}.')
 
 
 async def send_card(

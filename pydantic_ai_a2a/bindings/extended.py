@@ -16,7 +16,7 @@ from .discovery import base_url
 
 __all__ = ('UNSHARED', 'ExtendedCard', 'MakeCard')
 
-MakeCard: TypeAlias = 'Callable[[Caller, AgentCard], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]'
+MakeCard: TypeAlias = Callable[[Caller, AgentCard], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
 """Makes a caller's card of the public one: what it returns stands in the place of the public card's fields. None: this
 caller has none."""
 

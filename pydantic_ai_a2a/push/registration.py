@@ -18,7 +18,7 @@ from ..types import PushTarget
 from .guard import Guard, PrivateHost, Refused
 from .secrets import Seal, Unreadable
 
-__all__ = ('Registration', 'page_of')
+__all__ = ('Registration',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -70,27 +70,27 @@ class Registration:
             ' delete it, or register it again.'
         )
 
+    @staticmethod
+    def page_of(
+        configs: Sequence[PushConfig], task_id: str, page_size: int | None, token: str
+    ) -> tuple[Sequence[PushConfig], str]:
+        """One page of a task's configurations, and where the next begins; empty after the last.
 
-def page_of(
-    configs: Sequence[PushConfig], task_id: str, page_size: int | None, token: str
-) -> tuple[Sequence[PushConfig], str]:
-    """One page of a task's configurations, and where the next begins; empty after the last.
+        Args:
+            configs: All of them, the oldest first, as they are answered if no page is asked for. Pages go by their ids.
+            task_id: The task.
+            page_size: How many at most; None: all.
+            token: Where the page begins; empty for the first.
 
-    Args:
-        configs: All of them, the oldest first, as they are answered if no page is asked for. Pages go by their ids.
-        task_id: The task.
-        page_size: How many at most; None: all.
-        token: Where the page begins; empty for the first.
-
-    Raises:
-        InvalidParamsError: No page of this task's has given the token.
-    """
-    if page_size is None and not token:
-        return configs, ''
-    after = _read_token(token, task_id) if token else ''
-    rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
-    page = rest[:page_size]
-    return page, '' if len(page) == len(rest) else _token(page[-1].id, task_id)
+        Raises:
+            InvalidParamsError: No page of this task's has given the token.
+        """
+        if page_size is None and not token:
+            return configs, ''
+        after = _read_token(token, task_id) if token else ''
+        rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
+        page = rest[:page_size]
+        return page, '' if len(page) == len(rest) else _token(page[-1].id, task_id)
 
 
 def _token(config_id: str, task_id: str) -> str:

@@ -410,9 +410,9 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     'one name': (
         {'deps_headers': 'x-a', 'deps_factory': fails},
         TypeError,
-        'deps_headers= is a collection of names, not one string.',
+        'to_a2a(): deps_headers takes a list or a set of strings, not a string.',
     ),
-    'no function': ({'deps_factory': 1}, TypeError, 'deps_factory= is a function of a CallContext, not 1.'),
+    'no function': ({'deps_factory': 1}, TypeError, 'to_a2a(): deps_factory takes a function or None, not an int.'),
     'generator': (
         {'deps_factory': yields},
         TypeError,

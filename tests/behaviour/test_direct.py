@@ -461,7 +461,7 @@ def test_it_needs_conversations_of_our_own() -> None:
 
     with pytest.raises(TypeError, match='reply= needs conversations'):
         to_a2a(ECHO, reply='message', storage=InMemoryStorage())
-    with pytest.raises(ValueError, match="reply must be 'task' or 'message'"):
+    with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
         to_a2a(ECHO, reply='both')  # pyright: ignore[reportArgumentType]
 
 

@@ -251,10 +251,12 @@ async def yields(result: object) -> AsyncGenerator[None]:
     yield
 
 
-@pytest.mark.parametrize('hook', [yields, 1])
-async def test_what_cannot_be_a_hook_is_refused_at_once(hook: Any) -> None:
+async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
+    hooks: list[Any] = [yields, 1]
     with pytest.raises(TypeError, match=r'on_cancel= is a function, sync or async, that yields nothing; not .+'):
-        to_a2a(AGENT, on_cancel=hook)
+        to_a2a(AGENT, on_cancel=hooks[0])
+    with pytest.raises(TypeError, match=r'to_a2a\(\): on_cancel takes a function or None, not an int\.'):
+        to_a2a(AGENT, on_cancel=hooks[1])
 
 
 async def test_with_a_worker_of_ones_own_there_are_no_hooks_and_no_dependencies() -> None:

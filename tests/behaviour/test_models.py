@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from pydantic_ai import Agent
-from pydantic_ai.capabilities import ModelFallback
-from pydantic_ai.exceptions import ModelHTTPError
+from pydantic_ai.capabilities import ModelFallback, SelectModel
+from pydantic_ai.exceptions import ModelHTTPError, UserError
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentedModel
+from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import ModelProfile
 
@@ -78,3 +79,54 @@ async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
         card = (await Client(app).get('/.well-known/agent-card.json')).json
     assert texts(task) == ['the second one answers']
     assert not {'image/png', 'audio/wav'}.intersection(card['defaultInputModes'])
+
+
+async def test_an_agent_without_a_model_is_warned_of_at_start_and_its_runs_say_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = to_a2a(Agent(name='bare'))
+    assert caplog.text == ''
+    async with lifespan(app):
+        warned = [record for record in caplog.records if record.levelname == 'WARNING']
+        task = await Client(app).send()
+    assert 'The agent has no model: give one to Agent(...)' in warned[0].getMessage()
+    status = task['status']['message']
+    assert (state_of(task), status['metadata']['failure']) == ('FAILED', 'no-model')
+    assert status['parts'][0]['text'] == 'The agent has no model.'
+    assert status['metadata']['correlationId'] in caplog.text
+
+
+async def test_an_override_may_bring_the_model() -> None:
+    agent = Agent()
+    app = to_a2a(agent)
+    async with lifespan(app):
+        with agent.override(model=SECOND):
+            assert texts(await Client(app).send()) == ['the second one answers']
+
+
+def wrong_tool() -> str:
+    """Misuse Pydantic AI."""
+    raise UserError('of a tool')
+
+
+async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> None:
+    calling = Agent(tools=[wrong_tool])
+    app = to_a2a(calling)
+    async with lifespan(app):
+        with calling.override(model=TestModel()):
+            task = await Client(app).send()
+    assert task['status']['message']['metadata']['failure'] == 'internal'
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{'model': SECOND}, {'capabilities': [SelectModel(lambda ctx: SECOND)]}, {'spec': {'model': 'test'}}],
+    ids=['model', 'capability', 'spec'],
+)
+async def test_a_model_that_the_run_brings_is_no_reason_to_warn(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent(), **options)
+    async with lifespan(app):
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert 'no model' not in caplog.text

@@ -1,0 +1,284 @@
+"""Checks of the arguments that users give, by their annotations; and time spans, in seconds or as a `timedelta`.
+
+The annotations of a function are read at its first call, so that they cost nothing at import.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cache, wraps
+from math import isfinite
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+from typing_extensions import get_type_hints, is_typeddict
+
+__all__ = ('Span', 'checked', 'seconds', 'suggestion')
+
+T = TypeVar('T', bound=Callable[..., Any])
+S = TypeVar('S')
+
+_REQUIRED: Any = object()
+_UNIONS = (Union, UnionType)
+_LISTS = (list, tuple, Sequence)
+_SETS = (set, frozenset, AbstractSet, Collection)
+_NUMBERS = (int, float)
+_TEXT = (str, bytes, bytearray)
+_NAMES = {
+    str: 'a string',
+    int: 'an integer',
+    float: 'a number',
+    bool: 'True or False',
+    bytes: 'bytes',
+    NoneType: 'None',
+    Callable: 'a function',
+}
+
+
+class Span(Generic[S]):
+    """A field of a dataclass that takes seconds or a `timedelta`, and has what it was given in the default's form.
+
+    Args:
+        default: A number of seconds, a `timedelta`, or None; without it the field is required and has a `timedelta`.
+    """
+
+    def __init__(self, default: S = _REQUIRED) -> None:
+        self._default = default
+        self._name = ''
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> S:
+        if instance is not None:
+            return instance.__dict__[self._name]
+        if self._default is _REQUIRED:  # so the dataclass finds no default
+            raise AttributeError(self._name)
+        return self._default
+
+    def __set__(self, instance: object, value: S | timedelta | float) -> None:
+        as_timedelta = self._default is _REQUIRED or isinstance(self._default, timedelta)
+        span = None if value is None else seconds(cast('timedelta | float', value))
+        instance.__dict__[self._name] = timedelta(seconds=span) if as_timedelta and span is not None else span
+
+
+def seconds(span: timedelta | float) -> float:
+    """Return a time span in seconds."""
+    return span.total_seconds() if isinstance(span, timedelta) else float(span)
+
+
+def suggestion(word: str, choices: Collection[str]) -> str:
+    """Return a sentence that names the choice which a misspelt word most resembles; empty if it resembles none."""
+    matches = get_close_matches(word, choices, n=1)
+    return f' Did you mean {matches[0]!r}?' if matches else ''
+
+
+class _Problem(NamedTuple):
+    """An argument that does not fit its annotation."""
+
+    path: str
+    """The argument, or the place in it. It has no key of a mapping, which may be a secret."""
+    hint: Any
+    value: object
+    error: type[TypeError | ValueError] = TypeError
+
+
+def checked(target: T) -> T:
+    """Check the arguments of each call of a function or a class by their annotations.
+
+    Raises:
+        TypeError: At the call: a keyword is unknown, or an argument has another type.
+        ValueError: At the call: an argument is none of the strings that there are, or no finite number.
+    """
+    if inspect.isclass(target):
+        setattr(target, '__init__', _checking(target.__init__, target, target.__name__))  # noqa: B010 - of any class
+        return cast('T', target)
+    return cast('T', _checking(target, target, target.__name__))
+
+
+def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        hints, names = _annotations(function, annotated)
+        if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
+            raise TypeError(f'{name}() takes no {unknown!r}.{suggestion(unknown, names)}')
+        for argument, value in _given(function, args, kwargs).items():
+            problem = _problem(value, hints.get(argument, Any), argument)
+            if problem is not None:
+                raise problem.error(f'{name}(): {_sentence(problem)}')
+        return function(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str, Any], Collection[str] | None]:
+    """Return the annotations of a function's arguments, and the keywords that it takes; None if it takes any."""
+    source: Any = annotated if hasattr(annotated, '__dataclass_fields__') else function
+    hints = inspect.get_annotations(source, eval_str=True)
+    names: set[str] = set()
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            options = next((each for each in get_args(hints.pop(parameter.name)) if is_typeddict(each)), None)
+            if options is None:
+                return hints, None
+            hints |= get_type_hints(options, include_extras=True)
+            names |= options.__annotations__.keys()
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            hints[parameter.name] = Sequence[hints[parameter.name]]
+        else:
+            names.add(parameter.name)
+    return hints, names
+
+
+def _given(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names; those that are too many are left to the function itself."""
+    given: dict[str, Any] = {}
+    for n, parameter in enumerate(inspect.signature(function).parameters.values()):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            given[parameter.name] = args[n:]
+        if n >= len(args) or parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            break
+        given[parameter.name] = args[n]
+    return {**given, **kwargs}
+
+
+def _problem(value: object, hint: Any, path: str) -> _Problem | None:
+    """Return why a value does not fit an annotation; None if it fits, or if the annotation says nothing."""
+    hint = _bare(hint)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in _UNIONS:
+        return _of_union(value, hint, path)
+    if origin is Literal:
+        fits = any(value == each and type(value) is type(each) for each in args)
+        error = ValueError if isinstance(value, str) else TypeError
+        return None if fits else _Problem(path, hint, value, error)
+    kind: Any = Mapping if is_typeddict(origin or hint) else origin or hint
+    if not inspect.isclass(kind):  # such as Any, a type variable, or a reference to what is not known here
+        return None
+    if not _is_a(value, kind):
+        return _Problem(path, hint, value)
+    if isinstance(value, float | Decimal) and not isfinite(value):
+        return _Problem(path, hint, value, ValueError)
+    return next(_inside(value, kind, args, path), None)
+
+
+def _bare(hint: Any) -> Any:
+    """Return an annotation without aliases and extras; that of a `Span` as what may be given for it."""
+    while get_origin(hint) is Annotated or hasattr(hint, '__value__'):
+        hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__value__
+    if get_origin(hint) is Span:
+        return timedelta | float | get_args(hint)[0]
+    return NoneType if hint is None else hint
+
+
+def _of_union(value: object, hint: Any, path: str) -> _Problem | None:
+    problems = [_problem(value, each, path) for each in get_args(hint)]
+    found = [problem for problem in problems if problem is not None]
+    if len(found) < len(problems):
+        return None
+    inner = max(found, key=lambda problem: len(problem.path))
+    if inner.path != path:
+        return inner
+    error = ValueError if any(problem.error is ValueError for problem in found) else TypeError
+    return _Problem(path, hint, value, error)
+
+
+def _is_a(value: object, kind: type) -> bool:
+    if kind in _NUMBERS:
+        return isinstance(value, int if kind is int else _NUMBERS) and not isinstance(value, bool)
+    if kind in _LISTS:
+        return isinstance(value, Sequence) and not isinstance(value, _TEXT)
+    if kind in _SETS:
+        return isinstance(value, Collection) and not isinstance(value, (*_TEXT, Mapping))
+    if kind is dict:
+        return isinstance(value, Mapping)
+    try:
+        return isinstance(value, kind)
+    except TypeError:  # a protocol that cannot be asked
+        return True
+
+
+def _inside(value: Any, kind: type, args: Sequence[Any], path: str) -> Any:
+    """Yield the problems of the items of a list, a set or a mapping."""
+    if kind in (dict, Mapping) and args:
+        pairs = [(each, hint, f'a {what} of {path}') for what, hint, each in _entries(value, args)]
+    elif kind in (*_LISTS, *_SETS) and args:
+        pairs = [(each, args[0], f'{path}[{n}]') for n, each in enumerate(value)]
+    else:
+        pairs = []
+    return (problem for each, hint, place in pairs if (problem := _problem(each, hint, place)) is not None)
+
+
+def _entries(value: Mapping[Any, Any], args: Sequence[Any]) -> list[tuple[str, Any, Any]]:
+    return [
+        *(('key', args[0], key) for key in value),
+        *(('value', args[1], each) for each in value.values()),
+    ]
+
+
+def _sentence(problem: _Problem) -> str:
+    hints = _members(problem.hint)
+    literals = [each for hint in hints if get_origin(hint) is Literal for each in get_args(hint)]
+    is_number = bool({int, float}.intersection(hints))
+    near = suggestion(problem.value, literals) if isinstance(problem.value, str) else ''
+    shown = _shown(problem.value, is_public=bool(literals), is_number=is_number)
+    return f'{problem.path} takes {_described(problem.hint)}, not {shown}.{near}'
+
+
+def _members(hint: Any) -> list[Any]:
+    hint = _bare(hint)
+    return [inner for each in get_args(hint) for inner in _members(each)] if get_origin(hint) in _UNIONS else [hint]
+
+
+def _described(hint: Any) -> str:
+    """Return what an annotation takes, in words."""
+    members = list(dict.fromkeys(_members(hint)))
+    if str in members:  # a list of well-known names among any other strings
+        members = [each for each in members if get_origin(each) is not Literal]
+    words: list[str] = []
+    if timedelta in members and float in members:
+        members = [each for each in members if each not in (timedelta, float)]
+        words = ['seconds', 'a timedelta']
+    words = list(dict.fromkeys([*words, *(word for each in members for word in _words(each))]))
+    return ' or '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def _words(hint: Any) -> list[str]:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return [repr(each) for each in args]
+    kind = origin or hint
+    if kind in _NAMES:
+        return [_NAMES[kind]]
+    if is_typeddict(kind):
+        return [f'a dict like {kind.__name__}']
+    if kind in (dict, Mapping):
+        return ['a mapping']
+    if kind in (*_LISTS, *_SETS):
+        what = 'list' if kind in _LISTS else 'list or a set'
+        items = ''.join('strings' if arg is str else _described(arg) for arg in args[:1])
+        items = items.removeprefix('a ').removeprefix('an ')
+        return [f'a {what} of {items}' if items else f'a {what}']
+    return [_article(getattr(kind, '__name__', str(kind)).removeprefix('Abstract'))]
+
+
+def _shown(value: object, *, is_public: bool, is_number: bool) -> str:
+    """Return what was given, as no more than its type where it may be a secret."""
+    if value is None or isinstance(value, bool) or (isinstance(value, _NUMBERS) and (is_public or is_number)):
+        return repr(value)
+    if isinstance(value, str):
+        shows = is_public or (is_number and value.replace('.', '', 1).isdigit())
+        return f'the string {value!r}' if shows else 'a string'
+    if isinstance(value, type):
+        return f'the class {value.__name__}'
+    return 'a function' if inspect.isroutine(value) else _article(type(value).__name__)
+
+
+def _article(name: str) -> str:
+    return f'{"an" if name[:1] in "AEIOaeio" else "a"} {name}'

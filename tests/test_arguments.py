@@ -1,0 +1,257 @@
+"""Arguments of the public functions and classes, as they are checked when they are given."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from math import inf, nan
+from typing import Any, Protocol
+
+import pytest
+from fastapi import FastAPI
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import Hooks, PrefixTools, ToolSearch
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset
+
+from pydantic_ai_a2a import (
+    AllOf,
+    APIKeyAuth,
+    BearerAuth,
+    Budget,
+    JWTAuth,
+    Limits,
+    Postgres,
+    Progress,
+    Push,
+    Quotas,
+    Rate,
+    Retention,
+    StarletteAuth,
+    Workers,
+    mount,
+    to_a2a,
+)
+from pydantic_ai_a2a.arguments import Span, checked
+
+from .bounds import LIMIT
+
+AGENT = Agent('test')
+SECRET = 'correct-horse-battery'
+URL = 'postgresql://host/database'
+
+
+def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
+    """The type and the text of the error of a call."""
+    with pytest.raises((TypeError, ValueError)) as refused:
+        call(*args, **kwargs)
+    return f'{refused.type.__name__}: {refused.value}'
+
+
+@pytest.mark.parametrize(
+    ('options', 'text'),
+    [
+        ({'auth': SECRET}, 'to_a2a(): auth takes an Authenticator, a list of Authenticator or None, not a string.'),
+        ({'auth': BearerAuth}, 'not the class BearerAuth.'),
+        ({'auth': [SECRET]}, 'auth[0] takes an Authenticator, not a string.'),
+        ({'limits': {'body': 3}}, 'TypeError: to_a2a(): limits takes a Limits, not a dict.'),
+        ({'quotas': Limits()}, 'quotas takes a Quotas or None, not a Limits.'),
+        ({'timeout': '5'}, "TypeError: to_a2a(): timeout takes seconds or a timedelta, not the string '5'."),
+        ({'timeout': True}, 'timeout takes seconds or a timedelta, not True.'),
+        ({'timeout': nan}, 'ValueError: to_a2a(): timeout takes seconds or a timedelta, not nan.'),
+        ({'timeout': timedelta(0)}, 'timeout must be positive, not datetime.timedelta(0).'),
+        ({'url': 'example.com'}, "'example.com': its scheme is missing. Write https://example.com."),
+        ({'url': 'ftp://example.com'}, "takes an https or http URL with a host, such as https://example.com/, not 'f"),
+        ({'url': 'https:///a'}, 'url takes an https or http URL with a host'),
+        ({'docs_url': 'docs'}, "docs_url takes a path that begins with a slash, such as /docs, not 'docs'."),
+        ({'urll': 'x'}, "TypeError: to_a2a() takes no 'urll'. Did you mean 'url'?"),
+        ({'usage_limit': 3}, "to_a2a() takes no 'usage_limit'. Did you mean 'usage_limits'?"),
+        ({'zzz': 3}, "TypeError: to_a2a() takes no 'zzz'."),
+        ({'while_working': 'stear'}, "'queue', 'steer' or 'reject', not the string 'stear'. Did you mean 'steer'?"),
+        ({'reply': 3}, "TypeError: to_a2a(): reply takes 'task', 'message' or a function, not 3."),
+        ({'cors': '*'}, 'cors takes a list of strings, not a string.'),
+        ({'hide_arguments': 'look'}, 'hide_arguments takes a list or a set of strings, not a string.'),
+        ({'scopes': {'SendMessage': 3}}, 'a value of scopes takes a string or a list or a set of strings, not an int.'),
+        ({'scopes': {3: 'a'}}, 'a key of scopes takes a string, not an int.'),
+        ({'skills': ['a']}, 'skills[0] takes a dict like Skill, not a string.'),
+        ({'middleware': [3]}, 'middleware[0] takes a Middleware, not an int.'),
+        ({'exception_handlers': []}, 'exception_handlers takes a mapping or None, not a list.'),
+        ({'lifespan': 3}, 'lifespan takes a function or None, not an int.'),
+        ({'debug': 1}, 'debug takes True or False, not an int.'),
+        ({'backend': 5}, 'backend takes a string, a Postgres or a Backend, not 5.'),
+        ({'model': len}, 'model takes a Model or a string, not a function.'),
+        ({'usage_limits': 3}, 'usage_limits takes a UsageLimits, not an int.'),
+    ],
+)  # fmt: skip
+def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_taken(
+    options: dict[str, Any], text: str
+) -> None:
+    said = refusal(to_a2a, AGENT, **options)
+    assert text in said
+    assert SECRET not in said
+
+
+@pytest.mark.parametrize(
+    ('target', 'args', 'options', 'text'),
+    [
+        (to_a2a, ['openai:gpt-5.2'], {}, 'TypeError: to_a2a(): agent takes an Agent, not a string.'),
+        (to_a2a, [], {}, "missing 1 required positional argument: 'agent'"),
+        (to_a2a, [AGENT, AGENT], {}, 'takes 1 positional argument but 2 were given'),
+        (Limits, [], {'bodyy': 1}, "TypeError: Limits() takes no 'bodyy'. Did you mean 'body'?"),
+        (Limits, [], {'body': 1.5}, 'TypeError: Limits(): body takes an integer, not 1.5.'),
+        (Limits, [], {'keep_alive': '4'}, "Limits(): keep_alive takes seconds or a timedelta, not the string '4'."),
+        (Limits, [], {'keep_alive': 'soon'}, 'Limits(): keep_alive takes seconds or a timedelta, not a string.'),
+        (Limits, [], {'keep_alive': inf}, 'ValueError: Limits(): keep_alive takes seconds or a timedelta, not inf.'),
+        (Limits, [], {'keep_alive': -1}, 'ValueError: Limits.keep_alive must be positive, not -1.0.'),
+        (Limits, [], {'max_wait': True}, 'Limits(): max_wait takes seconds, a timedelta or None, not True.'),
+        (Retention, [], {'tasks': timedelta(-1)}, 'ValueError: Retention.tasks must be positive, not -86400.0.'),
+        (Workers, [], {'drain_delay': -1}, 'ValueError: Workers.drain_delay must be 0 or more, not -1.0.'),
+        (Rate, ['3', 60], {}, "Rate(): count takes an integer, not the string '3'."),
+        (Rate, [3], {}, "missing 1 required positional argument: 'per'"),
+        (Budget, [], {'window': 60, 'cost': Decimal('NaN')}, 'ValueError: Budget(): cost takes a Decimal, a number or'),
+        (Budget, [], {'window': 60, 'of': 'callr'}, "not the string 'callr'. Did you mean 'caller'?"),
+        (Quotas, [], {'rates': {'SendMessage': 3}}, 'Quotas(): a value of rates takes a Rate, not an int.'),
+        (Quotas, [], {'budgets': Budget(window=60, tokens=3)}, 'budgets takes a list of Budget, not a Budget.'),
+        (Progress, [], {'tool': True}, "Progress() takes no 'tool'. Did you mean 'tools'?"),
+        (Push, [], {'keys': [3]}, 'Push(): keys[0] takes a string, not an int.'),
+        (Push, [], {'keys': SECRET}, 'Push(): keys takes a list of strings, not a string.'),
+        (Postgres, [URL], {'connect_timeout': '5'}, 'Postgres(): connect_timeout takes seconds or a timedelta'),
+        (Postgres, [URL], {'pool': 5}, "Postgres() takes no 'pool'. Did you mean 'pool_size'?"),
+        (BearerAuth, [SECRET], {}, 'TypeError: BearerAuth(): tokens takes a mapping, not a string.'),
+        (BearerAuth, [{SECRET: 3}], {}, 'BearerAuth(): a value of tokens takes a Caller or a string, not an int.'),
+        (APIKeyAuth, [{SECRET: 'ann'}], {'heder': 'X'}, "APIKeyAuth() takes no 'heder'. Did you mean 'header'?"),
+        (JWTAuth, ['https://x.io', 'a'], {'leeway': SECRET}, 'leeway takes seconds or a timedelta, not a string'),
+        (StarletteAuth, [SECRET], {}, 'StarletteAuth(): schemes takes a mapping or None, not a string.'),
+        (AllOf, [StarletteAuth(), SECRET], {}, 'AllOf(): others[0] takes an Authenticator, not a string.'),
+        (mount, [AGENT, '/a', AGENT], {}, 'mount(): parent takes a Starlette, not an Agent.'),
+        (mount, [FastAPI(), 'a', FastAPI()], {}, "ValueError: mount(): path takes a path that begins with a slash"),
+    ],
+)  # fmt: skip
+def test_the_settings_the_auth_classes_and_mount_are_checked_as_well(
+    target: Any, args: list[Any], options: dict[str, Any], text: str
+) -> None:
+    said = refusal(target, *args, **options)
+    assert text in said
+    assert SECRET not in said
+
+
+def test_time_spans_are_seconds_or_timedeltas_everywhere() -> None:
+    minute = timedelta(minutes=1)
+    limits, workers = Limits(keep_alive=minute, max_wait=minute, body_time=5), Workers(lease=minute, drain_delay=0)
+    assert (limits.keep_alive, limits.max_wait, limits.body_time, Limits().max_wait) == (60.0, 60.0, 5.0, None)
+    assert (workers.lease, workers.drain_delay) == (60.0, 0.0)
+    assert Retention(tasks=60, events=0.5) == Retention(tasks=minute, events=timedelta(milliseconds=500))
+    assert (Rate(3, 60), Rate(3, per=60).per) == (Rate(3, minute), minute)
+    assert Budget(window=60, tokens=1) == Budget(window=minute, tokens=1)
+    assert (Push(timeout=minute).timeout, Postgres(URL, connect_timeout=minute).connect_timeout) == (60.0, 60.0)
+    assert JWTAuth('https://x.io', 'a', leeway=minute, cache=minute)
+    assert Limits.keep_alive == 3.0
+
+
+def test_what_is_used_today_is_still_taken() -> None:
+    assert to_a2a(AGENT, timeout=timedelta(seconds=5), allowed_file_url_schemes=frozenset({'s3'}), cors=('*',))
+    assert to_a2a(AGENT, hide_arguments=(), extended_card=None, tenants=['a'], url='HTTPS://example.com/agent/')
+    assert to_a2a(AGENT, instructions=lambda: 'Be fun.', output_type=[int, str], model='test', retries=2)
+
+
+def look(city: str) -> str:
+    """Look."""
+    return city
+
+
+def every(ctx: Any, tool: ToolDefinition) -> bool:
+    return True
+
+
+async def renamed(ctx: Any, tools: list[ToolDefinition]) -> list[ToolDefinition]:
+    return tools
+
+
+TOOLS: FunctionToolset[Any] = FunctionToolset([look])
+EXTERNAL: ExternalToolset[Any] = ExternalToolset([ToolDefinition(name='book')])
+
+
+KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
+    (Agent('test', tools=[look]), {}),
+    (Agent('test', toolsets=[CombinedToolset([TOOLS, EXTERNAL])]), {}),
+    (Agent('test', toolsets=[TOOLS.filtered(every)], capabilities=[ToolSearch()]), {}),
+    (Agent('test', toolsets=[TOOLS.prepared(renamed)]), {}),
+    (Agent('test'), {'toolsets': [TOOLS.approval_required()]}),
+]
+
+
+@pytest.mark.parametrize(
+    ('agent', 'options'),
+    KNOWN_TOOLS,
+    ids=['function', 'combined', 'filtered', 'prepared', 'of-the-run'],
+)
+def test_a_misspelt_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
+    said = refusal(to_a2a, agent, hide_arguments=['look', 'lok'], **options)
+    assert "ValueError: hide_arguments has 'lok', but the agent has no such tool. Did you mean 'look'? It has" in said
+    assert to_a2a(agent, hide_arguments=['look'], **options)
+
+
+def nothing(ctx: Any) -> None: ...
+
+
+def tools_of(ctx: Any) -> FunctionToolset[Any]:
+    return TOOLS
+
+
+UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
+    (Agent('test', toolsets=[tools_of]), {}),
+    (Agent('test', toolsets=[TOOLS.prefixed('a')]), {}),
+    (Agent('test', toolsets=[CombinedToolset([TOOLS, TOOLS.prefixed('a')])]), {}),
+    (Agent('test', capabilities=[PrefixTools(Hooks(), prefix='a')]), {}),
+    (Agent('test'), {'capabilities': [nothing]}),
+    (Agent('test'), {'spec': {'model': 'test'}}),
+]
+
+
+@pytest.mark.parametrize(
+    ('agent', 'options'),
+    UNKNOWN_TOOLS,
+    ids=['dynamic', 'prefixed', 'both', 'capability', 'dynamic-capability', 'spec'],
+)
+def test_tools_that_only_a_run_knows_are_not_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
+    assert to_a2a(agent, hide_arguments=['lok'], **options)
+
+
+class Speaker(Protocol):
+    def speak(self) -> None: ...
+
+
+def test_an_annotation_that_cannot_be_asked_takes_everything() -> None:
+    @checked
+    def told(speaker: Speaker, *words: Sequence[str], **options: Any) -> Any:
+        return speaker, words, options
+
+    word: Any = ['a']
+    listener: Any = 3
+    assert told(listener, word, word, any=1) == (3, (['a'], ['a']), {'any': 1})
+    assert 'words[1][0] takes a string, not an int.' in refusal(told, 3, ['a'], [3])
+
+
+def test_a_required_span_has_no_default() -> None:
+    with pytest.raises(AttributeError):
+        assert Rate.per
+    assert Span(3.0)
+
+
+def test_push_without_its_extra_says_which_one_to_install() -> None:
+    program = (
+        'import sys\n'
+        'from pydantic_ai import Agent\n'
+        'from pydantic_ai_a2a import Push, to_a2a\n'
+        "sys.modules['httpx2'] = None\n"
+        "to_a2a(Agent('test'))\n"
+        'try:\n'
+        "    to_a2a(Agent('test'), push=Push())\n"
+        'except ImportError as error:\n'
+        '    print(error)\n'
+    )
+    told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert told.stdout == "push= needs more packages: pip install 'pydantic-ai-a2a[push]'\n"
