@@ -115,5 +115,5 @@ async def test_the_paths_of_http_say_which_version_to_use() -> None:
 
 @unversioned('it is about an argument')
 def test_a_version_that_there_is_not_is_refused_when_the_app_is_made() -> None:
-    with pytest.raises(ValueError, match=r"versions= takes '1\.0' and '0\.3', not '2\.0'"):
+    with pytest.raises(ValueError, match=r"versions\[0\] takes '1\.0' or '0\.3', not the string '2\.0'"):
         to_a2a(Agent('test'), versions=['2.0'])  # pyright: ignore[reportArgumentType]
