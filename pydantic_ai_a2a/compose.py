@@ -227,17 +227,18 @@ def to_a2a(
         run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
 
     Raises:
-        TypeError: A run option is none, or belongs to a request; the agent is a `DBOSAgent`, a `PrefectAgent`, or a
-            `TemporalAgent` that is given a `timeout`; `namespace`, `storage`, `broker` or `worker` is given with a
-            `Backend`, or run options, hooks or budgets are given with a `worker`; an output type is given to an agent
-            with output validators; `reply` is given with `storage` or `worker`, or `while_working='steer'` with a
-            `worker` that runs tasks by itself; `deps_factory` is given with `deps`, or `deps_headers` without it; or
-            `auth` is given with `authenticate`, `security_schemes` or `security_requirements`, or `scopes`, `owner` or
-            `extended_card` without anything that authenticates.
-        ValueError: The agent card would not be valid; `auth` is empty, or `scopes` has none; `while_working` or `reply`
-            is none that there is; `deps_headers` names credentials; the worker has another agent, storage or broker;
-            the backend is none that there is, or in use by another app of this process; or it is memory, and a server
-            of several processes imports the app, or has no push notifications.
+        TypeError: An argument has another type than it takes, or a keyword is unknown; the agent is a `DBOSAgent`, a
+            `PrefectAgent`, or a `TemporalAgent` that is given a `timeout`; `namespace`, `storage`, `broker` or `worker`
+            is given with a `Backend`, or run options, hooks or budgets are given with a `worker`; an output type is
+            given to an agent with output validators; `reply` is given with `storage` or `worker`, or
+            `while_working='steer'` with a `worker` that runs tasks by itself; `deps_factory` is given with `deps`, or
+            `deps_headers` without it; or `auth` is given with `authenticate`, `security_schemes` or
+            `security_requirements`, or `scopes`, `owner` or `extended_card` without anything that authenticates.
+        ValueError: A string is none of those that an argument takes, or a number is NaN or infinite; `url` has no
+            scheme; `hide_arguments` names a tool that the agent does not have; the agent card would not be valid;
+            `auth` is empty, or `scopes` has none; `deps_headers` names credentials; the worker has another agent,
+            storage or broker; the backend is none that there is, or in use by another app of this process; or it is
+            memory, and a server of several processes imports the app, or has no push notifications.
     """
     _check(namespace, backend, docs_url)
     hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Literal, cast
 
@@ -229,9 +230,8 @@ def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:
 def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[object]:
     """Yield the capabilities of each run, those inside of others too; a function that makes one stands for itself."""
     found: list[AbstractCapability[Any]] = []
-    inner = _unwrapped(agent)
-    if isinstance(inner, Agent):
-        inner.root_capability.apply(found.append)
+    with suppress(NotImplementedError):  # an agent of the user's own need not have any
+        agent.root_capability.apply(found.append)
     for capability in options.get('capabilities', ()):
         if isinstance(capability, AbstractCapability):
             cast('AbstractCapability[Any]', capability).apply(found.append)

@@ -199,6 +199,10 @@ async def test_the_task_manager_has_the_users_storage_and_broker() -> None:
     assert to_a2a(agent, worker=worker).task_manager.storage is worker.storage
 
 
+def test_a_task_manager_does_not_run_outside_of_an_event_loop() -> None:
+    assert not to_a2a(agent, **parts()).task_manager.is_running
+
+
 async def test_without_them_the_task_manager_says_what_to_use_instead() -> None:
     with pytest.raises(AttributeError, match=r'no task manager, .* no storage= or broker=. Use app\.get_task\(\)'):
         assert to_a2a(Agent(TestModel())).task_manager
