@@ -27,7 +27,6 @@ from .protocol import stored
 from .quotas import Metering
 from .service import Service
 from .types import ANONYMOUS, Call, Caller, TaskQuery, TaskState
-from .worker import now_ms
 
 __all__ = ('A2AApp',)
 
@@ -222,7 +221,7 @@ class A2AApp(FastA2A):
         Raises:
             UnsupportedOperationError: It is queued or running; cancel it first.
         """
-        erased = await self._backend.housekeeping.erase_task(task_id, None, at=now_ms())
+        erased = await self._backend.housekeeping.erase_task(task_id, None, at=self._backend.now())
         if erased:
             audit('erased', correlation_id=new_correlation_id(), via='python', task=task_id)
         return erased
@@ -235,7 +234,7 @@ class A2AApp(FastA2A):
         """
         owner, erased, ended = self._owner(caller), False, 'broken off'
         try:
-            while batch := await self._backend.housekeeping.erase(owner, context_id, at=now_ms()):
+            while batch := await self._backend.housekeeping.erase(owner, context_id, at=self._backend.now()):
                 erased = erased or bool(batch.tasks or batch.conversations)  # else it was left of another conversation
             ended = None
         except UnsupportedOperationError:

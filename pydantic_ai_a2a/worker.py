@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from .retries import Retries
 from .run_ends import RunEnds, run_id
 from .settings import Retention, Workers
 
-__all__ = ('Worker', 'now_ms')
+__all__ = ('Worker',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -44,11 +43,6 @@ _LOOK = 1.0
 """Seconds until the next look at queued tasks that could not be claimed, though a slot was free."""
 _STOP_TIME = 5.0
 """Seconds that a run which swallows its cancellation, or a store that is away, may hold up the end of the loop."""
-
-
-def now_ms() -> int:
-    """The time, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True, eq=False)
@@ -75,6 +69,7 @@ class Worker:
         self._backend = backend
         self._job = job
         self._settings = settings
+        self._lease = int(settings.lease * 1000)
         self._retention = retention
         self._metering = metering
         self._loop = asyncio.get_running_loop()
@@ -102,7 +97,7 @@ class Worker:
 
     async def start(self) -> None:
         """Listen for work, and take what waits already."""
-        await self._backend.queued()  # a store with a clock of its own says what it is, before a lease is made with it
+        await self._backend.queued()  # the first answer tells the wall clock of a database, for `Backend.now`
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._beating = self._loop.create_task(self._beat(), context=Context())
         if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
@@ -170,7 +165,7 @@ class Worker:
         """End every task that is queued or was handed back: its store goes with the process."""
         await self._owed.settle()
         now = self._backend.now()
-        while claims := await self._backend.queue.claim(self.holder, at=now, until=now + 60_000, limit=100):
+        while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=100):
             for claim in claims:
                 self._owed.add(claim.header.id, self._ends.failing(claim, self._recorder(claim), SHUTDOWN))
             await self._owed.settle()
@@ -254,8 +249,7 @@ class Worker:
         if self._draining or free <= 0:
             return
         now = self._backend.now()
-        until = now + int(self._settings.lease * 1000)
-        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=free)
+        claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=free)
         for claim in claims:
             task_id = claim.header.id
             context = self._waiting.pop(task_id, None) or Context()
@@ -295,8 +289,7 @@ class Worker:
         tasks = list(dict.fromkeys((*held, *self._owed.tasks())))
         if not tasks:
             return []
-        until = self._backend.now() + int(self._settings.lease * 1000)
-        marks = await self._backend.queue.renew(self.holder, tasks, until=until)
+        marks = await self._backend.queue.renew(self.holder, tasks, lease=self._lease)
         # Of the runs that were there before: the tasks may have ended meanwhile, and been taken again.
         return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel) if task_id in held]
 
@@ -345,8 +338,7 @@ class Worker:
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
         now = self._backend.now()
-        until = now + int(self._settings.lease * 1000)
-        claims = await self._backend.queue.claim(self.holder, at=now, until=until, limit=1, task_id=task_id)
+        claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
         if await self._ends.is_queued(task_id):  # an earlier task of its context is not done yet

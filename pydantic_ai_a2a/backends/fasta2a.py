@@ -149,11 +149,11 @@ class FastA2ABackend(Backend):
 
 
 def claimable(
-    memory: SqliteBackend, withheld: Collection[str], holder: str, *, at: int, until: int, limit: int
+    memory: SqliteBackend, withheld: Collection[str], holder: str, *, at: int, lease: int, limit: int
 ) -> list[str]:
     """Tasks in memory that may be claimed now, oldest first, and are not withheld."""
     enough = limit + len(withheld)
-    trial = runs.claim(memory.namespace, holder, at=at, until=until, limit=enough, task_id=None)
+    trial = runs.claim(memory.namespace, holder, at=at, lease=lease, limit=enough, task_id=None)
     return [claim.header.id for claim, _ in _tried(memory, trial) if claim.header.id not in withheld][:limit]
 
 
@@ -252,16 +252,16 @@ class _Queue(TaskQueue):
 
     # --- the holder's side ------------------------------------------------------------------------------------------
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         unclaimable = self._backend.unclaimable
         wanted = [] if task_id is None or task_id in unclaimable else [task_id]
         if task_id is None:
-            wanted = claimable(self._backend.memory, unclaimable, holder, at=at, until=until, limit=limit)
-        return [claim for each in wanted for claim in await self._claim(each, holder, at, until)]
+            wanted = claimable(self._backend.memory, unclaimable, holder, at=at, lease=lease, limit=limit)
+        return [claim for each in wanted for claim in await self._claim(each, holder, at, lease)]
 
-    async def _claim(self, task_id: str, holder: str, at: int, until: int) -> list[Claim]:
+    async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
         async with self._backend.lock(task_id):
-            trial = runs.claim(self._agent, holder, at=at, until=until, limit=1, task_id=task_id)
+            trial = runs.claim(self._agent, holder, at=at, lease=lease, limit=1, task_id=task_id)
             if not self._backend.tried(trial):
                 return []
             if not self._backend.worker_writes:
@@ -269,10 +269,10 @@ class _Queue(TaskQueue):
                     await self._storage.update_task(task_id, 'working')
                 except Exception as error:  # of whatever kind a user's storage raises; the run ends with it
                     self._backend.failed_begin[task_id] = error
-            return await self._memory.claim(holder, at=at, until=until, limit=1, task_id=task_id)
+            return await self._memory.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        return await self._memory.renew(holder, tasks, until=until)
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self._memory.renew(holder, tasks, lease=lease)
 
     async def emit(
         self,

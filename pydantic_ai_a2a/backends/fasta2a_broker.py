@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextvars import Context, copy_context
 from types import TracebackType
@@ -129,7 +128,7 @@ class BrokeredBackend(Backend):
         over = False
         while task_id in self._withheld and not over:
             await asyncio.sleep(_PAUSE)
-            over = task_id in self._withheld and await followed.look(at=_now_ms())
+            over = task_id in self._withheld and await followed.look(at=self.now())
         if over:
             self._withheld.discard(task_id)
             self._contexts.pop(task_id, None)
@@ -184,7 +183,7 @@ class BrokeredBackend(Backend):
         elif isinstance(self.inner, FastA2ABackend):
             self._adopted.add(task_id)
             try:
-                await adopt(self.inner, task_id, at=_now_ms())
+                await adopt(self.inner, task_id, at=self.now())
             finally:
                 self._adopted.discard(task_id)
         else:
@@ -196,7 +195,7 @@ class BrokeredBackend(Backend):
 
     async def _cancel(self, task_id: str) -> None:
         if not await self._held(task_id):
-            await self.inner.queue.cancel(task_id, None, at=_now_ms())
+            await self.inner.queue.cancel(task_id, None, at=self.now())
         self._on_cancel(task_id)
 
     async def _held(self, task_id: str) -> bool:
@@ -218,15 +217,15 @@ class _Withholding(TaskQueue):
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         return await self._queue.cancel(task_id, owner, at=at, force=force)
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
         if task_id is None:
-            wanted = claimable(self._memory, self._withheld, holder, at=at, until=until, limit=limit)
-        claims = [await self._queue.claim(holder, at=at, until=until, limit=1, task_id=each) for each in wanted]
+            wanted = claimable(self._memory, self._withheld, holder, at=at, lease=lease, limit=limit)
+        claims = [await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=each) for each in wanted]
         return [claim for each in claims for claim in each]
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        return await self._queue.renew(holder, tasks, until=until)
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self._queue.renew(holder, tasks, lease=lease)
 
     async def emit(
         self,
@@ -242,10 +241,6 @@ class _Withholding(TaskQueue):
 
     async def release(self, claim: Claim) -> None:
         await self._queue.release(claim)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 def _ignore(task_id: str) -> None:

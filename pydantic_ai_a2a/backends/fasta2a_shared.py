@@ -80,7 +80,7 @@ class Followed:
         async with self._backend.lock(task_id):
             if task_id not in self._backend.unclaimable:
                 return None
-            claims = await queue.claim(_ANOTHER, at=at, until=at + _FOR_EVER, limit=1, task_id=task_id)
+            claims = await queue.claim(_ANOTHER, at=at, lease=_FOR_EVER, limit=1, task_id=task_id)
         return claims[0] if claims else None
 
 

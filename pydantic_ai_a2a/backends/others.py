@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from contextvars import Context
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from .notice import WATCH, Noticed
 from .tail import Tails
 
-__all__ = ('Listener', 'Others', 'now_ms')
+__all__ = ('Listener', 'Others')
 
 
 class Listener(NamedTuple):
@@ -109,8 +108,3 @@ class Others:
 def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], value: str | None) -> None:
     with suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(callback, value, context=Context())
-
-
-def now_ms() -> int:
-    """The time, in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000

@@ -1,39 +1,36 @@
-"""What time it is for all machines that share a PostgreSQL database: its own. Knows no statement but the one that asks.
-
-Leases are compared with those of other machines, whose clocks nobody has to keep together.
-"""
+"""The wall clock of a PostgreSQL database, which is the same for all machines that share the database."""
 
 from __future__ import annotations
 
-import time
-
 import asyncpg
 
-__all__ = ('Clock',)
+from ..clock import SYSTEM, Clock
+from .postgres_sql import CLOCK
 
-_ASK = 'SELECT CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
+__all__ = ('DatabaseClock',)
 
 
-class Clock:
-    """The database's clock, as it was when it was asked last: when a connection is opened, and then now and again."""
+class DatabaseClock(Clock):
+    """Estimates the database's wall clock from this machine's steady clock, which nobody sets.
+
+    The database is asked whenever a connection is opened, and every few seconds while the process listens. Leases do
+    not depend on this estimate: the statements that write and compare them read the database's clock themselves.
+    """
 
     def __init__(self) -> None:
-        self._ahead = 0
-        """Milliseconds that it is ahead of this machine's."""
+        super().__init__()
+        self._ahead = SYSTEM.now() - SYSTEM.steady()
+        """Milliseconds that the database's wall clock is ahead of the steady clock; before the first answer, this
+        machine's wall clock."""
 
     def now(self) -> int:
-        """The time (ms), from any thread; this machine's before the first answer."""
-        return _here() + self._ahead
+        return self.steady() + self._ahead
 
     async def ask(self, connection: asyncpg.Connection[asyncpg.Record]) -> None:
-        """Ask the database, over a connection that does nothing else now."""
-        asked = _here()
-        there = await connection.fetchval(_ASK)
-        took = _here() - asked
+        """Ask the database for the time over a connection that is idle."""
+        asked = self.steady()
+        there = await connection.fetchval(f'SELECT {CLOCK}')
+        took = self.steady() - asked
         ahead = there - asked - took // 2
-        if abs(ahead - self._ahead) > took:  # else it may be but the time that the question was under way
+        if abs(ahead - self._ahead) > took:  # a smaller difference may be the time that the question was under way
             self._ahead = ahead
-
-
-def _here() -> int:
-    return time.time_ns() // 1_000_000

@@ -13,7 +13,7 @@ from asyncpg.pool import PoolConnectionProxy
 
 from ..errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from .migrations import MIGRATIONS, missing, version
-from .postgres_clock import Clock
+from .postgres_clock import DatabaseClock
 from .postgres_settings import Postgres
 from .postgres_sql import begin, lock, migrations_of, translated
 from .transaction import Lock, LockTasks, Rows, Step, Transaction
@@ -121,7 +121,7 @@ async def open_connection(settings: Postgres, url: str, *, patient: bool = False
     return await asyncpg.connect(url, **options)
 
 
-async def open_pool(settings: Postgres, size: int, clock: Clock) -> Pool:
+async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool:
     """Make a pool, which opens its connections as they are needed, and asks over each of them what time it is."""
 
     async def reset(_: object) -> None:

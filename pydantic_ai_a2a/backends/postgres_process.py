@@ -17,7 +17,7 @@ from . import views
 from .answer import Answer
 from .database import Operation, Published
 from .others import Others
-from .postgres_clock import Clock
+from .postgres_clock import DatabaseClock
 from .postgres_connect import give_up, is_away, perform, roll_back, told
 from .postgres_listener import Listener
 from .postgres_settings import Postgres
@@ -37,7 +37,7 @@ class PostgresProcess:
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
-        self.clock = Clock()
+        self.clock = DatabaseClock()
         self.others = Others(self.tails, self.clock.now)
         self._settings = settings
         self._namespace = namespace

@@ -15,7 +15,7 @@ from contextvars import Context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 
-from .postgres_clock import Clock
+from .postgres_clock import DatabaseClock
 from .postgres_connect import CONFLICTS, Connection, Pool, is_away, migrate, open_pool, perform, roll_back, told
 from .postgres_settings import Postgres
 from .postgres_sql import READ, begin
@@ -41,7 +41,7 @@ class Session:
         clock: Asked for the database's time over each of them first.
     """
 
-    def __init__(self, settings: Postgres, clock: Clock) -> None:
+    def __init__(self, settings: Postgres, clock: DatabaseClock) -> None:
         self.settings = settings
         self.clock = clock
         self._pools: dict[bool, Pool] = {}
@@ -115,7 +115,7 @@ Work: TypeAlias = Callable[[Session], Coroutine[Any, Any, Any]]
 class _Life:
     """One run of the thread."""
 
-    def __init__(self, settings: Postgres, clock: Clock, beside: Work) -> None:
+    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
         self.loop = asyncio.new_event_loop()
         self._settings = settings
         self._clock = clock
@@ -171,7 +171,7 @@ class ConnectionThread:
         beside: What else the thread does, until it is stopped.
     """
 
-    def __init__(self, settings: Postgres, clock: Clock, beside: Work) -> None:
+    def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
         self._settings = settings
         self._clock = clock
         self._beside = beside

@@ -42,7 +42,7 @@ __all__ = (
     'renew',
 )
 
-_LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < ?)"
+_LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
 # A locked task is skipped, and is still the first of its context: the tasks behind it are not found.
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 _FIND_QUEUED = _FIND.format(QUEUED)
@@ -66,7 +66,7 @@ _TOLD = (
 _TAKE = (
     # An answered task is `working` since its answer.
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
-    ' queued = 0, holder = ?, lease_until = ?, fence = fence + 1,'
+    ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
     f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
@@ -74,7 +74,7 @@ _TAKE = (
 
 
 def claim(
-    agent: str, holder: str, *, at: int, until: int, limit: int, task_id: str | None
+    agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
     """See `TaskQueue.claim`; also gives the events to publish, per task.
 
@@ -83,11 +83,11 @@ def claim(
     """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
     if task_id is None:
-        found = yield from _claimable(agent, holder, at, limit)
+        found = yield from _claimable(agent, holder, limit)
     else:
         found = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
     for (each,) in found:
-        rows = yield _TAKE, (at, holder, until, agent, each, holder, at)
+        rows = yield _TAKE, (at, holder, lease, agent, each, holder)
         if not rows:
             continue  # a task that was asked for by its id cannot be claimed now
         told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
@@ -102,8 +102,8 @@ def claim(
     return claims
 
 
-def _claimable(agent: str, holder: str, at: int, limit: int) -> Transaction[Rows]:
-    found = yield _FIND_LOST, (agent, holder, at, limit)
+def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:
+    found = yield _FIND_LOST, (agent, holder, limit)
     if len(found) < limit:
         found += yield _FIND_QUEUED, (agent, limit - len(found))
     return found
@@ -141,7 +141,7 @@ def _claim_of(
     )
 
 
-def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Transaction[tuple[Marks, list[str]]]:
+def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Transaction[tuple[Marks, list[str]]]:
     """See `TaskQueue.renew`; also gives the tasks that another transaction has locked, which are not renewed."""
     held: dict[str, int] = {}
     locked: set[str] = set()
@@ -152,11 +152,10 @@ def renew(agent: str, holder: str, tasks: Sequence[str], *, until: int) -> Trans
         if not free:
             continue
         rows = yield (
-            # A renewal that was held up, and comes after a later one, takes nothing back of it.
-            'UPDATE task SET lease_until = CASE WHEN lease_until < ? THEN ? ELSE lease_until END'
+            'UPDATE task SET lease_until = a2a_clock() + ?'
             f' WHERE agent = ? AND id IN ({", ".join("?" * len(free))}) AND holder = ?'
             " AND state = 'working' RETURNING id, cancel_requested",
-            (until, until, agent, *free, holder),
+            (lease, agent, *free, holder),
         )
         held |= dict(rows)
     lost = [task_id for task_id in tasks if task_id not in held and task_id not in locked]

@@ -121,9 +121,9 @@ class SqlQueue(TaskQueue):
             listener(task_id)
         return header
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         taken = await self._database.write(
-            _CLAIM, self._agent, holder, at=at, until=until, limit=limit, task_id=task_id
+            _CLAIM, self._agent, holder, at=at, lease=lease, limit=limit, task_id=task_id
         )
         for claim, _ in taken:
             if claim.push:
@@ -131,13 +131,13 @@ class SqlQueue(TaskQueue):
                 self._due.tell()
         return [claim for claim, _ in taken]
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        marks, locked = await self._database.write(_RENEW, self._agent, holder, tasks, until=until)
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        marks, locked = await self._database.write(_RENEW, self._agent, holder, tasks, lease=lease)
         for pause in _PAUSES:
             if not locked:
                 break
             await asyncio.sleep(pause)
-            rest, locked = await self._database.write(_RENEW, self._agent, holder, locked, until=until)
+            rest, locked = await self._database.write(_RENEW, self._agent, holder, locked, lease=lease)
             marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
         return marks
 

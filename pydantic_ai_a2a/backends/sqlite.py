@@ -16,6 +16,7 @@ from weakref import finalize
 
 from pydantic_ai.messages import ModelMessage
 
+from ..clock import SYSTEM, Clock
 from ..ports import Backend
 from ..types import TaskEvent
 from . import contexts, sql, views
@@ -26,7 +27,7 @@ from .migrations import MIGRATIONS
 from .room import COPIES, ROW, Room
 from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sql_push import Due, SqlOutbox, SqlPushConfigs
-from .sqlite_steps import check_version, perform
+from .sqlite_steps import check_version, perform, tell_time
 from .tail import Tails
 
 __all__ = ('SqliteBackend',)
@@ -40,8 +41,9 @@ class SqliteBackend(Backend):
 
     durable = False
 
-    def __init__(self, namespace: str, *, reader_lag: int, max_bytes: int | None = None) -> None:
+    def __init__(self, namespace: str, *, reader_lag: int, max_bytes: int | None = None, clock: Clock = SYSTEM) -> None:
         check_version()
+        self.clock = clock
         self.namespace = namespace
         self.tails = Tails(self.read_events, reader_lag)
         self.ready_listeners: list[Callable[[str], None]] = []
@@ -63,6 +65,7 @@ class SqliteBackend(Backend):
         """Opened by the first statement, so that an app can be made before a fork."""
         connection = sqlite3.connect(':memory:', check_same_thread=False)
         finalize(self, connection.close)
+        tell_time(connection, self.clock)
         for statement in chain.from_iterable(MIGRATIONS):
             connection.execute(statement)
         connection.commit()  # sqlite3 begins a transaction before each UPDATE

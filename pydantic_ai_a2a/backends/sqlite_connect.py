@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from ..clock import SYSTEM, Clock
 from ..errors import BackendUnusable
 from .migrations import MIGRATIONS, Migrations, missing, version
 from .sqlite_errors import is_busy, reason_of
-from .sqlite_steps import perform
+from .sqlite_steps import perform, tell_time
 
 __all__ = ('SqliteFile', 'connect', 'stored_version', 'vacuum')
 
@@ -61,8 +62,12 @@ def _synchronous(url: str, options: Mapping[str, str]) -> Synchronous:
     return chosen
 
 
-def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Connection:
+def connect(
+    file: SqliteFile, migrations: Migrations = MIGRATIONS, *, clock: Clock = SYSTEM, writes: bool = False
+) -> sqlite3.Connection:
     """Open a connection for the calling thread; create the file and its tables where there are none.
+
+    The first connection that `writes` after the machine was started ends the leases of its boot before.
 
     Raises:
         BackendUnusable: The file is no database of ours, damaged, newer than the package, or cannot be opened.
@@ -74,7 +79,10 @@ def connect(file: SqliteFile, migrations: Migrations = MIGRATIONS) -> sqlite3.Co
     except sqlite3.Error as error:
         raise _unusable(file, error) from error
     try:
+        tell_time(connection, clock)
         _prepare(connection, file, migrations)
+        if writes:
+            _end_leases_of_another_boot(connection, clock)
     except (sqlite3.Error, BackendUnusable) as error:
         connection.close()
         if isinstance(error, sqlite3.Error) and is_busy(error):
@@ -101,6 +109,19 @@ def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migra
     connection.execute(f'PRAGMA synchronous = {file.synchronous}')
     connection.execute('BEGIN IMMEDIATE')
     perform(connection, missing(migrations))
+    connection.execute('COMMIT')
+
+
+def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) -> None:
+    """Let leases expire that were measured before the machine was started again: its steady clock began anew."""
+    now = clock.steady()
+    connection.execute('BEGIN IMMEDIATE')
+    connection.execute('CREATE TABLE IF NOT EXISTS a2a_boot (id TEXT NOT NULL, clock BIGINT NOT NULL)')
+    # Where the system names no boot, a clock that has gone back tells of one.
+    if not connection.execute('SELECT 1 FROM a2a_boot WHERE id = ? AND clock <= ?', (clock.boot, now)).fetchone():
+        connection.execute('DELETE FROM a2a_boot')
+        connection.execute('INSERT INTO a2a_boot (id, clock) VALUES (?, ?)', (clock.boot, now))
+        connection.execute("UPDATE task SET lease_until = 0 WHERE state = 'working'")
     connection.execute('COMMIT')
 
 

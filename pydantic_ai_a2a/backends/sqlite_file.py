@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from ..clock import SYSTEM, Clock
 from .shared import SharedBackend
 from .sqlite_connect import SqliteFile, vacuum
 from .sqlite_process import SqliteProcess
@@ -19,6 +20,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         file: The file.
         namespace: Stable name under which the tasks are stored.
         reader_lag: Bytes that a reader may be behind.
+        clock: Measures leases and gives timestamps. All processes that share the file need the same clock.
 
     Raises:
         RuntimeError: The SQLite library is too old.
@@ -27,10 +29,11 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 
     store = 'SQLite file'
 
-    def __init__(self, file: SqliteFile, namespace: str, *, reader_lag: int) -> None:
+    def __init__(self, file: SqliteFile, namespace: str, *, reader_lag: int, clock: Clock = SYSTEM) -> None:
         check_version()
         self._file = file
         self._reader_lag = reader_lag
+        self.clock = clock
         super().__init__(str(file.path.resolve()), namespace)
 
     @property
@@ -38,7 +41,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         return self._file
 
     def _make_process(self) -> SqliteProcess:
-        return SqliteProcess(self._file, self.namespace, self._reader_lag)
+        return SqliteProcess(self._file, self.namespace, self._reader_lag, self.clock)
 
     async def compact(self) -> None:
         await asyncio.to_thread(vacuum, self._file)

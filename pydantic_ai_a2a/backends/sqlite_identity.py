@@ -7,6 +7,7 @@ import os
 import sqlite3
 from threading import Lock
 
+from ..clock import SYSTEM, Clock
 from ..errors import StoreUnavailable
 from .sqlite_connect import SqliteFile, connect
 from .sqlite_lane import Job, Work
@@ -27,16 +28,18 @@ class OpenedFile:
 
     Args:
         file: The file.
+        clock: Measures leases.
     """
 
-    def __init__(self, file: SqliteFile) -> None:
+    def __init__(self, file: SqliteFile, clock: Clock = SYSTEM) -> None:
         self._file = file
+        self._clock = clock
         self._lock = Lock()
         self._identity: tuple[int, int] | None = None
         """Device and inode, once there is a connection."""
 
-    def connect(self) -> sqlite3.Connection:
-        """Open a connection.
+    def connect(self, *, writes: bool = False) -> sqlite3.Connection:
+        """Open a connection; see `connect` for `writes`.
 
         Raises:
             BackendUnusable: See `connect`.
@@ -45,8 +48,8 @@ class OpenedFile:
         with self._lock:
             if self._identity is not None:
                 self._check()
-                return connect(self._file)
-            connection = connect(self._file)
+                return connect(self._file, clock=self._clock, writes=writes)
+            connection = connect(self._file, clock=self._clock, writes=writes)
             status = self._file.path.stat()
             self._identity = status.st_dev, status.st_ino
             if os.name == 'posix' and status.st_mode & _OTHERS:

@@ -13,11 +13,12 @@ from functools import partial
 from os import getpid
 from typing import Any
 
+from ..clock import Clock
 from ..types import TaskEvent
 from . import notice, views
 from .answer import Answer
 from .database import Operation, Published
-from .others import Others, now_ms
+from .others import Others
 from .sqlite_connect import SqliteFile
 from .sqlite_identity import OpenedFile
 from .sqlite_lane import Job, Lane, commit, read
@@ -40,12 +41,13 @@ _READERS = 2
 class SqliteProcess:
     """One process's part in one namespace of a file."""
 
-    def __init__(self, file: SqliteFile, namespace: str, reader_lag: int) -> None:
+    def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
-        self.others = Others(self.tails, now_ms)
-        opened = OpenedFile(file)
-        self._writer = Lane('pydantic_ai_a2a writer', opened.connect, opened.guarded(commit), _Polling(self))
+        self.others = Others(self.tails, clock.now)
+        opened = OpenedFile(file, clock)
+        writing = partial(opened.connect, writes=True)
+        self._writer = Lane('pydantic_ai_a2a writer', writing, opened.guarded(commit), _Polling(self))
         reading = opened.guarded(read)
         self._readers = [Lane('pydantic_ai_a2a reader', opened.connect, reading) for _ in range(_READERS)]
         self._namespace = namespace
@@ -96,7 +98,7 @@ class SqliteProcess:
         """See what has been written, and tell whom it concerns; whether to look again soon."""
         connection.execute('BEGIN')
         try:
-            noticed = perform(connection, notice.look(self._namespace, self.tails.awaited_tasks(), now_ms()))
+            noticed = perform(connection, notice.look(self._namespace, self.tails.awaited_tasks(), self.others.now()))
         finally:
             connection.rollback()
         return self.others.tell(noticed)

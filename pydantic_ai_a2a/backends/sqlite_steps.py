@@ -5,9 +5,10 @@ from __future__ import annotations
 import sqlite3
 from typing import TypeVar
 
+from ..clock import Clock
 from .transaction import Lock, LockTasks, Rows, Transaction
 
-__all__ = ('check_version', 'perform')
+__all__ = ('check_version', 'perform', 'tell_time')
 
 T = TypeVar('T')
 _MINIMUM = (3, 35, 0)
@@ -21,6 +22,11 @@ def check_version() -> None:
     """
     if sqlite3.sqlite_version_info < _MINIMUM:
         raise RuntimeError(f'SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed (RETURNING).')
+
+
+def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:
+    """Define the SQL function `a2a_clock`, by which the statements measure leases."""
+    connection.create_function('a2a_clock', 0, clock.steady)
 
 
 def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:

@@ -13,7 +13,6 @@ from pydantic_core import to_json
 from ..errors import A2AError
 from ..ports import Backend, DeadLetter
 from ..protocol import stored
-from ..worker import now_ms
 from .stores import add_owner, add_store, opened, owner_of
 from .tables import write_table
 from .target import Refused, say
@@ -97,7 +96,7 @@ async def _retry_each(options: Namespace) -> int:
         for task_id in tasks:
             new_id = stored.new_id()
             try:
-                await backend.housekeeping.retry(task_id, new_id=new_id, at=now_ms(), again=options.again)
+                await backend.housekeeping.retry(task_id, new_id=new_id, at=backend.now(), again=options.again)
             except A2AError as error:
                 say(f'error: {task_id}: {error.message}')
                 failed = True

@@ -18,7 +18,6 @@ from ..lifecycle import LIVE, TERMINAL
 from ..ports import Backend, Erased
 from ..settings import Limits
 from ..types import TaskHeader, TaskQuery
-from ..worker import now_ms
 from .stores import add_store, add_whose, opened, whose
 from .target import say
 
@@ -120,7 +119,7 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
     try:
         while True:
             try:
-                batch = await backend.housekeeping.erase(owner, context_id, at=now_ms())
+                batch = await backend.housekeeping.erase(owner, context_id, at=backend.now())
             except UnsupportedOperationError as refused:
                 if grace is None:
                     ended = 'refused'
@@ -147,7 +146,7 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
 async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
     """Cancel a task, wait for its run to stop, and take it away from a run that does not."""
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
-        asked = await backend.queue.cancel(task.id, task.owner, at=now_ms())
+        asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())
         canceled, ended = True, 'asked'
         try:
             if asked.state not in TERMINAL:
@@ -164,7 +163,7 @@ async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:
         async with asyncio.timeout(grace):
             await backend.events.wait(asked.id, asked.last_event)
     try:
-        await backend.queue.cancel(asked.id, asked.owner, at=now_ms(), force=True)
+        await backend.queue.cancel(asked.id, asked.owner, at=backend.now(), force=True)
     except TaskNotCancelableError:
         task = await backend.reader.load(asked.id, asked.owner, history_length=0, artifacts=False)
         return task is not None and task.header.state == 'canceled'

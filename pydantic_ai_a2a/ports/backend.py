@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
+from ..clock import SYSTEM, Clock
 from .housekeeping import Housekeeping
 from .push import Outbox, PushConfigs
 from .quotas import QuotaStore
@@ -29,17 +29,18 @@ class Backend(ABC):
     push_configs: PushConfigs | None = None
     """None, and no outbox, for a backend that has no push notifications."""
     outbox: Outbox | None = None
+    clock: Clock = SYSTEM
     durable: bool
     """Whether tasks outlive the process."""
     flush_delay: float = 0.0
     """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
 
     def now(self) -> int:
-        """The time (ms) that leases are made with and compared, which has to be the same for all who share the store.
+        """Milliseconds since the epoch, for timestamps, retention and expiry: the same for all who share the store.
 
-        This machine's, unless the store has a clock of its own; that may be known only after a first call.
+        A database that machines share has a clock of its own, which is known after the first call.
         """
-        return time.time_ns() // 1_000_000
+        return self.clock.now()
 
     def take_room(self, size: int) -> None:  # noqa: B027 - only what is kept in memory has a limit
         """Take the room of a message of so many bytes that is not submitted to the queue.

@@ -232,15 +232,25 @@ class TaskQueue(ABC):
         """
 
     @abstractmethod
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         """Take tasks that may run, oldest first, at most one per context, and move them to `working`.
 
-        Only `task_id` if it is given. A task of another holder whose lease ran out counts as one more attempt.
+        Only `task_id` if it is given. A task of another holder whose lease has expired counts as one more attempt.
+
+        Leases are measured by the store, with a clock that is the same for all who share the store and that nobody
+        sets. A lease of less than 0 has expired at once.
+
+        Args:
+            holder: Who takes the tasks.
+            at: The time of their new status (ms since the epoch).
+            lease: How long other holders leave the tasks alone, unless the lease is renewed (ms).
+            limit: How many may be taken.
+            task_id: The only task to take.
         """
 
     @abstractmethod
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        """Extend the leases of these tasks, all at once; one that ends later than `until` stays as it is."""
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        """Let the leases of these tasks expire `lease` milliseconds from now."""
 
     @abstractmethod
     async def emit(

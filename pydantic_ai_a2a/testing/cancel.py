@@ -11,6 +11,7 @@ from .base import PortSuite
 from .values import (
     AT,
     LEASE,
+    OVER,
     OWNER,
     chunk,
     claim,
@@ -77,7 +78,7 @@ class CancelSuite(PortSuite):
         header = await backend.queue.cancel('t', OWNER, at=AT)
         assert (header.state, header.last_event) == ('working', 1)
         assert {*asked} == {'t'}
-        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], ['t'])
+        assert await backend.queue.renew('holder', ['t'], lease=LEASE) == Marks([], ['t'])
         await backend.queue.finish(claimed, ending(claimed, 'canceled', messages=turn('hi', 'half')))
         assert await state_of(backend, 't') == 'canceled'
         stop()
@@ -103,7 +104,7 @@ class CancelSuite(PortSuite):
         await backend.queue.finish(claimed, ending(claimed, 'input-required'))
         await submit(backend, message('answer', to='t'))
         await claim_one(backend, 't')
-        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], [])
+        assert await backend.queue.renew('holder', ['t'], lease=LEASE) == Marks([], [])
 
     async def test_a_running_task_can_be_canceled_over_its_holders_head(self, backend: Backend) -> None:
         await submit(backend, message(new='t', context='c'))
@@ -119,7 +120,7 @@ class CancelSuite(PortSuite):
             with pytest.raises(LeaseLost):
                 await late
         await backend.queue.release(claimed)
-        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks(['t'], [])
+        assert await backend.queue.renew('holder', ['t'], lease=LEASE) == Marks(['t'], [])
         assert [event.n for event in await events(backend, 't')] == [1, 2, 3]
         assert await conversation(backend, 'c') == []
         assert [each.header.id for each in await claim(backend)] == ['next']
@@ -151,7 +152,7 @@ class CancelSuite(PortSuite):
 
     async def test_a_lost_run_that_was_asked_to_stop_is_still_to_be_canceled(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        await claim_one(backend, 't', 'lost')
+        await claim_one(backend, 't', 'lost', lease=OVER)
         await backend.queue.cancel('t', OWNER, at=AT)
-        await claim(backend, 'other', at=AT + LEASE + 1)
-        assert await backend.queue.renew('other', ['t'], until=AT + 2 * LEASE) == Marks([], ['t'])
+        await claim(backend, 'other')
+        assert await backend.queue.renew('other', ['t'], lease=LEASE) == Marks([], ['t'])

@@ -15,7 +15,7 @@ from ..types import TaskState
 from .steering import SteeredCheckpointSuite
 from .values import (
     AT,
-    LEASE,
+    OVER,
     OWNER,
     chunk,
     claim_one,
@@ -32,9 +32,9 @@ from .values import (
 __all__ = ('CheckpointSuite',)
 
 
-LATER = AT + 2 * LEASE
+LATER = AT + 1000
 
-"""When the lease of whoever claimed at AT has run out."""
+"""When the next holder takes the task."""
 
 USAGE = RunUsage(requests=2, tool_calls=1, input_tokens=10, details={'cached': 3})
 
@@ -46,7 +46,7 @@ def checkpoint(messages: Sequence[ModelMessage], first: int = 0, usage: RunUsage
 async def begun(backend: Backend, *messages: ModelMessage) -> Claim:
     """A task that is run, and has come this far."""
     await submit(backend, message('hi', new='t', context='c'))
-    claimed = await claim_one(backend, 't')
+    claimed = await claim_one(backend, 't', lease=OVER)
     assert claimed.checkpoint is None
     await backend.queue.emit(claimed, [], checkpoint=checkpoint(messages or turn('hi', 'step')))
     return claimed
@@ -58,7 +58,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
     async def test_the_next_holder_is_given_the_checkpoint(self, backend: Backend) -> None:
         messages = turn('hi', 'step')
         await begun(backend, *messages)
-        lost = await claim_one(backend, 't', 'next', at=LATER)
+        lost = await claim_one(backend, 't', 'next', at=LATER, lease=OVER)
         assert lost.checkpoint == checkpoint(messages)
         assert lost.attempt == 2
 
@@ -76,7 +76,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
         [sent, _] = turn('more, now', '')
         usage = RunUsage(requests=3)
         await backend.queue.emit(claimed, [], checkpoint=checkpoint([sent, answer], first=2, usage=usage))
-        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
         assert kept is not None
         assert said(kept.messages) == ['hi', 'step', 'more, now', 'yes']
         assert kept.usage == usage
@@ -84,7 +84,7 @@ class CheckpointSuite(SteeredCheckpointSuite):
     async def test_a_run_may_have_fewer_messages_than_before(self, backend: Backend) -> None:
         claimed = await begun(backend, *turn('hi', 'step'), *turn('more?', 'yes'))
         await backend.queue.emit(claimed, [], checkpoint=checkpoint(turn('all', 'of it')[1:], first=1))
-        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
         assert kept is not None
         assert said(kept.messages) == ['hi', 'of it']
 
@@ -92,16 +92,16 @@ class CheckpointSuite(SteeredCheckpointSuite):
         claimed = await begun(backend)
         await backend.queue.emit(claimed, [chunk(2, 'Hel'), chunk(3, 'lo')], None, checkpoint(turn('hi', 'Hello')))
         assert [event.n for event in await events(backend, 't', 1)] == [2, 3]
-        kept = (await claim_one(backend, 't', 'next', at=LATER)).checkpoint
+        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
         assert kept is not None
         assert said(kept.messages) == ['hi', 'Hello']
 
     async def test_a_holder_that_lost_its_task_stores_no_checkpoint(self, backend: Backend) -> None:
         stale = await begun(backend)
-        await claim_one(backend, 't', 'next', at=LATER)
+        await claim_one(backend, 't', 'next', at=LATER, lease=OVER)
         with pytest.raises(LeaseLost):
             await backend.queue.emit(stale, [], checkpoint=checkpoint(turn('hi', 'late')))
-        kept = (await claim_one(backend, 't', 'third', at=LATER + 2 * LEASE)).checkpoint
+        kept = (await claim_one(backend, 't', 'third', at=LATER)).checkpoint
         assert kept is not None
         assert said(kept.messages) == ['hi', 'step']
 
@@ -144,9 +144,9 @@ class CheckpointSuite(SteeredCheckpointSuite):
         await submit(backend, message('hi', new='t', context='c'))
         await run(backend, 't', 'input-required', messages=turn('hi', 'which?'))
         await submit(backend, message('this', to='t'))
-        claimed = await claim_one(backend, 't')
+        claimed = await claim_one(backend, 't', lease=OVER)
         await backend.queue.emit(claimed, [], checkpoint=checkpoint(turn('this', 'step')))
-        lost = await claim_one(backend, 't', 'next', at=LATER)
+        lost = await claim_one(backend, 't', 'next', at=LATER, lease=OVER)
         assert lost.checkpoint is not None
         assert said(await backend.history(lost)) == ['hi', 'which?']
         assert said(lost.checkpoint.messages) == ['this', 'step']

@@ -13,10 +13,12 @@ from .base import PortSuite
 from .values import (
     AT,
     LEASE,
+    OVER,
     claim,
     claim_one,
     ending,
     events,
+    expire,
     message,
     run,
     state_of,
@@ -26,6 +28,9 @@ from .values import (
 )
 
 __all__ = ('ClaimSuite',)
+
+
+HOUR = 3_600_000
 
 
 class ClaimSuite(PortSuite):
@@ -59,8 +64,8 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='t'))
         await submit(backend, message(new='u'))
         assert (await claim_one(backend, 'u')).header.id == 'u'
-        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='u') == []
-        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='nowhere') == []
+        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='u') == []
+        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='nowhere') == []
 
     async def test_tasks_of_one_context_are_claimed_one_after_the_other(self, backend: Backend) -> None:
         for task_id in 'abc':
@@ -78,7 +83,7 @@ class ClaimSuite(PortSuite):
     ) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
-        assert await backend.queue.claim('h', at=AT, until=AT + LEASE, limit=1, task_id='b') == []
+        assert await backend.queue.claim('h', at=AT, lease=LEASE, limit=1, task_id='b') == []
         await run(backend, 'a')
         assert (await claim_one(backend, 'b')).header.id == 'b'
 
@@ -110,9 +115,10 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='a', at=AT + 5))
         assert await state_of(backend, 'a') == 'working'
         assert await claim(backend, 'other') == []
-        assert await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1, task_id='a') == []
-        assert await backend.queue.renew('holder', ['a', 'b'], until=AT + LEASE) == Marks(['a'], [])
-        late = await claim(backend, 'other', at=AT + 2 * LEASE)
+        assert await backend.queue.claim('other', at=AT, lease=LEASE, limit=1, task_id='a') == []
+        assert await backend.queue.renew('holder', ['a', 'b'], lease=LEASE) == Marks(['a'], [])
+        await expire(backend, 'b')
+        late = await claim(backend, 'other')
         assert [each.header.id for each in late] == ['b']  # whose lease has run out
         with pytest.raises(LeaseLost):
             await backend.queue.finish(other, ending(other))
@@ -127,8 +133,9 @@ class ClaimSuite(PortSuite):
     async def test_a_task_is_taken_over_once_its_lease_has_run_out(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first = await claim_one(backend, 't', 'lost')
-        assert await claim(backend, 'other', at=AT + LEASE) == []
-        [second] = await claim(backend, 'other', at=AT + LEASE + 1)
+        assert await claim(backend, 'other') == []
+        await expire(backend, 't', 'lost')
+        [second] = await claim(backend, 'other')
         assert (second.header.id, second.holder, second.attempt, second.run) == ('t', 'other', 2, 1)
         assert second.fence > first.fence
         assert text_of(second.message) == 'hello'
@@ -141,51 +148,51 @@ class ClaimSuite(PortSuite):
                 await late
         await backend.queue.release(first)
         assert await state_of(backend, 't') == 'working'
-        assert await claim(backend, 'third', at=AT + LEASE + 1) == []
+        assert await claim(backend, 'third') == []
 
     async def test_a_holder_does_not_take_over_what_it_still_runs_itself(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        await claim_one(backend, 't', 'slow')
-        assert await claim(backend, 'slow', at=AT + 10 * LEASE) == []
+        await claim_one(backend, 't', 'slow', lease=OVER)
+        assert await claim(backend, 'slow') == []
 
     async def test_lost_tasks_come_before_queued_ones(self, backend: Backend) -> None:
         await submit(backend, message(new='lost'))
-        await claim_one(backend, 'lost', 'gone')
+        await claim_one(backend, 'lost', 'gone', lease=OVER)
         await submit(backend, message(new='queued'))
-        later = AT + LEASE + 1
-        assert [each.header.id for each in await claim(backend, at=later, limit=1)] == ['lost']
-        assert [each.header.id for each in await claim(backend, at=later, limit=1)] == ['queued']
+        assert [each.header.id for each in await claim(backend, limit=1)] == ['lost']
+        assert [each.header.id for each in await claim(backend, limit=1)] == ['queued']
 
     async def test_renewed_leases_do_not_run_out(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
-        await claim(backend, 'holder')
-        later = AT + LEASE + 1
-        assert await backend.queue.renew('holder', ['a'], until=later + LEASE) == Marks([], [])
-        assert [each.header.id for each in await claim(backend, 'other', at=later)] == ['b']
+        await claim(backend, 'holder', lease=OVER)
+        assert await backend.queue.renew('holder', ['a'], lease=LEASE) == Marks([], [])
+        assert [each.header.id for each in await claim(backend, 'other')] == ['b']
 
-    async def test_a_renewal_that_comes_late_takes_nothing_back(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await claim_one(backend, 't')
-        await backend.queue.renew('holder', ['t'], until=AT + 3 * LEASE)
-        assert await backend.queue.renew('holder', ['t'], until=AT + LEASE) == Marks([], [])
-        assert await claim(backend, 'other', at=AT + 2 * LEASE) == []
+    @pytest.mark.parametrize('hours', [-1, 1], ids=['back', 'forward'])
+    async def test_a_wall_clock_that_is_set_ends_no_lease_and_prolongs_none(self, backend: Backend, hours: int) -> None:
+        for task_id in ('kept', 'lost'):
+            await submit(backend, message(new=task_id))
+        await claim_one(backend, 'kept')
+        await claim_one(backend, 'lost', lease=OVER)
+        at = AT + hours * HOUR
+        assert [each.header.id for each in await claim(backend, 'other', at=at)] == ['lost']
 
     async def test_renewing_brings_back_what_is_lost_and_what_is_to_be_canceled(self, backend: Backend) -> None:
         for task_id in ('taken', 'forced', 'done', 'asked', 'kept'):
             await submit(backend, message(new=task_id))
-            await claim_one(backend, task_id, 'holder')
-        later = AT + LEASE + 1
-        await backend.queue.renew('holder', ['forced', 'done', 'asked', 'kept'], until=later + LEASE)
-        await claim(backend, 'other', at=later)
-        await backend.queue.cancel('forced', None, at=later, force=True)
-        await backend.queue.cancel('asked', None, at=later)
-        [done] = [each for each in await claim(backend, 'third', at=later + 2 * LEASE) if each.header.id == 'done']
+            await claim_one(backend, task_id, 'holder', lease=OVER)
+        await backend.queue.renew('holder', ['forced', 'done', 'asked', 'kept'], lease=LEASE)
+        await claim(backend, 'other', lease=OVER)
+        await backend.queue.cancel('forced', None, at=AT, force=True)
+        await backend.queue.cancel('asked', None, at=AT)
+        await backend.queue.renew('holder', ['done', 'asked', 'kept'], lease=OVER)
+        [done] = [each for each in await claim(backend, 'third') if each.header.id == 'done']
         await backend.queue.finish(done, ending(done))
         held = ['taken', 'forced', 'done', 'asked', 'kept', 'nowhere']
-        marks = await backend.queue.renew('other', held, until=later + LEASE)
+        marks = await backend.queue.renew('other', held, lease=LEASE)
         assert marks == Marks(lost=['taken', 'forced', 'done', 'asked', 'kept', 'nowhere'], cancel=[])
-        marks = await backend.queue.renew('third', held, until=later + LEASE)
+        marks = await backend.queue.renew('third', held, lease=LEASE)
         assert marks == Marks(lost=['forced', 'done', 'nowhere'], cancel=['asked'])
 
     async def test_a_task_that_was_handed_back_keeps_its_context_and_its_attempt(self, backend: Backend) -> None:

@@ -19,8 +19,8 @@ from ..types import TaskState
 from .base import PortSuite
 from .values import (
     AT,
-    LEASE,
     LIMIT,
+    OVER,
     OWNER,
     claim,
     claim_one,
@@ -53,8 +53,8 @@ async def die(
 ) -> None:
     """Start a queued task so many times, and find at the next time that it was too often."""
     for n in range(starts):
-        await claim_one(backend, task_id, f'holder {n}', at=at + n * (LEASE + 1))
-    end = at + starts * (LEASE + 1)
+        await claim_one(backend, task_id, f'holder {n}', at=at + n, lease=OVER)
+    end = at + starts
     claimed = await claim_one(backend, task_id, 'the last', at=end)
     failed = ending(claimed, 'failed', at=end, status_message=why, failure=DEAD_LETTER, charges=charges)
     assert await backend.queue.finish(claimed, failed) is None
@@ -80,7 +80,7 @@ class DeadLetterSuite(PortSuite):
                 task_id='t',
                 context_id='c',
                 owner=OWNER,
-                at=AT + 2 * (LEASE + 1),
+                at=AT + 2,
                 attempts=2,
                 failure='attempts',
                 correlation_id='t.1.3',
@@ -184,10 +184,10 @@ class DeadLetterSuite(PortSuite):
 
     async def test_a_retry_goes_on_from_where_the_dead_task_had_come(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't', 'the first')
+        claimed = await claim_one(backend, 't', 'the first', lease=OVER)
         done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=RunUsage(requests=1))
         await backend.queue.emit(claimed, [], checkpoint=done)
-        await die(backend, 't', at=AT + LEASE + 1)
+        await die(backend, 't', at=AT + 1)
         await retry(backend, 't', 'u')
         checkpoint = (await claim_one(backend, 'u')).checkpoint
         assert checkpoint is not None
@@ -202,11 +202,11 @@ class DeadLetterSuite(PortSuite):
             return [each.requests for each in await backend.quotas.spent(OWNER, 1000, at=AT)]
 
         await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't', 'the first')
+        claimed = await claim_one(backend, 't', 'the first', lease=OVER)
         done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=RunUsage(requests=2))
         await backend.queue.emit(claimed, [], checkpoint=done)
         charge = Charge(OWNER, 1000, AT + 10**9, requests=2, tokens=0, cost=0)
-        await die(backend, 't', at=AT + LEASE + 1, charges=[charge])
+        await die(backend, 't', at=AT + 1, charges=[charge])
         await retry(backend, 't', 'u')
         retried = await claim_one(backend, 'u')
         await backend.queue.finish(retried, ending(retried, charges=[charge._replace(requests=3)]))
@@ -227,11 +227,11 @@ class DeadLetterSuite(PortSuite):
             return Charge(OWNER, 1000, AT + 10**9, requests=requests, tokens=10 * requests, cost=0)
 
         await submit(backend, message(new='t'))
-        lost = await claim_one(backend, 't', 'the lost holder')
+        lost = await claim_one(backend, 't', 'the lost holder', lease=OVER)
         usage = RunUsage(requests=2, input_tokens=20)
         done = Checkpoint(run='t.1', messages=turn('hello', 'step 1'), usage=usage)
         await backend.queue.emit(lost, [], checkpoint=done)
-        await die(backend, 't', at=AT + LEASE + 1)
+        await die(backend, 't', at=AT + 1)
         if back == 'before the retry':
             await charge(5)
         await retry(backend, 't', 'u')
@@ -253,10 +253,10 @@ class DeadLetterSuite(PortSuite):
         )
         answer = Answer(pause=waiting.header.last_event + 1, pending=b'which: this')
         await submit(backend, replace(message('this', to='t'), answers_calls=True, answer=answer))
-        claimed = await claim_one(backend, 't', 'the first')
+        claimed = await claim_one(backend, 't', 'the first', lease=OVER)
         done = Checkpoint(run='t.2', messages=turn('done', 'next'), usage=RunUsage(requests=2))
         await backend.queue.emit(claimed, [], checkpoint=done)
-        await die(backend, 't', at=AT + LEASE + 1)
+        await die(backend, 't', at=AT + 1)
         await retry(backend, 't', 'u')
         assert await history(backend, 'u') == ['ask', 'later', 'this']
         retried = await claim_one(backend, 'u')
@@ -337,7 +337,7 @@ class DeadLetterSuite(PortSuite):
         assert (accepted.header.id, accepted.replayed) == ('t', True)
 
     async def test_dead_letters_are_kept_as_long_as_other_finished_tasks(self, backend: Backend) -> None:
-        end = AT + 2 * (LEASE + 1)
+        end = AT + 2
         await submit(backend, message(new='older'))
         await run(backend, 'older', at=end - 1)
         await dead(backend, 'dead')

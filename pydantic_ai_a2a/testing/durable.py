@@ -21,6 +21,7 @@ from .values import (
     AT,
     LEASE,
     LIMIT,
+    OVER,
     OWNER,
     chunk,
     claim,
@@ -170,14 +171,14 @@ class DurableSuite(PortSuite):
     async def test_a_process_that_lost_its_task_to_another_one_writes_nothing(self, opened: Opened) -> None:
         here, there = opened(), opened()
         await submit(here, message(new='t'))
-        held = await claim_one(here, 't', 'here')
-        taken = await claim_one(there, 't', 'there', at=AT + LEASE + 1)
+        held = await claim_one(here, 't', 'here', lease=OVER)
+        taken = await claim_one(there, 't', 'there')
         assert (taken.attempt, taken.fence > held.fence) == (2, True)
         for late in (here.queue.emit(held, [chunk(2, 'late')]), here.queue.finish(held, ending(held))):
             with pytest.raises(LeaseLost):
                 await late
         await here.queue.release(held)
-        assert (await here.queue.renew('here', ['t'], until=AT + 9 * LEASE)).lost == ['t']
+        assert (await here.queue.renew('here', ['t'], lease=LEASE)).lost == ['t']
         await there.queue.finish(taken, ending(taken))
         assert await state_of(here, 't') == 'completed'
 
@@ -205,13 +206,13 @@ class DurableSuite(PortSuite):
         await submit(here, message(new='t'))
         reader = here.events.subscribe('t', nothing)
         reader.start(0)
-        held = await claim_one(here, 't', 'here')
+        held = await claim_one(here, 't', 'here', lease=OVER)
         await here.queue.emit(held, [chunk(2, 'a')])
-        lost = await claim_one(there, 't', 'there', at=AT + LEASE + 1)
+        lost = await claim_one(there, 't', 'there', lease=OVER)
         await there.queue.emit(lost, [chunk(3, 'b', append=False), chunk(4, 'c')])
         with pytest.raises(LeaseLost):
             await here.queue.emit(held, [chunk(3, 'late')])
-        again = await claim_one(here, 't', 'here again', at=AT + 3 * LEASE)
+        again = await claim_one(here, 't', 'here again')
         await here.queue.emit(again, [chunk(5, 'd', append=False)])
         await here.queue.finish(again, ending(again, after=5))
         assert await up_to(reader, 6) == [1, 2, 3, 4, 5, 6]
@@ -294,7 +295,7 @@ class DurableSuite(PortSuite):
         await there.queue.cancel('t', OWNER, at=AT)
         async with asyncio.timeout(LIMIT):
             assert await asked.get() == 't'
-        assert (await here.queue.renew('holder', ['t'], until=AT + 2 * LEASE)).cancel == ['t']
+        assert (await here.queue.renew('holder', ['t'], lease=LEASE)).cancel == ['t']
         stop()
 
     async def test_a_process_knows_whose_events_are_read_in_another_one(self, opened: Opened) -> None:

@@ -12,7 +12,7 @@ from ..ports import Backend, Claim, Subscription
 from ..settings import Retention
 from ..types import TaskEvent
 from .base import PortSuite
-from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, message, run, status_event, submit
+from .values import AT, LEASE, LIMIT, READER_LAG, chunk, claim_one, ending, expire, message, run, status_event, submit
 
 __all__ = ('EventLogSuite',)
 
@@ -50,7 +50,7 @@ async def claim_after_emitting(backend: Backend, newest: int) -> Claim:
 
 
 async def take(backend: Backend) -> Claim:
-    [claimed] = await backend.queue.claim('h', at=AT + 10**6, until=AT + 10**9, limit=1)
+    [claimed] = await backend.queue.claim('h', at=AT + 10**6, lease=LEASE, limit=1)
     return claimed
 
 
@@ -221,6 +221,7 @@ class EventLogSuite(PortSuite):
 
     async def test_a_log_that_was_swept_can_only_be_resumed_from_its_end(self, backend: Backend) -> None:
         await working(backend)
+        await expire(backend, 't')
         claimed = await claim_after_emitting(backend, 1200)
         await backend.queue.finish(claimed, ending(claimed, after=1200))
         retention = Retention()
@@ -325,7 +326,8 @@ class EventLogSuite(PortSuite):
 
     async def test_readers_are_not_told_of_what_was_refused(self, backend: Backend) -> None:
         stale = await working(backend)
-        [valid] = await backend.queue.claim('other', at=AT + LEASE + 1, until=AT + 9 * LEASE, limit=1)
+        await expire(backend, 't')
+        [valid] = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
         for late in (

@@ -16,7 +16,7 @@ from ..types import StoredTask, TaskHeader
 from .base import PortSuite
 from .values import (
     AT,
-    LEASE,
+    OVER,
     OWNER,
     chunk,
     claim,
@@ -139,8 +139,8 @@ class RunSuite(PortSuite):
 
     async def test_a_claim_that_was_taken_away_writes_nothing(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
-        stale = await claim_one(backend, 't', 'lost')
-        [valid] = await claim(backend, 'other', at=AT + LEASE + 1)
+        stale = await claim_one(backend, 't', 'lost', lease=OVER)
+        [valid] = await claim(backend, 'other')
         before = await backend.reader.load('t', OWNER)
         with pytest.raises(LeaseLost):
             await backend.queue.emit(stale, [chunk(2, 'late')], Status('working', AT, b'{}'))
@@ -301,8 +301,8 @@ class RunSuite(PortSuite):
         await submit(backend, message('one', new='t', context='c'))
         await run(backend, 't', 'input-required', messages=turn('one', 'which?'))
         await submit(backend, message('this', to='t'))
-        await claim_one(backend, 't', 'lost')
-        [again] = await claim(backend, 'other', at=AT + LEASE + 1)
+        await claim_one(backend, 't', 'lost', lease=OVER)
+        [again] = await claim(backend, 'other')
         assert (text_of(again.message), again.run, again.attempt) == ('this', 2, 2)
         assert said(again.own_messages or ()) == ['one', 'which?']
 

@@ -14,12 +14,12 @@ from ..types import TaskState
 from .base import PortSuite
 from .values import (
     AT,
-    LEASE,
     claim,
     claim_one,
     conversation,
     ending,
     events,
+    expire,
     history,
     message,
     state_of,
@@ -92,7 +92,8 @@ class SteeringSuite(PortSuite):
     async def test_a_message_is_unread_until_what_the_run_did_with_it_is_stored(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two')
         await unread(backend, claimed)
-        [again] = await claim(backend, 'other', at=AT + LEASE + 1)
+        await expire(backend, 't')
+        [again] = await claim(backend, 'other')
         assert text_of(again.message) == 'one'
         assert [*await unread(backend, again)] == ['two']
 
@@ -160,7 +161,8 @@ class SteeredCheckpointSuite(PortSuite):
         claimed = await begun(backend, 'two', 'three')
         taken = (await unread(backend, claimed))['two']
         await backend.queue.emit(claimed, [], checkpoint=steered(taken))
-        again = await claim_one(backend, 't', 'next', at=AT + 2 * LEASE)
+        await expire(backend, 't')
+        again = await claim_one(backend, 't', 'next')
         assert again.checkpoint is not None
         assert (text_of(again.message), again.checkpoint.taken) == ('one', taken)
         assert [*await unread(backend, again, again.checkpoint.taken)] == ['three']
@@ -170,12 +172,13 @@ class SteeredCheckpointSuite(PortSuite):
     ) -> None:
         claimed = await begun(backend, 'two', 'three')
         await backend.queue.emit(claimed, [], checkpoint=steered((await unread(backend, claimed))['two']))
-        [lost] = await claim(backend, 'next', at=AT + 2 * LEASE)
+        await expire(backend, 't')
+        [lost] = await claim(backend, 'next')
         assert lost.checkpoint is not None
         end = ending(lost, 'failed', failure='attempts', taken=lost.checkpoint.taken)
         assert await backend.queue.finish(lost, end) is None
-        await backend.housekeeping.retry('t', new_id='u', at=AT + 3 * LEASE)
-        retried = await claim_one(backend, 'u', at=AT + 3 * LEASE)
+        await backend.housekeeping.retry('t', new_id='u', at=AT)
+        retried = await claim_one(backend, 'u', at=AT)
         assert retried.checkpoint is not None
         assert text_of(retried.message) == 'one'
         rest = await backend.reader.unread('u', retried.checkpoint.taken)

@@ -17,6 +17,7 @@ __all__ = (
     'AT',
     'LEASE',
     'LIMIT',
+    'OVER',
     'OWNER',
     'QUEUE_LIMIT',
     'READER_LAG',
@@ -28,6 +29,7 @@ __all__ = (
     'ending',
     'erase',
     'events',
+    'expire',
     'history',
     'message',
     'run',
@@ -44,8 +46,10 @@ AT = 1_700_000_000_000
 WINDOW = 600_000
 """How long an anonymous message is recognised (ms)."""
 QUEUE_LIMIT = 100
-LEASE = 30_000
-"""How long a claim is valid (ms)."""
+LEASE = 3_600_000
+"""Milliseconds for which a claim is valid: longer than any test takes."""
+OVER = -1
+"""Length of a lease that has expired at once."""
 READER_LAG = 10_000
 """Bytes that readers of the backend under test may be behind."""
 OWNER = '/ada'
@@ -85,15 +89,25 @@ async def submit(backend: Backend, submission: Submission, *, queue_limit: int =
     return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW)
 
 
-async def claim(backend: Backend, holder: str = 'holder', *, at: int = AT, limit: int = 100) -> list[Claim]:
+async def claim(
+    backend: Backend, holder: str = 'holder', *, at: int = AT, lease: int = LEASE, limit: int = 100
+) -> list[Claim]:
     """Everything that the holder may run."""
-    return await backend.queue.claim(holder, at=at, until=at + LEASE, limit=limit)
+    return await backend.queue.claim(holder, at=at, lease=lease, limit=limit)
 
 
-async def claim_one(backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT) -> Claim:
+async def claim_one(
+    backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
+) -> Claim:
     """One task that may run."""
-    [claimed] = await backend.queue.claim(holder, at=at, until=at + LEASE, limit=1, task_id=task_id)
+    [claimed] = await backend.queue.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
     return claimed
+
+
+async def expire(backend: Backend, task_id: str, holder: str = 'holder') -> None:
+    """Let the lease of a holder expire, as if it had not been renewed for long."""
+    marks = await backend.queue.renew(holder, [task_id], lease=OVER)
+    assert not marks.lost, f'{holder} does not hold {task_id}'
 
 
 def status_event(n: int, state: TaskState) -> TaskEvent:

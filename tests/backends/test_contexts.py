@@ -12,8 +12,9 @@ import pytest
 
 from pydantic_ai_a2a.backends import accept, notice, runs, sweep
 from pydantic_ai_a2a.backends.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sqlite_steps import perform
+from pydantic_ai_a2a.backends.sqlite_steps import perform, tell_time
 from pydantic_ai_a2a.backends.transaction import Transaction
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 
@@ -23,6 +24,7 @@ FEW, MANY = 10, 1000
 @pytest.fixture
 def connection() -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(':memory:')) as connection:
+        tell_time(connection, SYSTEM)
         for statement in chain.from_iterable(MIGRATIONS):
             connection.execute(statement)
         yield connection
@@ -49,7 +51,7 @@ def queue(connection: sqlite3.Connection, context: str, first: int, last: int) -
 
 
 def claim(limit: int = 2) -> Transaction[Any]:
-    return runs.claim('agent', 'holder', at=AT, until=AT + LEASE, limit=limit, task_id=None)
+    return runs.claim('agent', 'holder', at=AT, lease=LEASE, limit=limit, task_id=None)
 
 
 def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:

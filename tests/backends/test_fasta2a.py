@@ -201,7 +201,7 @@ async def test_a_released_task_is_claimed_again() -> None:
     backend = backend_of(Storage())
     task_id = (await submit(backend, message('hello', new='x'))).header.id
     claimed = await claim_one(backend, task_id)
-    assert list((await backend.queue.renew('holder', [task_id, 'other'], until=AT)).lost) == ['other']
+    assert list((await backend.queue.renew('holder', [task_id, 'other'], lease=LEASE)).lost) == ['other']
     await backend.queue.release(claimed)
     assert (await claim_one(backend, task_id, 'another')).fence > claimed.fence
     assert not await backend.queued()
@@ -240,10 +240,10 @@ async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_ou
     backend = BrokeredBackend(SqliteBackend('agent', reader_lag=READER_LAG), InMemoryBroker())
     await submit(backend, message(new='task'))
     claimed = await claim_one(backend, 'task')
-    renewed = await backend.queue.renew('holder', ['task', 'another'], until=AT + LEASE)
-    before = await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1)
+    renewed = await backend.queue.renew('holder', ['task', 'another'], lease=LEASE)
+    before = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
     await backend.queue.release(claimed)
-    [after] = await backend.queue.claim('other', at=AT, until=AT + LEASE, limit=1)
+    [after] = await backend.queue.claim('other', at=AT, lease=LEASE, limit=1)
     assert renewed == Marks(lost=['another'], cancel=[])
     assert before == []
     assert (after.header.id, after.holder) == ('task', 'other')

@@ -21,7 +21,6 @@ from pydantic_ai_a2a.backends.transaction import LockTasks, Transaction
 from pydantic_ai_a2a.errors import BackendUnusable, InvalidParamsError, StoreUnavailable
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import (
-    AT,
     LEASE,
     LIMIT,
     chunk,
@@ -135,7 +134,7 @@ async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -
         assert [event.n for event in await reader.next()] == [1]
         server.kill() if end == 'kill' else server.stop(end)
         emitted = asyncio.ensure_future(backend.queue.emit(claimed, [chunk(2, 'a')]))
-        renewed = asyncio.ensure_future(backend.queue.renew('holder', ['t'], until=AT + 2 * LEASE))
+        renewed = asyncio.ensure_future(backend.queue.renew('holder', ['t'], lease=LEASE))
         await asyncio.to_thread(server.start)
         async with asyncio.timeout(LIMIT):
             await emitted

@@ -10,10 +10,11 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends import postgres_listener, postgres_thread
-from pydantic_ai_a2a.backends.others import Others, now_ms
+from pydantic_ai_a2a.backends.others import Others
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
-from pydantic_ai_a2a.backends.postgres_clock import Clock
+from pydantic_ai_a2a.backends.postgres_clock import DatabaseClock
 from pydantic_ai_a2a.backends.tail import Tails
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import LIMIT, message, run, submit
 from pydantic_ai_a2a.types import TaskEvent
@@ -107,9 +108,9 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
 
     tails = Tails(read, READER_LAG)
     listener = postgres_listener.Listener(
-        settings, 'channel', 'me', namespace='agent', tails=tails, others=Others(tails, now_ms)
+        settings, 'channel', 'me', namespace='agent', tails=tails, others=Others(tails, SYSTEM.now)
     )
-    running = asyncio.ensure_future(listener.run(postgres_thread.Session(settings, Clock())))
+    running = asyncio.ensure_future(listener.run(postgres_thread.Session(settings, DatabaseClock())))
     for _ in range(5):
         await asyncio.sleep(0)
         listener.wake()

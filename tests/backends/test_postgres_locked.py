@@ -13,7 +13,7 @@ from pydantic_ai_a2a import Postgres, Workers
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, claim, claim_one, ending, message, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, claim, claim_one, ending, message, submit
 
 from ..behaviour.stage import ended, heard, serving
 from ..client import texts
@@ -44,36 +44,36 @@ def locked(*tasks: str) -> str:
 async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_contexts(
     another: Open, postgres_url: str
 ) -> None:
-    backend, late = another(), AT + 2 * LEASE
+    backend = another()
     await submit(backend, message(new='lost', context='red'))
-    await claim_one(backend, 'lost', 'gone')
+    await claim_one(backend, 'lost', 'gone', lease=OVER)
     for task_id, context in (('after lost', 'red'), ('queued', 'blue'), ('after queued', 'blue'), ('free', 'green')):
         await submit(backend, message(new=task_id, context=context))
     async with gate(postgres_url, locked('lost', 'queued')) as held, asyncio.timeout(LIMIT):
-        assert [each.header.id for each in await claim(backend, at=late)] == ['free']
+        assert [each.header.id for each in await claim(backend)] == ['free']
         for task_id in ('lost', 'after lost', 'queued', 'after queued'):
-            assert await backend.queue.claim('h', at=late, until=late + LEASE, limit=1, task_id=task_id) == []
+            assert await backend.queue.claim('h', at=AT, lease=LEASE, limit=1, task_id=task_id) == []
         await held.open()
-    claims = await claim(backend, at=late)
+    claims = await claim(backend)
     assert [each.header.id for each in claims] == ['lost', 'queued']
     for each in claims:
         await backend.queue.finish(each, ending(each))
-    assert [each.header.id for each in await claim(backend, at=late)] == ['after lost', 'after queued']
+    assert [each.header.id for each in await claim(backend)] == ['after lost', 'after queued']
 
 
 async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, postgres_url: str) -> None:
     backend = another()
     for task_id in 'abc':
         await submit(backend, message(new=task_id))
-        await claim_one(backend, task_id, at=AT)
+        await claim_one(backend, task_id, lease=OVER)
     await backend.queue.cancel('b', None, at=AT, force=True)
     async with gate(postgres_url, locked('a')) as held, asyncio.timeout(LIMIT):
-        marks = await backend.queue.renew('holder', ['a', 'b', 'c', 'nowhere'], until=AT + 3 * LEASE)
+        marks = await backend.queue.renew('holder', ['a', 'b', 'c', 'nowhere'], lease=LEASE)
         assert marks == Marks(lost=['b', 'nowhere'], cancel=[])
-        assert await backend.queue.renew('holder', ['a'], until=AT + 3 * LEASE) == Marks([], [])
-        assert await claim(backend, 'other', at=AT + 2 * LEASE) == []
+        assert await backend.queue.renew('holder', ['a'], lease=LEASE) == Marks([], [])
+        assert await claim(backend, 'other') == []
         await held.open()
-    assert [each.header.id for each in await claim(backend, 'other', at=AT + 2 * LEASE)] == ['a']
+    assert [each.header.id for each in await claim(backend, 'other')] == ['a']
 
 
 async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
@@ -84,7 +84,7 @@ async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
     await backend.queued()
     past = backend.now() - 10 * LEASE
     await submit(backend, message('lost', new='lost', owner='/', at=past))
-    await claim_one(backend, 'lost', 'gone', at=past)
+    await claim_one(backend, 'lost', 'gone', at=past, lease=OVER)
     async with (
         gate(postgres_url, locked('lost')) as held,
         serving(agent, backend=postgres_url, workers=Workers(running=1)) as client,

@@ -17,6 +17,7 @@ from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import (
     AT,
     LEASE,
+    OVER,
     OWNER,
     chunk,
     claim,
@@ -132,15 +133,15 @@ async def test_a_lost_task_that_its_old_holder_still_writes_to_goes_on_with_the_
     for n in range(ROUNDS):
         task_id = f't{n}'
         await submit(here, message(new=task_id))
-        old = await claim_one(here, task_id, 'old')
+        old = await claim_one(here, task_id, 'old', lease=OVER)
         _, taken = await asyncio.gather(
             here.queue.emit(old, [chunk(2, 'a')]),
-            there.queue.claim('new', at=AT + 2 * LEASE, until=AT + 4 * LEASE, limit=1, task_id=task_id),
+            there.queue.claim('new', at=AT, lease=LEASE, limit=1, task_id=task_id),
             return_exceptions=True,
         )
         assert isinstance(taken, list)
         while not taken:  # the old holder was writing
-            taken = await there.queue.claim('new', at=AT + 2 * LEASE, until=AT + 4 * LEASE, limit=1, task_id=task_id)
+            taken = await there.queue.claim('new', at=AT, lease=LEASE, limit=1, task_id=task_id)
         [new] = taken
         await there.queue.emit(new, [chunk(new.header.last_event + 1, 'b', append=False)])
         with pytest.raises(LeaseLost):
@@ -210,14 +211,14 @@ async def test_leases_are_renewed_while_tasks_are_written_claimed_and_canceled(a
 
     async def beat(backend: Backend) -> None:
         for _ in range(20):
-            marks = await backend.queue.renew('holder', names, until=AT + LEASE)
+            marks = await backend.queue.renew('holder', names, lease=LEASE)
             assert {*marks.lost} <= {f't{n}' for n in range(10)}
 
     await asyncio.gather(
         beat(here),
         *(here.queue.emit(each, [chunk(2, 'a')]) for each in claims[10:]),
         *(there.queue.cancel(f't{n}', OWNER, at=AT, force=True) for n in range(10)),
-        *(there.queue.claim(f'other {n}', at=AT, until=AT + LEASE, limit=5) for n in range(5)),
+        *(there.queue.claim(f'other {n}', at=AT, lease=LEASE, limit=5) for n in range(5)),
     )
     states = [await state_of(here, f't{n}') for n in range(20)]
     assert states == ['canceled'] * 10 + ['working'] * 10

@@ -12,7 +12,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
 from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, hash_key
-from pydantic_ai_a2a.worker import now_ms
+from pydantic_ai_a2a.clock import SYSTEM
 
 from ..client import Answer, Client
 from ..dialects import spoken, unversioned
@@ -35,7 +35,7 @@ class Clock:
     def __init__(self, app: Any) -> None:
         assert isinstance(app, A2AApp)
         assert app.metering is not None
-        self.now = now_ms()
+        self.now = SYSTEM.now()
         app.metering.now = lambda: self.now
 
     def sleep(self, time: timedelta) -> None:

@@ -25,11 +25,11 @@ class Wrapped(TaskQueue):
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         return await self.inner.cancel(task_id, owner, at=at, force=force)
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        return await self.inner.claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        return await self.inner.claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        return await self.inner.renew(holder, tasks, until=until)
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self.inner.renew(holder, tasks, lease=lease)
 
     async def emit(
         self,

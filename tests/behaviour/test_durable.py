@@ -23,7 +23,6 @@ from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
 from pydantic_ai_a2a.stores import open_store
 from pydantic_ai_a2a.testing import values
-from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ..dialects import unversioned
@@ -127,9 +126,9 @@ class Beating(Wrapped):
         self.loop = asyncio.get_running_loop()
         self.beats: asyncio.Queue[None] = asyncio.Queue()
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         self.loop.call_soon_threadsafe(self.beats.put_nowait, None)
-        return await super().renew(holder, tasks, until=until)
+        return await super().renew(holder, tasks, lease=lease)
 
 
 class Cargo:
@@ -153,7 +152,7 @@ async def test_a_waiting_task_that_another_process_has_taken_is_let_go_with_what
         await client.send('first', returnImmediately=True)
         await stage.reached('first')
         taken, waits_still = [await asyncio.create_task(submit(task_id)) for task_id in ('one', 'two')]
-        await values.run(there, 'one', at=now_ms())
+        await values.run(there, 'one', at=backend.now())
         while taken() is not None:
             await queue.beats.get()
             gc.collect()

@@ -55,6 +55,7 @@ def start(tmp_path: Path, store: str) -> Start:
             'A2A_TEST_LEDGER': str(tmp_path / 'ledger.txt'),
             'A2A_TEST_LEASE': str(lease),
             'A2A_TEST_CANCEL_GRACE': str(cancel_grace),
+            'A2A_TEST_CLOCK': str(tmp_path / 'clock.txt'),
         }
         app = f'tests.behaviour.durable_{agent}:app'
         with process('-m', 'uvicorn', app, '--port', '0', *options, env=env) as server:
@@ -172,6 +173,47 @@ async def test_a_task_whose_process_was_killed_is_done_by_the_next_one_and_its_c
 
 BOUNDED = ('--timeout-graceful-shutdown', '1')
 """For servers in which a gate may be asked for that no run comes to: they would wait for its end."""
+
+
+@pytest.mark.parametrize('hours', [1, -1], ids=['forward', 'back'])
+async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go_on(
+    start: Start, store: str, tmp_path: Path, hours: int
+) -> None:
+    gates = [f'gate{n}' for n in range(6)]
+    with start('stepped', *BOUNDED, lease=3.0) as one, start('stepped', *BOUNDED, lease=3.0) as two:
+        here, there = Remote(one), Remote(two)
+        kept = [await remote.send(f'wait {gate}', wait=False) for gate in gates for remote in (here, there)]
+        for gate in gates:
+            await asyncio.gather(*(remote.gates.reached(gate) for remote in (here, there)))
+        with start('stepped', lease=3.0) as third:
+            doomed = Remote(third)
+            lost = [await doomed.send('wait lost', wait=False) for _ in range(6)]
+            await doomed.gates.reached('lost')
+            (tmp_path / 'clock.txt').write_text(str(hours * 3600))
+            third.signal(signal.SIGKILL)
+            await third.ended()
+        for remote in (here, there):
+            await asyncio.gather(*(remote.gates.open(gate) for gate in ('lost', *gates)))
+        done = [await here.ended(task['id']) for task in (*lost, *kept)]
+        # Tasks that ran in the killed server were started twice, and no others.
+        assert {state_of(task) for task in done} == {'COMPLETED'}
+        attempts = await attempts_of(store)
+        assert [attempts[task['id']] for task in kept] == [1] * len(kept)
+        assert max(attempts[task['id']] for task in lost) == 2
+        for server in (one, two):
+            assert 'was taken over' not in server.output
+
+
+async def attempts_of(store: str) -> dict[str, int]:
+    """How often each task was started."""
+    query = 'SELECT id, attempt FROM task'
+    if store.startswith('sqlite'):
+        with closing(sqlite3.connect(store.removeprefix('sqlite:///'))) as file:
+            return dict(file.execute(query).fetchall())
+    connection = await asyncpg.connect(store)
+    rows = await connection.fetch(query.replace('task', 'a2a.task'))
+    await connection.close()
+    return {row['id']: row['attempt'] for row in rows}
 
 
 @FILE

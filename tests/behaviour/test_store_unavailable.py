@@ -90,9 +90,9 @@ class Away(Wrapped):
         if method == 'finish' and self.refuses():
             raise StoreUnavailable
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         self._reach('claim')
-        return await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
 
     async def emit(
         self,

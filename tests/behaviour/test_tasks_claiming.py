@@ -9,9 +9,9 @@ import pytest
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Claim, TaskQueue
 from pydantic_ai_a2a.testing.values import claim_one, message, submit
-from pydantic_ai_a2a.worker import now_ms
 
 from ..client import texts
 from ..dialects import unversioned
@@ -34,8 +34,8 @@ class Slow(Wrapped):
         self.answers.set()
         self.released: list[str] = []
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        claims = await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        claims = await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
         if task_id is None and not self.answers.is_set():
             self.asked.set()
             await self.answers.wait()
@@ -66,8 +66,8 @@ async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: Sq
 
 async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: SqliteBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
-    await submit(backend, message('lost', new='lost', owner='/', at=now_ms()))
-    elsewhere = await claim_one(backend, 'lost', 'elsewhere', at=now_ms())
+    await submit(backend, message('lost', new='lost', owner='/', at=SYSTEM.now()))
+    elsewhere = await claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
     backend.queue = queue
     async with serving(stage.agent, backend=backend, workers=OFTEN) as client:
         queue.answers.clear()

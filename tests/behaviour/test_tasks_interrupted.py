@@ -15,10 +15,10 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, to_a2a
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Backend, Claim, Finish
 from pydantic_ai_a2a.recorder import Recorder
 from pydantic_ai_a2a.types import Part, TaskState
-from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from ..dialects import only
@@ -48,7 +48,7 @@ class Asking(Wrapped):
             return await super().finish(claim, finish)
         state, question = ASKS[prompt]
         before = finish.final.n - len(finish.events) - 1
-        recorder = Recorder(replace(claim, header=replace(claim.header, last_event=before)), self.inner, now_ms)
+        recorder = Recorder(replace(claim, header=replace(claim.header, last_event=before)), self.inner, SYSTEM.now)
         await recorder.interrupt(state, [Part(text=question)], finish.messages)
         return None
 

@@ -18,11 +18,12 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
 from pydantic_ai_a2a.testing import values
-from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, state_of, texts
+from ..clocks import HOUR, SetClock
 from ..dialects import unversioned
 from .queues import StorageError, Wrapped
 from .stage import ended, heard, serving, told_in_log
@@ -39,8 +40,8 @@ def make(tmp_path: Path) -> Iterator[Callable[[], Backend]]:
     file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
     made: list[Backend] = []
 
-    def make() -> Backend:
-        made.append(SqliteFileBackend(file, 'agent', reader_lag=10**6))
+    def make(clock: Clock = SYSTEM) -> Backend:
+        made.append(SqliteFileBackend(file, 'agent', reader_lag=10**6, clock=clock))
         return made[-1]
 
     yield make
@@ -59,17 +60,28 @@ def there(make: Callable[[], Backend]) -> Backend:
     return make()
 
 
+@pytest.fixture
+def later(make: Callable[[Clock], Backend]) -> Backend:
+    """The other process's, for which the leases have expired."""
+    return make(SetClock(HOUR))
+
+
 class Renewing(Wrapped):
-    """Tells until when leases were renewed, to whatever thread."""
+    """Tells of each renewal, to whatever thread."""
 
     def __init__(self, inner: TaskQueue) -> None:
         super().__init__(inner)
-        self.untils: Queue[int] = Queue()
+        self.renewals: Queue[None] = Queue()
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        marks = await super().renew(holder, tasks, until=until)
-        self.untils.put(until)
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        marks = await super().renew(holder, tasks, lease=lease)
+        self.renewals.put(None)
         return marks
+
+    def outlast_a_lease(self) -> None:
+        """Wait for as many renewals as there are in twice the length of a lease."""
+        for _ in range(6):
+            self.renewals.get(timeout=LIMIT)
 
 
 def elsewhere(work: Coroutine[Any, Any, T]) -> T:
@@ -95,10 +107,8 @@ async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_ta
     taken: list[list[Claim]] = []
 
     def block() -> None:
-        long_after = now_ms() + 2000
-        while queue.untils.get(timeout=LIMIT) < long_after:
-            pass
-        taken.append(elsewhere(there.queue.claim('thief', at=long_after - 1, until=long_after, limit=1)))
+        queue.outlast_a_lease()
+        taken.append(elsewhere(there.queue.claim('thief', at=0, lease=HOUR, limit=1)))
 
     async with serving(blocking(block), backend=backend, workers=Workers(lease=1)) as client:
         assert texts(await client.send('hi')) == ['hi']
@@ -111,8 +121,8 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
     async def take_over() -> None:
         claims: list[Claim] = []
         while not claims:
-            claims = await there.queue.claim('thief', at=now_ms(), until=now_ms() + 60_000, limit=1)
-        await there.queue.finish(claims[0], values.ending(claims[0], at=now_ms(), artifacts=[('a', THEIRS)]))
+            claims = await there.queue.claim('thief', at=there.now(), lease=HOUR, limit=1)
+        await there.queue.finish(claims[0], values.ending(claims[0], at=there.now(), artifacts=[('a', THEIRS)]))
 
     def block() -> None:
         with told_in_log('The event loop has not answered') as told:
@@ -126,7 +136,7 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
 
 
 async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the_next_heartbeat(
-    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+    backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     began, stopped = asyncio.Event(), asyncio.Event()
 
@@ -140,16 +150,15 @@ async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        later = now_ms() + 10**6
-        [claimed] = await there.queue.claim('thief', at=later, until=later, limit=1)
+        [claimed] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
         await stopped.wait()
-        await there.queue.finish(claimed, values.ending(claimed, at=now_ms(), artifacts=[('a', THEIRS)]))
+        await later.queue.finish(claimed, values.ending(claimed, at=later.now(), artifacts=[('a', THEIRS)]))
         assert texts(await ended(client, task['id'])) == ['theirs']
     assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
 
 
 async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
-    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+    backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = backend.queue = Renewing(backend.queue)
     began, stopping, again, done = (asyncio.Event() for _ in range(4))
@@ -172,14 +181,11 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
         with told_in_log('was taken over') as told:
             task = await client.send('hi', returnImmediately=True)
             await began.wait()
-            later = now_ms() + 60_000
-            [claim] = await there.queue.claim('thief', at=later, until=later, limit=1)
+            [claim] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
             await stopping.wait()
-            await there.queue.release(claim)
+            await later.queue.release(claim)
             assert await asyncio.to_thread(told.wait, LIMIT)
-        after = now_ms() + 200
-        while await asyncio.to_thread(queue.untils.get, timeout=LIMIT) < after:
-            pass
+        await asyncio.to_thread(queue.outlast_a_lease)
         done.set()
         assert texts(await ended(client, task['id'])) == ['hi']
     assert 'A task could not be stored; it is tried again at the next heartbeat.' not in caplog.messages
@@ -209,9 +215,7 @@ async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
     async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=0.3)) as client:
         task = await client.send('hi', returnImmediately=True)
         await queue.tried.wait()
-        long_after = now_ms() + 1000
-        while await asyncio.to_thread(queue.untils.get, timeout=LIMIT) < long_after:
-            pass
-        assert await there.queue.claim('thief', at=long_after - 1, until=long_after, limit=1) == []
+        await asyncio.to_thread(queue.outlast_a_lease)
+        assert await there.queue.claim('thief', at=0, lease=HOUR, limit=1) == []
         queue.stores = True
         assert state_of(await ended(client, task['id'])) == 'FAILED'

@@ -14,9 +14,9 @@ from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
 from pydantic_ai_a2a.testing import values
-from pydantic_ai_a2a.worker import now_ms
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
+from ..clocks import HOUR, SetClock
 from ..dialects import only
 from .queues import StorageError, Wrapped
 from .stage import Stage, ended, heard, prompts, serving, tasks_of
@@ -26,17 +26,25 @@ THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
 @pytest.fixture
 def backend() -> Generator[SqliteBackend]:
-    made = SqliteBackend('agent', reader_lag=10**6)
+    made = SqliteBackend('agent', reader_lag=10**6, clock=SetClock())
     yield made
     made.close()
 
 
-async def lost(backend: Backend, attempts: int = 1, *, until: int | None = None) -> str:
-    """A task whose holder died, several times, with a lease that has ended or will; its id."""
-    before = now_ms() - 1000
+async def stolen(backend: Backend) -> Claim:
+    """The task that runs, claimed by another holder as if its lease had expired."""
+    assert isinstance(backend.clock, SetClock)
+    with backend.clock.later():
+        [claim] = await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1)
+    return claim
+
+
+async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER) -> str:
+    """A task whose holder died, several times, with a lease that has expired or will; its id."""
+    before = backend.now() - 1000
     await values.submit(backend, values.message('hi', new='lost', context='c', owner='/', at=before))
     for n in range(attempts):
-        assert await backend.queue.claim(f'holder {n}', at=before + n, until=until or before + n - 1, limit=1)
+        assert await backend.queue.claim(f'holder {n}', at=before + n, lease=lease, limit=1)
     return 'lost'
 
 
@@ -68,7 +76,7 @@ async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_
     backend: SqliteBackend,
 ) -> None:
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
-        task_id = await lost(backend, until=now_ms() + 20)
+        task_id = await lost(backend, lease=20)
         assert texts(await ended(client, task_id)) == ['hi']
 
 
@@ -90,8 +98,7 @@ async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
     async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.03)) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        later = now_ms() + 10**6
-        [claim] = await backend.queue.claim('thief', at=later, until=later + 10**6, limit=1)
+        claim = await stolen(backend)
         await stopped.wait()
         assert state_of(await client.get_task(task['id'])) == 'WORKING'
         await backend.queue.finish(claim, values.ending(claim, messages=values.turn('hi', 'theirs')))
@@ -101,22 +108,16 @@ async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
 
 
 class Renewing(Wrapped):
-    """Remembers until when a lease was taken first, and that it was renewed."""
+    """Lets each lease expire before it is renewed."""
 
     def __init__(self, inner: TaskQueue) -> None:
         super().__init__(inner)
-        self.first_until = 0
         self.renewed = asyncio.Event()
 
-    async def claim(self, holder: str, *, at: int, until: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        claims = await super().claim(holder, at=at, until=until, limit=limit, task_id=task_id)
-        self.first_until = until if claims else self.first_until
-        return claims
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
-        marks = await super().renew(holder, tasks, until=until)
-        if tasks:
-            self.renewed.set()
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        await super().renew(holder, tasks, lease=values.OVER)
+        marks = await super().renew(holder, tasks, lease=HOUR)
+        self.renewed.set()
         return marks
 
 
@@ -127,8 +128,7 @@ async def test_a_lease_is_renewed_while_its_task_runs(backend: SqliteBackend) ->
         task = await client.send('hi', returnImmediately=True)
         await stage.reached('hi')
         await renewing.renewed.wait()
-        after = renewing.first_until + 1
-        assert await backend.queue.claim('thief', at=after, until=after + 1, limit=1) == []
+        assert await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1) == []
         stage.open('hi')
         assert state_of(await ended(client, task['id'])) == 'COMPLETED'
 
@@ -138,11 +138,11 @@ class FailsToRenew(Wrapped):
 
     times = 2
 
-    async def renew(self, holder: str, tasks: Sequence[str], *, until: int) -> Marks:
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         if self.times:
             self.times -= 1
             raise StorageError
-        return await super().renew(holder, tasks, until=until)
+        return await super().renew(holder, tasks, lease=lease)
 
 
 async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
@@ -154,7 +154,7 @@ async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
         await client.send('one', returnImmediately=True)
         await stage.reached('one')
         stage.open('hi')
-        task_id = await lost(backend, until=now_ms() + 20)
+        task_id = await lost(backend, lease=20)
         assert texts(await ended(client, task_id)) == ['hi']
         stage.open('one')
     assert 'heartbeat' in caplog.text
@@ -210,8 +210,7 @@ async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
     async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
         task = await client.send('hi', returnImmediately=True)
         await began.wait()
-        later = now_ms() + 10**6
-        [claim] = await backend.queue.claim('thief', at=later, until=later, limit=1)
+        claim = await stolen(backend)
         fail.set()
         async with client.subscribe(task['id']) as stream:
             await anext(stream)

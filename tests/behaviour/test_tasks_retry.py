@@ -15,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Workers, to_a2a
 from pydantic_ai_a2a.stores import open_store
-from pydantic_ai_a2a.worker import now_ms
+from pydantic_ai_a2a.testing.values import OVER
 
 from ..client import LIMIT, Client, lifespan, message, state_of, texts
 from ..dialects import unversioned
@@ -43,7 +43,7 @@ async def served(steps: Steps | Tools, url: str, **options: Any) -> AsyncGenerat
 async def lose_a_process(url: str) -> None:
     """Take the task that was handed back, as a process does that is killed then."""
     backend = open_store(url, 'agent', Limits())
-    assert await backend.queue.claim('a process that is killed', at=now_ms(), until=0, limit=1)
+    assert await backend.queue.claim('a process that is killed', at=backend.now(), lease=OVER, limit=1)
     backend.close()
 
 
@@ -59,7 +59,7 @@ async def test_a_retry_goes_on_after_the_last_step_of_the_dead_letter(url: str) 
         [letter] = await app.backend.housekeeping.dead_letters()
         assert letter.correlation_id == dead['status']['message']['metadata']['correlationId']
         assert (state_of(dead), letter.failure, letter.attempts) == ('FAILED', 'attempts', 1)
-        await app.backend.housekeeping.retry(task_id, new_id='again', at=now_ms())
+        await app.backend.housekeeping.retry(task_id, new_id='again', at=app.backend.now())
         again = await ended(client, 'again')
         usage = await app.conversations().read_record('c')
     assert texts(again) == ['Read 5 messages.']
@@ -80,7 +80,7 @@ async def test_a_retry_that_is_asked_for_again_begins_anew(url: str) -> None:
     async with served(steps, url) as (client, app):
         await ended(client, task_id)
         for new_id, again in (('second', False), ('third', True)):
-            await app.backend.housekeeping.retry(task_id, new_id=new_id, at=now_ms(), again=again)
+            await app.backend.housekeeping.retry(task_id, new_id=new_id, at=app.backend.now(), again=again)
             assert state_of(await ended(client, new_id)) == 'COMPLETED'
     assert Counter(steps.done)['model 1'] == 2
     assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', 'third.1'}
@@ -102,7 +102,7 @@ async def test_a_retry_of_a_task_that_was_approved_goes_on_from_there(url: str) 
     await lose_a_process(url)
     async with served(tools, url, model=FunctionModel(held_once)) as (client, app):
         assert state_of(await ended(client, task['id'])) == 'FAILED'
-        await app.backend.housekeeping.retry(task['id'], new_id='again', at=now_ms())
+        await app.backend.housekeeping.retry(task['id'], new_id='again', at=app.backend.now())
         again = await ended(client, 'again')
         conversation = await app.conversations().load('c')
     assert texts(again) == ['delete + deleted a']

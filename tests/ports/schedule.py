@@ -1,6 +1,6 @@
 """What must hold of tasks and contexts, in plain Python, beside a store that is put through a schedule. Knows no store.
 
-A right to write is a fence and nothing else, and nobody's clock but the one that is asked counts.
+A right to write is a fence and nothing else. Leases expire whatever the wall clocks of the holders say.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Task:
     queued: bool = True
     """True while it waits for a worker."""
     holder: str | None = None
-    until: int = 0
+    expired: bool = False
+    """Whether its lease is over."""
     fence: int = 0
     """Of its newest claim."""
     attempt: int = 0
@@ -157,7 +158,7 @@ class Model:
         return min((task for task in live if task.context == context), key=lambda task: task.place)
 
     def lost(self, task: Task, holder: Holder) -> bool:
-        return task.holder is None or (task.holder != holder.name and task.until < holder.now)
+        return task.holder is None or (task.holder != holder.name and task.expired)
 
     def live(self) -> list[Task]:
         return [task for task in self.tasks.values() if task.state in LIVE]

@@ -33,6 +33,7 @@ from pydantic_ai_a2a.ports import Backend, Checkpoint, Submission, Subscription
 from pydantic_ai_a2a.testing.values import (
     LEASE,
     LIMIT,
+    OVER,
     chunk,
     conversation,
     ending,
@@ -291,7 +292,7 @@ class Schedule(RuleBasedStateMachine, Model):
             self.processes[holder.process].queue.claim(
                 holder.name,
                 at=holder.now,
-                until=holder.now + LEASE,
+                lease=LEASE,
                 limit=limit,
                 task_id=None if only is None else only.id,
             )
@@ -300,7 +301,7 @@ class Schedule(RuleBasedStateMachine, Model):
         for task, each in zip(expected, claims, strict=True):
             assert each.fence > task.fence
             task.attempt += task.holder is not None or task.attempt == 0
-            task.fence, task.holder, task.until = each.fence, holder.name, holder.now + LEASE
+            task.fence, task.holder, task.expired = each.fence, holder.name, False
             task.queued = False
             if task.state == 'submitted':
                 self.move(task, 'working', holder.now)
@@ -317,16 +318,16 @@ class Schedule(RuleBasedStateMachine, Model):
         (self.frozen if holder is None else holder.hands).append(hand)
 
     @precondition(lambda self: self.holding())
-    @rule(which=anyone)
-    def renew(self, which: int) -> None:
+    @rule(which=anyone, expired=st.booleans())
+    def renew(self, which: int, expired: bool) -> None:
         holder = self.holding()[which % len(self.holding())]
         ids = list(dict.fromkeys(hand.claim.header.id for hand in holder.hands))
         marks = self.do(
-            self.processes[holder.process].queue.renew(holder.name, ids, until=holder.now + LEASE),
+            self.processes[holder.process].queue.renew(holder.name, ids, lease=OVER if expired else LEASE),
         )
         held = [self.tasks[each] for each in ids if each in self.tasks and self.tasks[each].holder == holder.name]
         for task in held:
-            task.until = holder.now + LEASE
+            task.expired = expired
         assert [*marks.lost] == [each for each in ids if each not in {task.id for task in held}]
         assert [*marks.cancel] == [task.id for task in held if task.cancel]
         holder.hands = [hand for hand in holder.hands if hand.claim.header.id not in marks.lost]
@@ -397,14 +398,23 @@ class Schedule(RuleBasedStateMachine, Model):
     # --- accidents --------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.holding())
-    @rule(which=anyone)
-    def crash(self, which: int) -> None:
+    @rule(which=anyone, expired=st.booleans())
+    def crash(self, which: int, expired: bool) -> None:
         """A process dies and is started anew, or was only frozen and uses its claims later."""
         holder = self.holding()[which % len(self.holding())]
+        if expired:
+            self.expire_leases(holder.name)
         self.frozen += holder.hands
         holder.hands = []
         self.places += 1
         holder.name = f'{holder.name.split("/")[0]}/{self.places}'
+
+    def expire_leases(self, holder: str) -> None:
+        """Nobody has renewed the leases of a holder for long."""
+        held = [task for task in self.tasks.values() if task.holder == holder]
+        assert not self.do(self.process.queue.renew(holder, [task.id for task in held], lease=OVER)).lost
+        for task in held:
+            task.expired = True
 
     @precondition(lambda self: self.tasks)
     @rule(which=anyone, seconds=st.integers(-40, 100) | st.sampled_from([301, 901]))
@@ -426,8 +436,9 @@ class Schedule(RuleBasedStateMachine, Model):
     @rule()
     def settle(self) -> None:
         """Left to themselves, all tasks come to an end: nothing waits for ever for what has gone."""
-        now = max(*(task.until for task in self.tasks.values()), *(holder.now for holder in self.holders)) + 1
-        last = Holder(f'settler {self.steps}', self.steps % len(self.processes), now)
+        for holder in {task.holder for task in self.tasks.values() if task.holder is not None}:
+            self.expire_leases(holder)
+        last = Holder(f'settler {self.steps}', self.steps % len(self.processes))
         self.holders.append(last)
         for _ in range(2 * self.created):
             self.claim_for(last, 100)

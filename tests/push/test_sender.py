@@ -11,6 +11,7 @@ import pytest
 
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.push.secrets import Seal
@@ -18,7 +19,6 @@ from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.testing.push import configs_of, outbox_of
 from pydantic_ai_a2a.testing.values import AT, OWNER, message, status_event, submit
 from pydantic_ai_a2a.types import PushTarget
-from pydantic_ai_a2a.worker import now_ms
 
 from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
@@ -44,7 +44,7 @@ def memory() -> SqliteBackend:
 async def sending(
     backend: SqliteBackend, settings: Push = LOCAL, outbox: Outbox | None = None, seal: Seal = SEAL
 ) -> AsyncGenerator[None]:
-    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, seal, now=now_ms)
+    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, seal, now=SYSTEM.now)
     async with asyncio.timeout(LIMIT):
         try:
             yield
@@ -94,7 +94,7 @@ async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
         async with sending(backend):
             await canceled(backend, hook)
             [first] = await hook.got(1)
-        [delivery] = (await outbox_of(backend).lease(at=now_ms(), until=now_ms(), limit=1, held={})).deliveries
+        [delivery] = (await outbox_of(backend).lease(at=SYSTEM.now(), until=SYSTEM.now(), limit=1, held={})).deliveries
         assert (delivery.id, delivery.failures) == (first.id, 0)
 
 
@@ -105,7 +105,7 @@ async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_i
             await canceled(backend, hook)
             await hook.got(1)
     assert (told, logged.is_set()) == ([], True)
-    at = now_ms()
+    at = SYSTEM.now()
     assert not (await outbox_of(backend).lease(at=at, until=at, limit=1, held={})).deliveries
     [delivery] = (await outbox_of(backend).lease(at=at + 600_000, until=at, limit=1, held={})).deliveries
     assert delivery.failures == 0
@@ -115,7 +115,7 @@ def test_a_sender_whose_loop_was_closed_is_in_nobodys_way() -> None:
     backend = memory()
 
     async def begin() -> None:
-        Sender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=now_ms)
+        Sender(outbox_of(backend), backend.reader, LOCAL, SEAL, now=SYSTEM.now)
 
     async def go_on() -> None:
         async with webhook() as hook:

@@ -1,0 +1,39 @@
+"""The time, for the whole package: the wall clock for timestamps and expiry, and a steady clock for leases."""
+
+from __future__ import annotations
+
+import time
+from functools import cached_property, partial
+from pathlib import Path
+
+__all__ = ('SYSTEM', 'Clock')
+
+# CLOCK_BOOTTIME goes on while the machine is suspended. Only Linux has it.
+_STEADY = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, 'CLOCK_BOOTTIME') else time.monotonic_ns
+_BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
+
+
+class Clock:
+    """The clocks of this machine."""
+
+    def __init__(self, boot_id: Path = _BOOT_ID) -> None:
+        self._boot_id = boot_id
+
+    @cached_property
+    def boot(self) -> str:
+        """Name of the boot since which the steady clock counts; empty where the system does not tell it."""
+        try:
+            return self._boot_id.read_text().strip()
+        except OSError:  # not Linux
+            return ''
+
+    def now(self) -> int:
+        """Milliseconds since the epoch. Somebody may set this clock, forwards or backwards."""
+        return time.time_ns() // 1_000_000
+
+    def steady(self) -> int:
+        """Milliseconds on a clock that nobody sets and that all processes of this machine share until its next boot."""
+        return _STEADY() // 1_000_000
+
+
+SYSTEM = Clock()

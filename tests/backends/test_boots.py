@@ -1,0 +1,70 @@
+"""The steady clock begins anew when a machine starts: leases of the boot before have expired."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import claim, claim_one, message, submit
+
+from ..clocks import HOUR, SetClock
+
+
+@pytest.fixture
+def working(tmp_path: Path) -> SqliteFile:
+    """A file with a task whose holder has a lease."""
+    file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
+
+    async def take() -> None:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG)
+        await submit(backend, message(new='t'))
+        await claim_one(backend, 't')
+        backend.close()
+
+    asyncio.run(take())
+    return file
+
+
+def claimed_after_start(file: SqliteFile, clock: Clock = SYSTEM) -> list[int]:
+    """The attempts of what a process claims that opens the file now."""
+
+    async def take() -> list[int]:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock)
+        claims = await claim(backend, 'another')
+        backend.close()
+        return [each.attempt for each in claims]
+
+    return asyncio.run(take())
+
+
+def test_a_lease_outlives_the_process_that_has_it(working: SqliteFile) -> None:
+    assert claimed_after_start(working) == []
+
+
+def test_the_leases_of_another_boot_have_expired(working: SqliteFile, tmp_path: Path) -> None:
+    boot_id = tmp_path / 'boot_id'
+    boot_id.write_text('another boot\n')
+    assert claimed_after_start(working, Clock(boot_id)) == [2]
+    assert claimed_after_start(working, Clock(boot_id)) == []
+
+
+def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_one(tmp_path: Path) -> None:
+    nowhere = tmp_path / 'nowhere'
+    file, before, after = SqliteFile(path=tmp_path / 'agent.db'), SetClock(HOUR, nowhere), SetClock(0, nowhere)
+    assert (before.boot, after.boot) == ('', '')
+
+    async def take() -> None:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=before)
+        await submit(backend, message(new='t'))
+        await claim_one(backend, 't')
+        backend.close()
+
+    asyncio.run(take())
+    assert claimed_after_start(file, before) == []
+    assert claimed_after_start(file, after) == [2]
+    assert claimed_after_start(file, after) == []
