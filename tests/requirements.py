@@ -30,6 +30,8 @@ class Requirement:
     text: str
     tests: list[str] = field(default_factory=list[str])
     """Ids without parameters, below `tests/`, or of the suites in `testing/` of the package."""
+    deviates: str | None = None
+    """What the server does instead, by default, as the tests show."""
     later: str | None = None
     """Why it is not done yet."""
     not_here: str | None = None
@@ -44,7 +46,13 @@ def requirements() -> Mapping[str, Requirement]:
 
 def tables() -> str:
     """What the docs say of them, in Markdown."""
-    lines: list[str] = []
+    lines = ['### Deviations', '', '| | Section | What is asked | What this server does |', '|---|---|---|---|']
+    lines += [
+        f'| {each.name} | {each.section} | {each.text} | {each.deviates} |'
+        for each in requirements().values()
+        if each.deviates is not None
+    ]
+    lines.append('')
     for area, those in groupby(requirements().values(), lambda each: each.area):
         lines += [f'### {area}', '', '| | Section | | What | |', '|---|---|---|---|---|']
         lines += [f'| {each.name} | {each.section} | {each.level} | {each.text} | {_state(each)} |' for each in those]
@@ -55,7 +63,8 @@ def tables() -> str:
 def _state(requirement: Requirement) -> str:
     if (why := requirement.later or requirement.not_here) is not None:
         return f'No. {why}' if requirement.later else why
-    return 'Yes, see ' + ', '.join(f'`{test.partition("::")[0]}`' for test in _files(requirement.tests))
+    shown = 'Yes' if requirement.deviates is None else 'Deviates'
+    return f'{shown}, see ' + ', '.join(f'`{test.partition("::")[0]}`' for test in _files(requirement.tests))
 
 
 def _files(tests: list[str]) -> list[str]:

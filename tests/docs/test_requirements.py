@@ -24,6 +24,8 @@ def test_each_is_shown_by_tests_or_said_to_be_missing(requirement: Requirement) 
     ways = [bool(requirement.tests), requirement.later is not None, requirement.not_here is not None]
     assert ways.count(True) == 1
     assert (requirement.later is not None) == (int(requirement.name[1:]) in LATER)
+    if requirement.deviates is not None:
+        assert (requirement.level, bool(requirement.tests)) == ('must', True)
 
 
 @pytest.mark.parametrize('requirement', ALL.values(), ids=ALL)
@@ -42,4 +44,7 @@ def _tests(file: str) -> set[str]:
 def test_the_page_of_the_protocol_has_them_all() -> None:
     page = on_page_markdown((ROOT / 'docs' / 'protocol.md').read_text())
     assert PLACE not in page
+    deviations = page.partition('### Deviations')[2].partition('###')[0]
+    assert [each.name for each in ALL.values() if each.deviates is not None] == ['R113', 'R119']
+    assert [each.name for each in ALL.values() if each.deviates and each.deviates not in deviations] == []
     assert [each.text for each in ALL.values() if f'| {each.name} | ' not in page or each.text not in page] == []
