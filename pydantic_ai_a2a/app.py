@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Self
 
 from fasta2a import FastA2A
@@ -12,13 +11,11 @@ from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
 from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.types import ExceptionHandler, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .audit import audit, new_correlation_id
 from .auth.guard import Guard
 from .bindings.browser import AllowedHosts, misdirected
-from .bindings.index import Index
 from .bindings.unread import closing
 from .errors import TaskNotFoundError, UnsupportedOperationError
 from .hosting import Hosting
@@ -93,15 +90,14 @@ class A2AApp(FastA2A):
         allowed_hosts: AllowedHosts | None,
         storage: Storage[Any] | None = None,
         broker: Broker | None = None,
-        index: Index,
-        exception_handlers: Mapping[Any, ExceptionHandler] | None,
+        fallback: ASGIApp,
         **options: Any,
     ) -> None:
         # FastA2A wants a storage and a broker; the routes that would use them are replaced.
-        handlers = dict(exception_handlers or {})
-        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), exception_handlers=handlers, **options)
-        if not {404, HTTPException} & handlers.keys():  # else the user's own handler answers at unknown paths
-            self.router.default = index
+        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        replaced = (self._agent_card_endpoint, self._agent_run_endpoint)
+        self.router.routes = [route for route in self.router.routes if getattr(route, 'endpoint', None) not in replaced]
+        self.router.default = fallback
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
         self._service = service

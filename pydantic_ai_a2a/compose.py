@@ -41,7 +41,7 @@ from .ports import Backend
 from .protocol.run_metadata import EXTENSION
 from .protocol.versions import SUPPORTED, Version, Versions
 from .quotas import Metering
-from .routing import app_routes, tenants_of
+from .routing import app_routes, fallback, tenants_of
 from .run_options import RunOptions
 from .settings import Limits, Progress, Push, Quotas, Retention, WhileWorking, Workers
 from .stores import choose_backend
@@ -320,8 +320,8 @@ def to_a2a(
         allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
-        index=index,
-        routes=app_routes(serving, Discovery(card, url), parts.ready, routes or (), index if docs_url != '/' else None),
+        fallback=fallback(serving, Discovery(card, url), index, routes or (), exception_handlers),
+        routes=app_routes(serving, Discovery(card, url), parts.ready, index, routes or ()),
         middleware=[*cors_middleware(cors), *(middleware or ())],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),

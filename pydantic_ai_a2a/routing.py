@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from starlette.routing import BaseRoute, Route
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.types import ExceptionHandler, Scope
 
 from .auth.tenants import TenantRule, Tenants, is_name
 from .bindings import http_json
@@ -19,38 +22,75 @@ from .bindings.index import Index
 from .bindings.jsonrpc import JsonRpc
 from .bindings.paths import AnyPath
 
-__all__ = ('app_routes', 'tenants_of')
+__all__ = ('app_routes', 'fallback', 'tenants_of')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
 def app_routes(
-    serving: Serving, card: Discovery, ready: Ready, own: Sequence[BaseRoute], root: Index | None
+    serving: Serving, card: Discovery, ready: Ready, index: Index, own: Sequence[BaseRoute]
 ) -> list[BaseRoute]:
-    """Return all routes: ours before the user's own, and after them those that only answer where nothing else does.
+    """Return the routes of an app: ours before the user's own, and those that fit much after them.
 
     Args:
         serving: What serves the bindings.
         card: Serves the card.
         ready: Says how the app is.
+        index: Names the card in refusals.
         own: The user's.
-        root: Serves the agent's own URL to other methods than POST; None if something else does.
     """
     taken = http_json.first_taken(own)
     if taken is not None:
         logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
     return [
-        Route('/', JsonRpc(serving), methods=['POST']),
+        _PostOnly('/', JsonRpc(serving), methods=['POST']),
         *([] if taken else http_json.routes(serving)),
         Route(CARD_PATH, card, methods=['GET', 'HEAD']),
         Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
         Route(READY_PATH, ready, methods=['GET', 'HEAD']),
         *own,
-        *_tenant_routes(serving, card, own, http=taken is None),
-        *([] if taken else http_json.last_routes(serving.versions)),
-        Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']),
-        *([] if root is None else [Route('/', root)]),
+        *([] if serving.tenants is None else _tenant_routes(serving, serving.tenants, card, index, http=taken is None)),
+        *([] if taken else http_json.last_routes(serving.versions, index.card_url)),
     ]
+
+
+def fallback(
+    serving: Serving,
+    card: Discovery,
+    index: Index,
+    own: Sequence[BaseRoute],
+    handlers: Mapping[Any, ExceptionHandler] | None,
+) -> Router:
+    """Return what serves the requests that no route of the app takes, also none that the user adds later.
+
+    Without tenants, the name of one in a path means nothing. A client of HTTP+JSON writes the `tenant` of its request
+    into the path, where a client of JSON-RPC writes it into the params.
+
+    Args:
+        serving: What serves the bindings.
+        card: Serves the card, here at its older path.
+        index: Answers at the agent's own URL and at unknown paths.
+        own: The user's routes.
+        handlers: The user's exception handlers; one for HTTP 404 answers at unknown paths instead of `index`.
+    """
+    reserved = _reserved(own)
+
+    def takes(params: Mapping[str, str]) -> bool:
+        return is_name(params['tenant'], reserved)
+
+    below_any = serving.tenants is None and http_json.first_taken(own) is None
+    routes = http_json.routes(serving, below='/{tenant}', takes=takes) if below_any else []
+    routes.append(Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']))
+    handled = {404, HTTPException} & (handlers or {}).keys()
+    return Router(routes, redirect_slashes=False, default=None if handled else index)
+
+
+class _PostOnly(Route):
+    """A route that leaves other methods to whatever else is at its path."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child_scope = super().matches(scope)
+        return (Match.NONE, {}) if match is Match.PARTIAL else (match, child_scope)
 
 
 def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:
@@ -66,23 +106,16 @@ def _reserved(own: Sequence[BaseRoute]) -> set[str]:
     return {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)}
 
 
-def _tenant_routes(serving: Serving, card: Discovery, own: Sequence[BaseRoute], *, http: bool) -> list[BaseRoute]:
-    """Return the paths that begin with a tenant's name.
-
-    Without tenants, these are the paths of HTTP+JSON only, and the name means nothing. A client of HTTP+JSON writes the
-    `tenant` of its request into the path, where a client of JSON-RPC writes it into the params.
-    """
-    tenants, reserved = serving.tenants, _reserved(own)
+def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, index: Index, *, http: bool) -> list[BaseRoute]:
+    """The same as without a tenant, below the path of one."""
 
     def takes(params: Mapping[str, str]) -> bool:
-        return is_name(params['tenant'], reserved) if tenants is None else tenants.may_be(params['tenant'])
+        return tenants.may_be(params['tenant'])
 
-    if tenants is None:
-        return http_json.routes(serving, below='/{tenant}', takes=takes) if http else []
     return [
         AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
         *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
         AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
         AnyPath(f'/{{tenant}}{OLDER_CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
-        *(http_json.last_routes(serving.versions, below='/{tenant}', takes=takes) if http else ()),
+        *(http_json.last_routes(serving.versions, index.card_url, below='/{tenant}', takes=takes) if http else ()),
     ]

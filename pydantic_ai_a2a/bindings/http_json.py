@@ -17,7 +17,7 @@ from ..audit import new_correlation_id
 from ..errors import (
     A2AError,
     MethodNotAllowedError,
-    MethodNotFoundError,
+    NotFoundError,
     UnsupportedMediaTypeError,
 )
 from ..protocol.operations import OPERATIONS, Operation
@@ -77,11 +77,23 @@ def routes(
 
 
 def last_routes(
-    versions: Versions, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None
+    versions: Versions,
+    card_url: Callable[[Scope], str],
+    *,
+    below: str = '',
+    takes: Callable[[Mapping[str, str]], bool] | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes of paths that only look as if they were of the binding; see `routes`."""
-    refused = {**dict.fromkeys(_UNKNOWN, _unknown_path()), **dict.fromkeys(_OLDER, _older_path(versions))}
-    return [AnyPath(below + path, _Refusal(error), takes=takes) for path, error in refused.items()]
+    """Return the routes of paths that only look as if they were of the binding; see `routes`.
+
+    Args:
+        versions: The versions that are served.
+        card_url: Returns the URL of the agent card, which a refusal names.
+        below: As for `routes`.
+        takes: As for `routes`.
+    """
+    unknown, older = _Refusal(NotFoundError(), card_url), _Refusal(_older_path(versions), card_url)
+    refused = {**dict.fromkeys(_UNKNOWN, unknown), **dict.fromkeys(_OLDER, older)}
+    return [AnyPath(below + path, refusal, takes=takes) for path, refusal in refused.items()]
 
 
 def is_http_json(scope: Scope) -> bool:
@@ -94,24 +106,22 @@ def refusal(error: A2AError, correlation_id: str) -> bytes:
     return HTTP.encode_status(error, correlation_id)
 
 
-def _unknown_path() -> A2AError:
-    return MethodNotFoundError('There is no operation at this path.')
-
-
 def _older_path(versions: Versions) -> A2AError:
     served = () if versions.http is None else (versions.http.dialect,)
     return versions.not_served('0.3', served)
 
 
 class _Refusal:
-    """Refuses whatever it is asked, as an ASGI app."""
+    """Refuses every request and names the agent card, as an ASGI app."""
 
-    def __init__(self, error: A2AError) -> None:
+    def __init__(self, error: A2AError, card_url: Callable[[Scope], str]) -> None:
         self._error = error
+        self._card_url = card_url
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         correlation_id = new_correlation_id()
-        body = refusal(self._error, correlation_id)
+        metadata = {**self._error.metadata, 'agentCard': self._card_url(scope)}
+        body = refusal(type(self._error)(self._error.message, metadata=metadata), correlation_id)
         await reply(send, self._error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
 
 

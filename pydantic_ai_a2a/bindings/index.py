@@ -49,11 +49,14 @@ class Index:
         answer = b'' if scope['method'] == 'HEAD' else to_json(body)
         await reply(send, status, answer, correlation_id, headers.items())
 
+    def card_url(self, scope: Scope) -> str:
+        """Return the URL of the agent card."""
+        return (self._url or base_url(scope)).removesuffix('/') + CARD_PATH
+
     def _description(self, scope: Scope) -> dict[str, Any]:
-        url = self._url or base_url(scope)
-        card: dict[str, Any] = from_json(self._card.render(url))
+        card: dict[str, Any] = from_json(self._card.render(self._url or base_url(scope)))
         where = _WHERE if 'supportedInterfaces' in card else _WHERE_OLDER
-        return {**{name: card[name] for name in (*_SHOWN, *where)}, 'agentCard': url.removesuffix('/') + CARD_PATH}
+        return {**{name: card[name] for name in (*_SHOWN, *where)}, 'agentCard': self.card_url(scope)}
 
 
 def _error(scope: Scope) -> A2AError | None:

@@ -132,6 +132,18 @@ async def test_an_unknown_path_is_answered_with_what_is_there(verb: str, path: s
     assert error['details'][0]['metadata'] == {'correlationId': answer.headers['x-correlation-id']}
 
 
+@pytest.mark.parametrize('path', ['/tasks/t/nothing', '/message:nothing', '/acme/tasks/t/nothing', '/v1/card'])
+@pytest.mark.parametrize('url', [None, 'https://example.com/joker/'])
+async def test_a_path_that_looks_like_an_operation_is_refused_with_the_url_of_the_card(
+    path: str, url: str | None
+) -> None:
+    async with serving(Agent('test'), tenants=True, url=url) as client:
+        answer = await ask(client.app, 'GET', path)
+    assert answer.status == (400 if path == '/v1/card' else 404)
+    metadata = answer.json['error']['details'][0]['metadata']
+    assert metadata['agentCard'] == f'{(url or "http://testserver").removesuffix("/")}{CARD}'
+
+
 @pytest.mark.parametrize('verb', ['PUT', 'DELETE', 'PATCH'])
 async def test_the_agents_url_takes_three_methods(verb: str) -> None:
     async with serving(Agent('test')) as client:
@@ -150,6 +162,17 @@ async def test_the_users_own_routes_go_before_these_answers() -> None:
     assert bodies == [b'root GET', b'mine GET', b'app GET']
     assert (wrong_verb.status, wrong_verb.body) == (405, b'Method Not Allowed')
     assert unknown.json['error']['code'] == 404
+
+
+async def test_so_do_routes_that_the_user_adds_later() -> None:
+    app = to_a2a(Agent('test'))
+    app.add_route('/', own('root'), methods=['GET'])
+    app.add_route(OLDER, own('card'), methods=['GET'])
+    app.mount('/app', Starlette(routes=[Route('/tasks', own('app'))]))
+    async with lifespan(app):
+        bodies = [(await ask(app, 'GET', path)).body for path in ('/', OLDER, '/app/tasks')]
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert bodies == [b'root GET', b'card GET', b'app GET']
 
 
 @pytest.mark.parametrize('key', [404, HTTPException])
