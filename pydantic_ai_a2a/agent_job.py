@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import takewhile
 from typing import Any
@@ -13,10 +13,12 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
+from .conversion.answer_rules import AnswerRules
+from .conversion.asking import Asked, ask, asked_by
 from .conversion.inbound import Accepts, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
-from .conversion.pending import Asked, ask, asked_by, dump, load, results
+from .conversion.pending import dump, load, results
 from .dependencies import Dependencies, RunToken
 from .errors import A2AError, BadInput
 from .hooks import Hooks
@@ -56,7 +58,7 @@ class AgentJob:
         read_task: Reads a task's messages instead, at the begin of each run.
         outputs: Makes artifacts of what the agent returns.
         metering: Knows what a run may use at most.
-        hidden: Names of the tools whose arguments clients are not shown when their calls wait.
+        answer_rules: What clients may answer, and which tools' arguments they are not shown when calls wait.
         steers: Whether messages to a running task enter its run.
         refer: Reads what a message refers to.
         dependencies: Gives each run `deps` of its own.
@@ -72,7 +74,7 @@ class AgentJob:
         read_task: ReadTask | None = None,
         outputs: OutputMapper,
         metering: Metering | None = None,
-        hidden: Collection[str] = (),
+        answer_rules: AnswerRules,
         steers: bool = False,
         refer: Refer,
         dependencies: Dependencies | None = None,
@@ -84,7 +86,7 @@ class AgentJob:
         self._read_task = read_task
         self._outputs = outputs
         self._metering = metering
-        self._hidden = hidden
+        self._answer_rules = answer_rules
         self._steers = steers
         self._refer = refer
         self._dependencies = dependencies
@@ -202,7 +204,7 @@ class AgentJob:
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         """See `Job`."""
         if result.waits:
-            return await self._wait(recorder, result)
+            return await self._wait(claim, recorder, result)
         artifacts = self._outputs.artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
@@ -221,15 +223,16 @@ class AgentJob:
             await self.hooks.completed(claim.header.id, result.result)
         return following
 
-    async def _wait(self, recorder: Recorder, result: RunOutput) -> Claim | None:
-        asked = self._asked(result)
+    async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
+        asked = self._asked(result, claim.header.id)
         pending = None if asked.pending is None else dump(asked.pending)
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
 
-    def _asked(self, result: RunOutput) -> Asked:
+    def _asked(self, result: RunOutput, task_id: str) -> Asked:
+        rules = self._answer_rules
         if isinstance(result.output, DeferredToolRequests):
-            return ask(result.output, result.schemas or {}, order=result.calls, hidden=self._hidden)
-        return asked_by(result.output)
+            return ask(result.output, result.schemas or {}, order=result.calls, rules=rules, task_id=task_id)
+        return asked_by(result.output, rules, task_id)
 
     def _accepted(self, claim: Claim) -> OutputModes:
         """What the task's client takes."""

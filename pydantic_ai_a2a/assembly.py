@@ -21,7 +21,7 @@ from .bindings.health import Ready
 from .bindings.slow import SlowClients
 from .bindings.sse import OpenStreams
 from .card import CardFacts, CardTemplate
-from .conversion.answers import PlainText
+from .conversion.answer_rules import AnswerRules
 from .direct import Direct, Rule
 from .hosting import Hosting
 from .own_parts import Conversion, Held
@@ -63,7 +63,7 @@ class Assembly:
         retention: Retention,
         workers: Workers,
         conversion: Conversion,
-        plain_text_answers: PlainText,
+        answer_rules: AnswerRules,
         while_working: WhileWorking = 'queue',
         push: Push | None = None,
         reply: Rule = 'task',
@@ -112,7 +112,7 @@ class Assembly:
             now=backend.now,
             metering=metering,
             push=registration,
-            plain_text_answers=plain_text_answers,
+            answer_rules=answer_rules,
             only_waiting=while_working == 'reject',
         )
 

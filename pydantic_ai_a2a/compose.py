@@ -30,7 +30,8 @@ from .bindings.discovery import Discovery
 from .bindings.extended import ExtendedCard, MakeCard
 from .bindings.index import Index
 from .card import CardSettings, CardTemplate
-from .conversion.answers import PlainText
+from .conversion.answer_rules import AnswerRules, PlainText
+from .conversion.asking import EXTENSION as PENDING_CALLS
 from .conversion.inbound import HTTPS_ONLY
 from .dependencies import DepsFactory, dependencies
 from .direct import Rule
@@ -94,8 +95,9 @@ def to_a2a(
     progress: Progress = Progress(),
     push: Push | None = None,
     input_type: Any = None,
-    plain_text_answers: PlainText = 'questions',
+    plain_text_answers: PlainText = 'deny',
     hide_arguments: Collection[str] = (),
+    change_arguments: bool | Collection[str] = True,
     deps_factory: DepsFactory | None = None,
     deps_headers: Collection[str] = (),
     on_complete: OnComplete | None = None,
@@ -198,11 +200,15 @@ def to_a2a(
         input_type: Type of the data that a message has to hold which begins a task, such as a Pydantic model: it is
             validated before anything is stored, and its JSON Schema is on the card, as `inputSchema` of the skills.
             None takes any message.
-        plain_text_answers: What a client may answer in plain words instead of data, if it is all that a task waits
-            with: `'questions'`, or approvals as well (`'all'`: yes, or no, or no: and the reason), or nothing
-            (`'none'`).
+        plain_text_answers: Which calls that wait a client may answer in plain words instead of data: `'deny'`, the
+            default, takes words as the answer to a question and as the denial of an approval; a collection of names of
+            tools takes `yes` as an approval of calls of these tools, too; `'all'` of calls of every tool; `'none'`
+            takes no words.
         hide_arguments: Names of tools whose arguments clients are not shown: neither when a call of them waits for
             approval or for its result, nor where `progress` shows calls.
+        change_arguments: Whether an approval may change the arguments of the call: `True`, the default, allows it for
+            all tools that `hide_arguments` does not name; a collection of names allows it for exactly these tools;
+            `False` for none.
         while_working: What becomes of a message to a task that is queued or runs: it is the prompt of the task's next
             run (`'queue'`), enters the run with its next request to the model (`'steer'`), or is refused with -32004
             (`'reject'`).
@@ -241,6 +247,7 @@ def to_a2a(
             memory, and a server of several processes imports the app, or has no push notifications.
     """
     _check(namespace, backend, docs_url)
+    answer_rules = AnswerRules(plain_text=plain_text_answers, change_arguments=change_arguments, hidden=hide_arguments)
     hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)
     own = own_parts(
         agent,
@@ -273,13 +280,13 @@ def to_a2a(
             progress=progress,
             url_schemes=allowed_file_url_schemes,
             force_download=force_download,
-            hidden=hide_arguments,
+            answer_rules=answer_rules,
             input_type=input_type,
             steers=while_working == 'steer',
             dependencies=dependencies(deps_factory, deps_headers, run, guards.schemes),
             hooks=hooks,
         ),
-        plain_text_answers=plain_text_answers,
+        answer_rules=answer_rules,
         while_working=while_working,
         reply=_reply(reply, own),
     )
@@ -291,7 +298,7 @@ def to_a2a(
         version=version,
         provider=provider,
         skills=skills or (),
-        extensions=[*(extensions or ()), *([EXTENSION] if run_metadata else ())],
+        extensions=[*(extensions or ()), *_own_extensions(own, run_metadata=run_metadata)],
         versions=served.served,
         extended=extended_card is not None,
         security_schemes=guards.schemes,
@@ -333,6 +340,12 @@ def _check(namespace: str | None, backend: object, docs_url: str | None) -> None
         raise TypeError('namespace= is for the backends that to_a2a() makes; a Backend has its own.')
     if docs_url is not None and not docs_url.startswith('/'):
         raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
+
+
+def _own_extensions(own: OwnParts | None, *, run_metadata: bool) -> list[AgentExtension]:
+    """The extensions of this package that the card declares."""
+    waits = own is None or own.foreign is None  # a worker of the user's own waits for clients in its own way
+    return [*([EXTENSION] if run_metadata else []), *([PENDING_CALLS] if waits else [])]
 
 
 def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Knows neither the app nor how it is hosted.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +22,7 @@ from .agent_worker import AgentWorker, WorkerOutputs
 from .backends.fasta2a import FastA2ABackend
 from .backends.fasta2a_broker import BrokeredBackend
 from .backends.sqlite import SqliteBackend
+from .conversion.answer_rules import AnswerRules
 from .conversion.inbound import HTTPS_ONLY, Accepts, accepts, check_types, resolve_profile
 from .conversion.outbound import OutputMapper
 from .conversion.typed_input import TypedInput
@@ -31,7 +32,7 @@ from .job import Job
 from .ports import Backend
 from .quotas import Metering
 from .references import read_referenced
-from .run_options import RunOptions, check_hidden, may_have_model, models_of
+from .run_options import RunOptions, check_tools, may_have_model, models_of
 from .runner import Runner
 from .settings import Progress
 from .types import Message
@@ -115,7 +116,7 @@ class Conversion:
         progress: What clients see besides the answer.
         url_schemes: Schemes of the URLs that clients may send.
         force_download: Whether the files are downloaded here.
-        hidden: Names of the tools whose arguments clients are not shown.
+        answer_rules: What clients may answer, and which tools' arguments they are not shown.
         input_type: Type of the data that begins a task; None for whatever there is.
         dependencies: Gives each run `deps` of its own.
         hooks: What is told how runs end.
@@ -138,14 +139,14 @@ class Conversion:
         progress: Progress,
         url_schemes: frozenset[str] = HTTPS_ONLY,
         force_download: bool = True,
-        hidden: Collection[str] = (),
+        answer_rules: AnswerRules,
         input_type: Any = None,
         steers: bool = False,
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
     ) -> None:
         self.input = None if input_type is None else TypedInput(input_type)
-        self._hidden = hidden
+        self._answer_rules = answer_rules
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
         """What runs may want to know of a call, from its headers and caller; None if no run does."""
@@ -164,11 +165,12 @@ class Conversion:
         self.takes = accepts(profile, url_schemes, force_download=force_download) if own is None else own.accepts
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
-        self._runner = Runner(agent, options, progress, hidden) if self._foreign is None else None
+        self._runner = Runner(agent, options, progress, answer_rules.hidden) if self._foreign is None else None
         self.has_model = not self._is_known or may_have_model(agent, options)
         """Whether runs may have a model without `agent.override`."""
         if self._is_known:
-            check_hidden(agent, options, hidden)
+            for argument, tools in answer_rules.named_tools.items():
+                check_tools(agent, options, argument, tools)
         if steers and self._foreign is not None:
             raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
         self._steers = steers
@@ -199,7 +201,7 @@ class Conversion:
             read_task=self._read_task,
             outputs=self.outputs,
             metering=metering,
-            hidden=self._hidden,
+            answer_rules=self._answer_rules,
             steers=self._steers,
             refer=partial(read_referenced, accepts=self.takes, size=referenced),
             dependencies=self._dependencies,

@@ -46,8 +46,8 @@ __all__ = (
     'NO_MODEL',
     'RunInfo',
     'RunOptions',
-    'check_hidden',
     'check_options',
+    'check_tools',
     'may_change_history',
     'may_have_model',
     'models_of',
@@ -161,19 +161,19 @@ def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
     )
 
 
-def check_hidden(agent: AbstractAgent[Any, Any], options: RunOptions, hidden: Collection[str]) -> None:
-    """Refuse a name of `hide_arguments` that is no tool of the agent, if all tools are known before a run.
+def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: str, named: Collection[str]) -> None:
+    """Refuse a name in an argument of `to_a2a` that is no tool of the agent, if all tools are known before a run.
 
     Raises:
         ValueError: There is no such tool.
     """
     known = _tool_names([*agent.toolsets, *options.get('toolsets', ())])
-    if not hidden or known is None or 'spec' in options or any(map(_may_bring_tools, _capabilities(agent, options))):
+    if not named or known is None or 'spec' in options or any(map(_may_bring_tools, _capabilities(agent, options))):
         return
-    if unknown := sorted(set(hidden) - known):
+    if unknown := sorted(set(named) - known):
         tools = ', '.join(sorted(known)) or 'none at all'
         near = suggestion(unknown[0], known)
-        raise ValueError(f'hide_arguments has {unknown[0]!r}, but the agent has no such tool.{near} It has {tools}.')
+        raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {tools}.')
 
 
 def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> set[str] | None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic_core import to_json
 
-from .answering import answered, audit_answers
+from .answering import answered, audit_answers, with_mark, without_marks
 from .audit import Fact, audit
 from .conversion import answers
-from .conversion.answers import PlainText
+from .conversion.answer_rules import AnswerRules
 from .errors import (
     AnswerNeeded,
     InvalidParamsError,
@@ -106,7 +106,7 @@ class Service:
         now: Callable[[], int],
         metering: Metering | None = None,
         push: Registration | None = None,
-        plain_text_answers: PlainText = 'questions',
+        answer_rules: AnswerRules,
         only_waiting: bool = False,
     ) -> None:
         self._backend = backend
@@ -120,7 +120,7 @@ class Service:
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities that the agent card declares (§4.4.3)."""
-        self._plain_text_answers: PlainText = plain_text_answers
+        self._answer_rules = answer_rules
         self._only_waiting = only_waiting
 
     # --- messages ---------------------------------------------------------------------------------------------------
@@ -158,10 +158,10 @@ class Service:
         if header.state != 'auth-required':
             raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
-        message['metadata'] = {'resumed': True}
         submission = self._submission(call, SendParams(message=message))
         # Of two that let it go on at once one does; and another pause is for other credentials, or for an answer.
-        submission = replace(submission, owner=header.owner, anonymous=False, pause=header.last_event)
+        body = with_mark(submission.body, resumed=True)
+        submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
@@ -179,7 +179,7 @@ class Service:
             push_config, push_url = registration.config(target, params.dialect, at), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
-        message = params.message
+        message = without_marks(params.message)
         parts = stored.dump_parts(message['parts'])
         size = len(parts)
         check_message(message, size, self._limits)
@@ -239,14 +239,23 @@ class Service:
                 await self._metering.check_budgets(submission.owner)
             except QuotaExceededError as error:  # what was accepted before has an answer all the same
                 submission = replace(submission, refusal=error)
-        plain = submission
+        plain, first = submission, None
         while True:
             try:
                 accepted = await self._backend.queue.submit(
                     submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
                 )
             except AnswerNeeded as needed:  # again if another answer came first
-                submission = answered(plain, call, message, needed, plain_text=self._plain_text_answers)
+                first = needed.pause if first is None else first
+                submission = answered(
+                    plain,
+                    call,
+                    message,
+                    needed,
+                    rules=self._answer_rules,
+                    late=needed.pause != first,
+                    limit=self._limits.messages,
+                )
             else:
                 break
         logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)

@@ -70,7 +70,8 @@ class Limits:
     queue: int = 10_000
     """Tasks that may wait to be run; over it a new one is refused with HTTP 503 before anything is stored."""
     messages: int = 32
-    """Messages that may wait in one task; over it, too, a new one is refused with HTTP 503."""
+    """Messages that may wait in one task; over it, too, a new one is refused with HTTP 503. A task that waits for its
+    client asks again as often, if the client's words are no clear answer; then these are refused with -32602."""
     memory: int = 1_000_000_000
     """Bytes that the store of `backend='memory'` may take, with conversations and answers; while it has more, new
     messages are refused with HTTP 503. What is finished goes as `Retention` says. Files and databases are bounded by

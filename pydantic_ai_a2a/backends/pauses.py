@@ -41,8 +41,11 @@ def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[An
 
 
 def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Transaction[list[TaskEvent]]:
-    """Keep an answer to some of the calls, and ask for the others."""
-    status = Status(header.state, at, answer.rest)
+    """Keep an answer to some of the calls, and ask for the others; or ask again.
+
+    Asked again, the task waits since the time of the status before, and expires as it would have.
+    """
+    status = Status(header.state, header.status_at if answer.again else at, answer.rest)
     event = status_event(header, status, header.last_event + 1)
     yield from set_status(agent, header, status)
     rows = yield f'UPDATE task SET pending = ? WHERE {TASK} RETURNING push', (answer.pending, agent, header.id)

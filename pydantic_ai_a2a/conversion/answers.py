@@ -1,26 +1,23 @@
-"""What a client's message answers of the calls that a task waits with, checked against what the server stored. Pure."""
+"""The answers in a client's message to the calls that a task waits with, checked against what the server stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 from ..errors import InvalidParamsError
 from ..types import Message, Part
+from .answer_rules import AnswerRules, from_words, is_closed, takes_words, verdict
+from .asking import to_write
 from .json_schema import problem
 from .pending import Answer, Pending, PendingCall
 
-__all__ = ('KEY', 'PlainText', 'answered', 'answers_calls')
+__all__ = ('KEY', 'answered', 'answers_calls')
 
 KEY = 'callAnswers'
 """The one member of a data part that answers calls."""
 
-PlainText: TypeAlias = Literal['none', 'questions', 'all']
-"""What may be answered in plain words."""
-
-_YES = frozenset({'yes', 'y', 'ok', 'approve', 'approved'})
-_NO = frozenset({'no', 'n', 'deny', 'denied'})
 _DECISIONS: Mapping[str, tuple[str, str]] = {
     'approval': ('approve', 'deny'),
     'question': ('result', 'retry'),
@@ -28,6 +25,10 @@ _DECISIONS: Mapping[str, tuple[str, str]] = {
 }
 _FIELDS: Mapping[str, str] = {'approve': 'args', 'deny': 'reason', 'result': 'result', 'retry': 'reason'}
 _REQUIRED = ('result', 'retry')
+
+
+class _Unclear(Exception):
+    """Words of the client's are no clear answer, so the client is asked again."""
 
 
 def answers_calls(message: Message) -> bool:
@@ -38,38 +39,62 @@ def answers_calls(message: Message) -> bool:
     return False
 
 
-def answered(pending: Pending, message: Message, *, by: str, plain_text: PlainText) -> Pending:
+def answered(pending: Pending, message: Message, *, by: str, rules: AnswerRules, late: bool, limit: int) -> Pending:
     """What the task waits for after this message.
 
     Args:
         pending: What it waits for now.
         message: The client's.
         by: Id of the caller; empty for an anonymous one.
-        plain_text: What may be answered in plain words.
+        rules: What may be answered.
+        late: Whether the message was accepted before the question was shown, so that its words are no answer.
+        limit: How often the client may be asked again.
+
+    Returns:
+        The same object if the message answers no call, and needs not to; or what is asked again, with `asked_again`
+        one more.
 
     Raises:
-        InvalidParamsError: It answers a call that does not wait, or one twice, or with what does not fit.
+        InvalidParamsError: The message answers a call that does not wait, or one twice, or with what does not fit; or
+            its words are no answer, and the client was asked again often enough.
     """
     parts = message['parts']
-    if answers_calls(message):
-        new = _structured(pending, parts)
-    elif pending.open:
-        new = _in_words(pending, parts, plain_text)
-    else:
-        _check_data(pending, parts)
-        return pending
+    try:
+        if answers_calls(message):
+            new = _structured(pending, parts, rules)
+        elif pending.open:
+            new = _plain(pending, parts, rules, late)
+        else:
+            _check_output(pending, parts, rules, late)
+            return pending
+    except _Unclear:
+        if pending.asked_again >= limit:
+            raise _refused(pending, rules) from None
+        return replace(pending, asked_again=pending.asked_again + 1)
     return replace(pending, answers={**pending.answers, **{id_: replace(answer, by=by) for id_, answer in new.items()}})
+
+
+def _refused(pending: Pending, rules: AnswerRules) -> InvalidParamsError:
+    """The refusal of a message that holds no answer, with what the question says that a person has to write."""
+    what = to_write(pending, rules) or 'Answer the question with text.'
+    return InvalidParamsError.of('message.parts', f'must answer what the status message of the task asks. {what}')
 
 
 def _is_answer(part: Part) -> bool:
     return isinstance(data := part.get('data'), dict) and KEY in data
 
 
-def _structured(pending: Pending, parts: Sequence[Part]) -> dict[str, Answer]:
-    data = cast('dict[str, Any]', next(part for part in parts if _is_answer(part)).get('data'))
-    if len(parts) > 1 or len(data) > 1:
-        raise InvalidParamsError.of('message.parts', f'must be one data part with nothing but {KEY}')
-    field = f'message.parts[0].data.{KEY}'
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+def _structured(pending: Pending, parts: Sequence[Part], rules: AnswerRules) -> dict[str, Answer]:
+    """The answers of a data part with `callAnswers`. Words beside it decide nothing, and must not contradict it."""
+    at = next(n for n, part in enumerate(parts) if _is_answer(part))
+    data = cast('dict[str, Any]', parts[at].get('data'))
+    words = [part['text'] for part in parts if 'text' in part]
+    if len(words) < len(parts) - 1 or len(data) > 1:
+        raise InvalidParamsError.of('message.parts', f'must be one data part with nothing but {KEY}, and text at most')
+    field = f'message.parts[{at}].data.{KEY}'
     items: Any = data[KEY]
     if not isinstance(items, list) or not items:
         raise InvalidParamsError.of(field, 'must be a list of answers')
@@ -82,7 +107,9 @@ def _structured(pending: Pending, parts: Sequence[Part]) -> dict[str, Answer]:
             raise InvalidParamsError.of(f'{where}.id', 'is answered already')
         if call_id not in waiting:
             raise InvalidParamsError.of(f'{where}.id', 'is of no call that waits for an answer')
-        new[call_id] = _answer(waiting[call_id], item, where)
+        new[call_id] = _answer(waiting[call_id], item, where, rules)
+    for call_id, answer in new.items():
+        _check_words(words, waiting[call_id], answer)
     return new
 
 
@@ -95,7 +122,7 @@ def _id(item: Any, where: str) -> str:
     return call_id
 
 
-def _answer(call: PendingCall, item: dict[str, Any], where: str) -> Answer:
+def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: AnswerRules) -> Answer:
     decisions = _DECISIONS[call.kind]
     decision: Any = item.get('decision')
     if decision not in decisions:
@@ -104,6 +131,8 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str) -> Answer:
     if unknown := item.keys() - {'id', 'decision', name}:
         raise InvalidParamsError.of(f'{where}.{min(unknown)}', f'is nothing that goes with {decision}')
     if name in item:
+        if name == 'args' and not rules.may_change(call.tool):
+            raise InvalidParamsError.of(f'{where}.args', 'the arguments of this tool may not be changed')
         _check(item[name], _schema(call, name), f'{where}.{name}')
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
@@ -124,34 +153,75 @@ def _check(value: Any, schema: Mapping[str, Any], where: str) -> None:
         raise InvalidParamsError.of(*found)
 
 
-def _in_words(pending: Pending, parts: Sequence[Part], plain_text: PlainText) -> dict[str, Answer]:
-    """The answer to the only open call, in plain words."""
+def _check_words(words: Sequence[str], call: PendingCall, answer: Answer) -> None:
+    """Have the client asked again if words that stand beside an answer in data give another one."""
+    for text in words:
+        if call.kind == 'approval':
+            decided = verdict(text)
+            contradicts = decided is not None and decided[0] != answer.decision
+        else:
+            value = from_words(text, call.schema) if is_closed(call.schema) else None
+            contradicts = value is not None and value != answer.result
+        if contradicts:
+            raise _Unclear
+
+
+# --- words, and data without `callAnswers` --------------------------------------------------------------------------
+
+
+def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> dict[str, Answer]:
+    """The answer to the only open call, in words or, to a question with a schema, in bare data."""
     call, *others = pending.open
-    taken = plain_text == 'all' or (plain_text == 'questions' and call.kind == 'question')
-    if others or not taken or call.kind == 'external' or not all('text' in part for part in parts):
-        raise InvalidParamsError.of(
-            'message.parts', f'must be one data part with {KEY}, for the calls that the status message lists'
-        )
-    text = '\n'.join(part.get('text', '') for part in parts)
+    data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
+    words = [part['text'] for part in parts if 'text' in part]
+    if others or len(data) + len(words) < len(parts) or len(data) > 1:
+        raise _refused(pending, rules)
+    if data:
+        [(n, value)] = data
+        if call.kind != 'question' or call.schema is None:
+            raise _refused(pending, rules)
+        _check(value, call.schema, f'message.parts[{n}].data')
+        answer = Answer(decision='result', result=value)
+        _check_words(words, call, answer)
+        return {call.id: answer}
+    if rules.plain_text == 'none' or call.kind == 'external':
+        raise _refused(pending, rules)
+    text = '\n'.join(words)
     if call.kind == 'question':
-        _check(text, call.schema or {}, 'message.parts[0].text')
-        return {call.id: Answer(decision='result', result=text)}
-    return {call.id: _approval(text)}
+        return {call.id: Answer(decision='result', result=_value(text, call.schema, pending, rules, late=late))}
+    decided = verdict(text)
+    if decided is None or late:
+        raise _Unclear
+    decision, reason = decided
+    if decision == 'approve' and not rules.words_approve(call.tool):
+        raise _refused(pending, rules)
+    return {call.id: Answer(decision=decision, reason=reason)}
 
 
-def _approval(text: str) -> Answer:
-    """Yes, no, or no and why; nothing else is guessed at."""
-    word, _, reason = text.partition(':')
-    said = word.strip().rstrip('.!').lower()
-    if said in _YES and not reason.strip():
-        return Answer(decision='approve')
-    if said in _NO:
-        return Answer(decision='deny', reason=reason.strip() or None)
-    raise InvalidParamsError.of('message.parts[0].text', 'must be yes, or no, or no: and the reason')
+def _value(
+    text: str, schema: Mapping[str, Any] | None, pending: Pending, rules: AnswerRules, *, late: bool
+) -> str | float:
+    """The value that words are as an answer to a question."""
+    if not takes_words(schema):
+        raise _refused(pending, rules)
+    value = from_words(text, schema)
+    if value is None or late:
+        raise _Unclear
+    return value
 
 
-def _check_data(pending: Pending, parts: Sequence[Part]) -> None:
-    """Data that answers a question has to fit its schema; what is said beside it, or instead, is up to the agent."""
-    for n, part in enumerate(parts):
-        if 'data' in part:
-            _check(part['data'], pending.schema or {}, f'message.parts[{n}].data')
+def _check_output(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> None:
+    """Check what answers a question of the agent itself, if that has a schema: data decides, else words do."""
+    if pending.schema is None:
+        return
+    data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
+    for n, value in data:
+        _check(value, pending.schema, f'message.parts[{n}].data')
+    words = [part['text'] for part in parts if 'text' in part]
+    if data:
+        call = PendingCall(id='', kind='question', tool='', text='', schema=pending.schema)
+        _check_words(words, call, Answer(decision='result', result=data[0][1]))
+    elif not words or rules.plain_text == 'none':
+        raise _refused(pending, rules)
+    else:
+        _value('\n'.join(words), pending.schema, pending, rules, late=late)

@@ -36,7 +36,9 @@ class Answer:
     pending: bytes
     """What is stored of it now: the run that goes on is given it."""
     rest: bytes | None = None
-    """The status message that asks for the rest, if the task does not go on yet."""
+    """The status message that asks for the rest, or again, if the task does not go on yet."""
+    again: bool = False
+    """Whether the message is no answer, so that its task waits as long as it would have without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
         task = await client.send('delete')
         assert await client.get_task(task['id']) == task
     assert state_of(task) == 'INPUT_REQUIRED'
-    assert task['status']['message']['parts'][0]['text'] == 'May I call delete {"path":"a"}?'
+    assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete {"path":"a"}?'
     assert task['status']['message']['parts'][1]['metadata'] == {
         'type': 'application/vnd.pydantic-ai.pending-calls+json'
     }
@@ -166,51 +167,6 @@ async def test_results_from_outside_are_what_the_tool_returns(prompt: str, answe
 
 
 @covers(ROW)
-async def test_a_question_may_be_answered_in_words_and_an_approval_only_where_that_is_allowed() -> None:
-    tools = Tools()
-    async with serving(tools.agent) as client:
-        question = await client.send('ask')
-        assert texts(await client.send(message('large', taskId=question['id']))) == ['ask + large']
-        approval = await client.send('delete')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message('yes', taskId=approval['id']))
-        assert await client.get_task(approval['id']) == approval
-    assert (refused.value.code, refused.value.fields, tools.deleted) == (-32602, ['message.parts'], [])
-
-
-@covers(ROW)
-@pytest.mark.parametrize(
-    ('words', 'said'),
-    [
-        ('Yes.', 'delete + deleted a'),
-        ('ok', 'delete + deleted a'),
-        ('No!', 'delete + The tool call was denied.'),
-        ('no: keep it', 'delete + keep it'),
-        ('yes: but another one', None),
-        ('maybe', None),
-    ],
-)
-async def test_an_approval_in_words_is_yes_or_no_and_nothing_is_guessed(words: str, said: str | None) -> None:
-    async with serving(Tools().agent, plain_text_answers='all') as client:
-        task = await client.send('delete')
-        if said is None:
-            with pytest.raises(RpcError) as refused:
-                await client.send(message(words, taskId=task['id']))
-            assert (refused.value.code, refused.value.fields) == (-32602, ['message.parts[0].text'])
-        else:
-            assert texts(await client.send(message(words, taskId=task['id']))) == [said]
-
-
-@covers(ROW)
-async def test_questions_are_not_answered_in_words_where_nothing_is() -> None:
-    async with serving(Tools().agent, plain_text_answers='none') as client:
-        task = await client.send('ask')
-        with pytest.raises(RpcError) as refused:
-            await client.send(message('large', taskId=task['id']))
-    assert refused.value.fields == ['message.parts']
-
-
-@covers(ROW)
 async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
     tools = Tools()
     async with serving(tools.agent) as client:
@@ -306,7 +262,8 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
 async def test_arguments_are_shown_unless_they_are_hidden() -> None:
     async with serving(Tools().agent, hide_arguments=['delete']) as client:
         task = await client.send('delete')
-    assert task['status']['message']['parts'][0]['text'] == 'May I call delete?'
+    assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
+    assert '"a"' not in json.dumps(task)
     assert [call.keys() for call in asked(task)] == [{'id', 'kind', 'tool', 'text', 'answerSchema'}]
 
 

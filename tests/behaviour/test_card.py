@@ -66,7 +66,14 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                         'description': (
                             'A task that it is activated for has its run id, model and usage in its metadata.'
                         ),
-                    }
+                    },
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1',
+                        'description': (
+                            'A task that waits for its client lists the answers it needs in a data part, with their'
+                            ' JSON Schema.'
+                        ),
+                    },
                 ],
                 'extendedAgentCard': False,
             },

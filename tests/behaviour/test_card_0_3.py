@@ -21,6 +21,7 @@ from pydantic_ai import Agent
 from starlette.applications import Starlette
 
 from pydantic_ai_a2a import mount, to_a2a
+from pydantic_ai_a2a.conversion.asking import EXTENSION as PENDING_CALLS
 
 from ..client import Client, RpcError, lifespan
 from ..dialects import speaking, unversioned
@@ -89,7 +90,12 @@ async def test_the_official_client_of_1_0_reads_of_the_card_what_is_of_1_0() -> 
                 {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
             ],
             'version': '1.0.0',
-            'capabilities': {'streaming': True, 'pushNotifications': False, 'extendedAgentCard': False},
+            'capabilities': {
+                'streaming': True,
+                'pushNotifications': False,
+                'extensions': [PENDING_CALLS],
+                'extendedAgentCard': False,
+            },
             'securitySchemes': {
                 'oauth': {
                     'oauth2SecurityScheme': {
@@ -154,7 +160,7 @@ async def test_a_client_of_0_3_reads_of_the_card_what_is_of_0_3() -> None:
     card = v0_3.AgentCard.model_validate(await secured())
     assert card.model_dump(mode='json', by_alias=True, exclude_none=True) == snapshot(
         {
-            'capabilities': {'pushNotifications': False, 'streaming': True},
+            'capabilities': {'extensions': [PENDING_CALLS], 'pushNotifications': False, 'streaming': True},
             'defaultInputModes': ['text/plain'],
             'defaultOutputModes': ['text/plain'],
             'description': 'Keeps things.',

@@ -19,6 +19,7 @@ from pydantic_core import from_json, to_json
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.conversion.answer_rules import AnswerRules
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.references import read_referenced
@@ -155,6 +156,7 @@ def strand_a_worker(backend: SqliteBackend) -> None:
                 Runner(agent, {}),
                 read=plain_read(accepts({})),
                 outputs=OutputMapper(str),
+                answer_rules=AnswerRules(),
                 refer=partial(read_referenced, accepts=accepts({}), size=0),
             ),
             settings=Workers(),

@@ -1,0 +1,137 @@
+"""What clients may answer: when plain words count, what the words mean, and which arguments an approval may change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Literal, TypeAlias
+
+from pydantic_core import from_json
+
+from .json_schema import problem
+
+__all__ = (
+    'SEVERAL',
+    'AnswerRules',
+    'PlainText',
+    'from_words',
+    'instruction',
+    'is_closed',
+    'takes_words',
+    'verdict',
+)
+
+PlainText: TypeAlias = Literal['none', 'deny', 'all'] | Collection[str]
+"""Which calls a client may answer in plain words."""
+
+_YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
+_NO = frozenset({'no', 'n', 'deny', 'denied'})
+_PLAIN_TYPES = ('string', 'integer', 'number')
+_DATA = 'Answer with data that fits "messageSchema" beside this text.'
+
+SEVERAL = f'Several answers are needed, so plain words are not enough. {_DATA}'
+"""What a person is told while more than one decision is open."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRules:
+    """What clients may answer."""
+
+    plain_text: PlainText = 'deny'
+    """`'deny'`: words answer questions and deny approvals. Names of tools: words approve calls of these tools, too.
+    `'all'`: words approve calls of every tool. `'none'`: words answer nothing."""
+    change_arguments: bool | Collection[str] = True
+    """Tools whose arguments an approval may change: all but the hidden ones, none, or exactly the named ones."""
+    hidden: Collection[str] = ()
+    """Tools whose arguments clients are not shown."""
+
+    @property
+    def named_tools(self) -> dict[str, Collection[str]]:
+        """The tools that the arguments of `to_a2a` name, by argument."""
+        return {
+            'hide_arguments': self.hidden,
+            'plain_text_answers': () if isinstance(self.plain_text, str) else self.plain_text,
+            'change_arguments': () if isinstance(self.change_arguments, bool) else self.change_arguments,
+        }
+
+    def words_approve(self, tool: str) -> bool:
+        """True if plain words may approve a call of a tool."""
+        return self.plain_text == 'all' or (not isinstance(self.plain_text, str) and tool in self.plain_text)
+
+    def may_change(self, tool: str) -> bool:
+        """True if an approval may change the arguments of a call of a tool."""
+        if isinstance(self.change_arguments, bool):
+            return self.change_arguments and tool not in self.hidden
+        return tool in self.change_arguments
+
+
+def verdict(text: str) -> tuple[Literal['approve', 'deny'], str | None] | None:
+    """The decision that a text makes as a whole, with the reason of a denial; None if the text makes none.
+
+    Only what stands in a closed table decides, whatever its case, without spaces around it and final punctuation. The
+    one longer form is `no:` with a reason: a denial is safe.
+    """
+    word, colon, reason = text.partition(':')
+    spelled = (word if colon else word.strip().rstrip('.!')).strip().casefold()
+    if spelled in _NO:
+        return 'deny', reason.strip() or None
+    return ('approve', None) if spelled in _YES and not colon else None
+
+
+def takes_words(schema: Mapping[str, Any] | None) -> bool:
+    """True if plain words can be a value of a schema: there is none, or it is that of a string or a number."""
+    return schema is None or schema.get('type') in _PLAIN_TYPES
+
+
+def from_words(text: str, schema: Mapping[str, Any] | None) -> str | float | None:
+    """The value that a text is by a schema that takes words; None if the text does not fit."""
+    if schema is None:
+        return text
+    value = text if schema['type'] == 'string' else _number(text.strip())
+    return None if value is None or problem(value, schema, '') is not None else value
+
+
+def _number(text: str) -> float | None:
+    try:
+        value: Any = from_json(text, allow_inf_nan=False)
+    except ValueError:
+        return None
+    is_finite = isinstance(value, int) or (isinstance(value, float) and isfinite(value))
+    return value if is_finite and not isinstance(value, bool) else None
+
+
+def is_closed(schema: Mapping[str, Any] | None) -> bool:
+    """True if a text that fits a schema cannot be just a remark: the schema is of numbers, or lists its values."""
+    return schema is not None and takes_words(schema) and (schema['type'] != 'string' or 'enum' in schema)
+
+
+def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: AnswerRules) -> str:
+    """What a person has to write to answer the only open decision; empty where the question says all.
+
+    Args:
+        kind: Kind of the call; `question` for a question of the agent itself.
+        tool: Name of the tool.
+        schema: JSON Schema of the answer to a question.
+        rules: What clients may answer.
+    """
+    if rules.plain_text == 'none' or kind == 'external':
+        return f'Plain words are no answer here. {_DATA}'
+    if kind == 'question':
+        return _of_question(schema)
+    if rules.words_approve(tool):
+        return 'Write "yes" to approve the call, or "no" or "no: reason" to deny it.'
+    return (
+        'Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes data that fits'
+        ' "messageSchema" beside this text.'
+    )
+
+
+def _of_question(schema: Mapping[str, Any] | None) -> str:
+    if schema is None:
+        return ''
+    if not takes_words(schema):
+        return f'Plain words are no answer here. {_DATA}'
+    if 'enum' in schema:
+        return f'Write one of these: {", ".join(str(value) for value in schema["enum"])}.'
+    return {'string': '', 'integer': 'Write a whole number.', 'number': 'Write a number.'}[schema['type']]

@@ -1,0 +1,261 @@
+"""What clients are shown of what a task waits for: a text for people, and one data part for programs.
+
+The data part is an A2A extension, which the agent card declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fasta2a.schema import AgentExtension
+from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_core import to_json
+
+from ..types import Part, TaskState
+from .answer_rules import SEVERAL, AnswerRules, instruction, takes_words
+from .pending import Kind, Pending, PendingCall
+from .states import MARK, AuthRequired, Rejected, State
+
+__all__ = ('EXTENSION', 'MEDIA_TYPE', 'URI', 'Asked', 'ask', 'asked_by', 'shown', 'to_write')
+
+URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
+"""Names the extension, and its data in the metadata of messages. Another meaning of the data gets another URI."""
+
+EXTENSION = AgentExtension(
+    uri=URI,
+    description='A task that waits for its client lists the answers it needs in a data part, with their JSON Schema.',
+)
+"""Its declaration on agent cards."""
+
+MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
+"""Of the data part that lists what a task waits for; `metadata` names it too, for versions without media types."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How a run ends that waits for its client, or declines."""
+
+    state: TaskState
+    parts: Sequence[Part]
+    """Of the status message."""
+    pending: Pending | None = None
+
+
+def ask(
+    deferred: DeferredToolRequests,
+    schemas: Mapping[str, dict[str, Any]],
+    *,
+    order: Sequence[str],
+    rules: AnswerRules,
+    task_id: str,
+) -> Asked:
+    """What a run with deferred calls waits for.
+
+    Args:
+        deferred: The calls.
+        schemas: JSON Schemas of the parameters of the tools that they call, by name.
+        order: Ids of the calls in the order in which the model made them.
+        rules: What clients may answer.
+        task_id: The task.
+    """
+    places = {call_id: place for place, call_id in enumerate(order)}
+    calls = [
+        _call(
+            call, deferred, None if call.tool_name in rules.hidden else call.args_as_dict(), schemas.get(call.tool_name)
+        )
+        for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
+    ]
+    pending = Pending(calls=calls)
+    state: TaskState = 'input-required' if pending.open else 'auth-required'
+    return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
+
+
+def asked_by(state: State, rules: AnswerRules, task_id: str) -> Asked:
+    """How a run ends that came to a state of the agent's choice."""
+    if isinstance(state, Rejected):
+        return Asked(state='rejected', parts=[_text(state.reason)])
+    if isinstance(state, AuthRequired):
+        return Asked(state='auth-required', parts=[_text(state.message), *_authorization(state.schemes, state.url)])
+    if state.schema is None:
+        return Asked(state='input-required', parts=[_text(state.question)])
+    pending = Pending(schema=dict(state.schema), question=state.question)
+    return Asked(state='input-required', parts=shown(pending, rules, task_id), pending=pending)
+
+
+def shown(pending: Pending, rules: AnswerRules, task_id: str, *, again: bool = False) -> list[Part]:
+    """What clients are shown of it: a text for people, and one data part for programs.
+
+    Args:
+        pending: What the task waits for.
+        rules: What clients may answer.
+        task_id: The task.
+        again: Whether the client was asked before, and its words were no clear answer.
+    """
+    waiting = pending.open or pending.calls
+    questions = [call.text for call in waiting] if pending.calls else [pending.question]
+    lines = [*(['That is no clear answer.'] if again else []), *questions, to_write(pending, rules)]
+    data: dict[str, Any] = {'pending': [_shown(call, rules) for call in waiting]}
+    if pending.schema is not None:
+        data['schema'] = pending.schema
+    if pending.open:
+        data['messageSchema'] = _message_schema(task_id, *_answers_schema(pending.open, rules))
+    elif pending.schema is not None:
+        data['messageSchema'] = _message_schema(task_id, *_bare(pending.schema))
+    return [_text('\n'.join(line for line in lines if line)), _data(data)]
+
+
+def to_write(pending: Pending, rules: AnswerRules) -> str:
+    """What a person has to write as an answer; empty where the question says all, or none is needed."""
+    if pending.open:
+        first, *others = pending.open
+        return SEVERAL if others else instruction(first.kind, first.tool, first.schema, rules)
+    return '' if pending.calls else instruction('question', '', pending.schema, rules)
+
+
+def _call(
+    call: ToolCallPart, deferred: DeferredToolRequests, args: dict[str, Any] | None, schema: dict[str, Any] | None
+) -> PendingCall:
+    kind: Kind = deferred.kind(call.tool_call_id)
+    metadata = {**deferred.metadata.get(call.tool_call_id, {})}
+    said: dict[str, Any] = metadata.pop(MARK, {})
+    called = call.tool_name if args is None else f'{call.tool_name} {to_json(args).decode()}'
+    match kind:
+        case 'approval' if 'message' in said:
+            kind, text, schema = 'authorization', said['message'], None
+            metadata |= {name: said[name] for name in ('schemes', 'url') if said[name]}
+        case 'approval':
+            text = f'May I call {called}?'
+        case 'question':
+            text, schema = said.get('question') or f'Please answer {called}.', said.get('schema')
+        case _:
+            text, schema = f'Waiting for the result of {called}.', None
+    return PendingCall(
+        id=call.tool_call_id, kind=kind, tool=call.tool_name, text=text, args=args, metadata=metadata, schema=schema
+    )
+
+
+def _shown(call: PendingCall, rules: AnswerRules) -> dict[str, Any]:
+    item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
+    if call.args is not None:
+        item['args'] = call.args
+    if call.metadata:
+        item['metadata'] = call.metadata
+    if call.kind == 'authorization':
+        return item
+    choices, defs = _choices(call, rules)
+    return item | {'answerSchema': {'oneOf': choices, **defs}}
+
+
+def _choices(call: PendingCall, rules: AnswerRules, defs: str = '') -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """JSON Schemas of the answers to a call, and the `$defs` of the schema that they stand in.
+
+    Args:
+        call: The call.
+        rules: What clients may answer.
+        defs: What the names of the `$defs` begin with.
+    """
+    if call.kind == 'approval' and not rules.may_change(call.tool):
+        return [_choice(call.id, 'approve'), _choice(call.id, 'deny', reason=_TEXT)], {}
+    own, own_defs = _hoisted(call.schema or {}, defs)
+    if call.kind == 'approval':
+        choices = [_choice(call.id, 'approve', args=own or {'type': 'object'}), _choice(call.id, 'deny', reason=_TEXT)]
+    else:
+        choices = [_choice(call.id, 'result', 'result', result=own), _choice(call.id, 'retry', 'reason', reason=_TEXT)]
+    return choices, own_defs
+
+
+def _hoisted(schema: Mapping[str, Any], prefix: str = '') -> tuple[dict[str, Any], dict[str, Any]]:
+    """A schema without its `$defs`, and the `$defs` for the schema that it is to stand in, named after a prefix."""
+    if '$defs' not in schema:
+        return dict(schema), {}
+    renamed = _with_refs(schema, prefix)
+    defs: dict[str, Any] = renamed.pop('$defs')
+    return renamed, {'$defs': {prefix + name: value for name, value in defs.items()}}
+
+
+def _with_refs(schema: Any, prefix: str) -> Any:
+    """A schema whose references to `$defs` name them after a prefix."""
+    if isinstance(schema, Mapping):
+        items = cast('Mapping[str, Any]', schema).items()
+        return {
+            name: f'{_DEFS}{prefix}{value.removeprefix(_DEFS)}'
+            if name == '$ref' and isinstance(value, str) and value.startswith(_DEFS)
+            else _with_refs(value, prefix)
+            for name, value in items
+        }
+    return [_with_refs(each, prefix) for each in cast('list[Any]', schema)] if isinstance(schema, list) else schema
+
+
+def _answers_schema(calls: Sequence[PendingCall], rules: AnswerRules) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """JSON Schema of the parts that answer calls, and its `$defs`."""
+    choices: list[dict[str, Any]] = []
+    defs: dict[str, Any] = {}
+    for n, call in enumerate(calls):
+        of_call, own_defs = _choices(call, rules, f'{n}.' if len(calls) > 1 else '')
+        choices += of_call
+        defs |= own_defs.get('$defs', {})
+    items = {'type': 'array', 'minItems': 1, 'maxItems': len(calls), 'items': {'oneOf': choices}}
+    data = {
+        'type': 'object',
+        'properties': {'callAnswers': items},
+        'required': ['callAnswers'],
+        'additionalProperties': False,
+    }
+    return [_of_part('data', data)], {'$defs': defs} if defs else {}
+
+
+def _bare(schema: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """JSON Schemas of the parts that answer a question of the agent itself, and their `$defs`."""
+    own, defs = _hoisted(schema)
+    parts = [_of_part('data', own)]
+    return [*parts, _of_part('text', {'type': 'string'})] if takes_words(schema) else parts, defs
+
+
+def _of_part(member: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {'type': 'object', 'properties': {member: schema}, 'required': [member]}
+
+
+def _message_schema(task_id: str, parts: Sequence[dict[str, Any]], defs: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON Schema of a whole message that answers, in A2A 1.0 and 0.3."""
+    part = parts[0] if len(parts) == 1 else {'anyOf': [*parts]}
+    return {
+        'type': 'object',
+        'properties': {
+            'messageId': {'type': 'string', 'minLength': 1},
+            'role': {'enum': ['ROLE_USER', 'user'], 'description': 'ROLE_USER in A2A 1.0, user in 0.3'},
+            'taskId': {'const': task_id},
+            'parts': {'type': 'array', 'minItems': 1, 'maxItems': 1, 'items': part},
+        },
+        'required': ['messageId', 'role', 'taskId', 'parts'],
+        **defs,
+    }
+
+
+_DEFS = '#/$defs/'
+_TEXT = {'type': 'string', 'minLength': 1}
+
+
+def _choice(call_id: str, decision: str, *required: str, **properties: Any) -> dict[str, Any]:
+    fixed = {'id': {'const': call_id}, 'decision': {'const': decision}}
+    return {
+        'type': 'object',
+        'properties': fixed | properties,
+        'required': ['id', 'decision', *required],
+        'additionalProperties': False,
+    }
+
+
+def _authorization(schemes: Sequence[str], url: str | None) -> list[Part]:
+    said = {name: value for name, value in (('schemes', [*schemes]), ('url', url)) if value}
+    return [_data({'pending': [], 'authorization': said})] if said else []
+
+
+def _text(text: str) -> Part:
+    return Part(text=text, media_type='text/plain')
+
+
+def _data(data: dict[str, Any]) -> Part:
+    return Part(data=data, media_type=MEDIA_TYPE, metadata={'type': MEDIA_TYPE})
