@@ -6,8 +6,9 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from inspect import signature
 from ipaddress import ip_address
 from math import ceil
 from types import TracebackType
@@ -17,7 +18,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp, Scope
 
 from .app import A2AApp
-from .arguments import checked
+from .arguments import checked, suggestion
 from .auth.hosts import is_loopback
 from .bindings.browser import AllowedHosts, HostCheck
 from .compose import to_a2a
@@ -67,9 +68,11 @@ def run(
 
     Raises:
         RuntimeError: An event loop runs in this thread.
+        TypeError: An argument has another type, or an option is none of uvicorn's.
         ValueError: Everybody could, or it cannot be told who can, and `anonymous` does not say so.
     """
     _check_no_loop()
+    _check_options('run', uvicorn_options)
     app = _app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
@@ -112,6 +115,7 @@ def serve(
         ValueError: As for `run`.
         RuntimeError: The app did not start.
     """
+    _check_options('serve', uvicorn_options)
     app = _app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
@@ -120,6 +124,15 @@ def serve(
 
 def _app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
     return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that uvicorn does not have, before anything listens."""
+    import uvicorn  # noqa: PLC0415 - see `_uvicorn`
+
+    choices = {*signature(uvicorn.Config).parameters, *signature(run).parameters}
+    if unknown := next((option for option in options if option not in choices), None):
+        raise TypeError(f'{name}() takes no {unknown!r}.{suggestion(unknown, choices)}')
 
 
 def _check_no_loop() -> None:

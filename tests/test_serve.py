@@ -56,5 +56,9 @@ def test_run_takes_an_agent_as_well() -> None:
         run(Agent(TestModel()), host='0.0.0.0')
     with pytest.raises(TypeError, match=r'run\(\): port takes an integer, not the string'):
         run(Agent(TestModel()), port='80')  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match=r"run\(\) takes no 'prot'\. Did you mean 'port'\?"):
+        run(Agent(TestModel()), prot=80)
+    with pytest.raises(TypeError, match=r"serve\(\) takes no 'log_levl'\. Did you mean 'log_level'\?"):
+        serve(Agent(TestModel()), log_levl='info')
     with pytest.raises(TypeError, match=r'serve\(\): app takes a function or an Agent, not a string'):
         serve('joker:app')  # pyright: ignore[reportArgumentType]
