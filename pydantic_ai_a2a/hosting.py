@@ -210,7 +210,9 @@ class Hosting:
         finally:
             del self._hosts[loop]  # only now: until then, requests find this host and make no other
             self._ready = None
-            self._draining = self._streams.closing = False
+            self._draining = False
+            # The streams of this loop may not have ended yet; a next lifespan opens them again.
+            self._streams.closing = not self._hosts
 
     def drain_everywhere(self) -> None:
         """Begin to drain in every loop, from any thread."""
@@ -253,7 +255,8 @@ class Hosting:
             trying.cancel()
         if host is not None:
             self._draining = True
-            host.drain(self.drain_grace, self._beside)
+            # Streams of tasks that run here go on until the drain ends: then the tasks have ended or were handed over.
+            host.drain(self.drain_grace, self._beside, self._streams.close)
             self._streams.close()
 
 
@@ -371,14 +374,17 @@ class _Host:
             return 'starting'
         return 'stopped' if self.worker is None else 'ok'
 
-    def drain(self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None) -> None:
-        """Begin to drain, once."""
+    def drain(
+        self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None, done: Callable[[], None]
+    ) -> None:
+        """Begin to drain, once, and call `done` at the end."""
         if self._draining is None and self.worker is not None:
             self.worker.begin_drain()
             draining = self.worker.drain(grace)
             if beside is not None:
                 draining = _both(draining, beside(grace))
             self._draining = self.loop.create_task(draining, context=Context())
+            self._draining.add_done_callback(lambda _: done())
 
     async def stop(self) -> None:
         """Finish the drain, and leave the agent."""

@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,12 +15,12 @@ from pydantic_ai import Agent, FunctionToolset
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import Limits, Workers, to_a2a
 
 from ..client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
 from .refused import refusal, send
 from .rows import covers
-from .stage import Stage, heard, tasks_of
+from .stage import Stage, ended, heard, tasks_of
 
 ROW = 'SIGTERM'
 
@@ -98,6 +99,30 @@ async def test_a_task_that_does_not_finish_in_time_fails_with_a_reason_and_strea
     assert state_of(failed) == 'FAILED'
     assert failed['status']['message']['metadata']['failure'] == 'shutdown'
     assert failed['status']['message']['parts'][0]['text'] == 'The server shut down before the task was done.'
+
+
+@covers(ROW)
+async def test_streams_of_a_task_that_is_handed_over_end_with_the_drain(tmp_path: Path) -> None:
+    stage = Stage()
+    app = to_a2a(
+        stage.agent,
+        backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        workers=Workers(drain_grace=0.01),
+        limits=Limits(keep_alive=3600),
+    )
+    async with stopping(app) as (client, stack):
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            # As in a server, which ends the lifespan only after all connections have ended.
+            app.hosting.drain(asyncio.get_running_loop())
+            assert await stream.rest() == []
+        await stack.aclose()
+    async with stopping(app) as (client, stack):
+        stage.open('hi')
+        assert texts(await ended(client, task['id'])) == ['hi']
+        await stack.aclose()
 
 
 @covers(ROW)
