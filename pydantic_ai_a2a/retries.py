@@ -84,8 +84,9 @@ class Retries:
                 refused = True
             except Exception as error:
                 raise StoreFailed from error
-            await self._wait(pause * random.uniform(0.5, 1))  # nosec B311 - keeps runs apart, and nothing secret
+            seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
             pause = min(2 * pause, _LONGEST)
+            await self._wait(seconds)
 
     async def _wait(self, seconds: float) -> None:
         try:

@@ -116,6 +116,24 @@ def test_one_that_fails_leaves_nothing_and_fails_no_other(desk: Desk) -> None:
     assert desk.put(words).result(LIMIT) == ['a', 'b']
 
 
+def fill() -> Transaction[None]:
+    """Need more pages than the file may have, so that SQLite rolls back the whole transaction by itself."""
+    yield 'PRAGMA max_page_count = 10', ()
+    yield 'INSERT INTO answer (word) VALUES (zeroblob(1000000))', ()
+
+
+def test_one_that_finds_the_disk_full_fails_no_other(desk: Desk) -> None:
+    held, go_on = hold(desk)
+    said, full, after = desk.say('a'), desk.put(fill), desk.say('b')
+    go_on.set()
+    held.result(LIMIT)
+    assert (said.result(LIMIT), after.result(LIMIT)) == ('a', 'b')
+    failed = full.exception(LIMIT)
+    assert isinstance(failed, StoreUnavailable)
+    assert failed.detail == 'database or disk is full (SQLITE_FULL)'
+    assert desk.put(words).result(LIMIT) == ['a', 'b']
+
+
 def test_if_the_commit_fails_each_is_tried_once_alone(desk: Desk) -> None:
     held, go_on = hold(desk)
     said, dangling, after = desk.say('a'), desk.put(partial(answer_to, 'nobody')), desk.say('b')

@@ -44,7 +44,8 @@ async def test_a_run_on_a_full_disk_goes_on_once_there_is_room_and_repeats_nothi
 async def test_a_disk_that_is_full_when_nothing_runs_makes_the_server_unready(disk: Disk) -> None:
     clerk = Clerk()
     async with serving(clerk.agent, backend=f'sqlite:///{disk.folder}/agent.db') as client:
-        assert await readiness(client) == (200, 'ok')
+        for _ in range(2):
+            assert await readiness(client) == (200, 'ok')
         disk.fill()
         assert await refused(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'read-only')

@@ -51,6 +51,26 @@ async def test_a_run_waits_for_a_standby_to_be_promoted_and_repeats_nothing(serv
 
 
 @covers(ROW)
+async def test_a_database_whose_tables_are_taken_away_is_unavailable_until_they_are_back(postgres_url: str) -> None:
+    clerk = Clerk()
+    operator = await asyncpg.connect(postgres_url)
+    async with serving(clerk.agent, backend=Postgres(postgres_url), workers=Workers(attempts=1)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await clerk.reached.wait()
+        await operator.execute('ALTER SCHEMA a2a RENAME TO elsewhere')
+        with told_in_log('The store is unavailable; task') as waiting:
+            clerk.go_on.set()
+            assert await asyncio.to_thread(waiting.wait, LIMIT)
+        assert await refused(client) == (503, '1', -32000)
+        assert await readiness(client) == (503, 'failed')
+        await operator.execute('ALTER SCHEMA elsewhere RENAME TO a2a')
+        done = await ended(client, task['id'])
+        await until_ready(client)
+    await operator.close()
+    assert (state_of(done), texts(done), clerk.requests, clerk.calls) == ('COMPLETED', ['booked'], 2, 1)
+
+
+@covers(ROW)
 async def test_a_task_whose_statements_are_cancelled_again_and_again_is_a_dead_letter(postgres_url: str) -> None:
     clerk = Clerk()
     backend = PostgresBackend(Postgres(postgres_url, statement_timeout=0.2), 'agent', reader_lag=READER_LAG)
