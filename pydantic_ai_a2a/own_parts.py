@@ -178,7 +178,7 @@ class Conversion:
     def check_content(self, message: Message) -> None:
         """Refuse a message that the agent cannot take. A worker that runs tasks by itself is not asked."""
         if self._foreign is None:
-            check_types(message, self.takes)
+            check_types(message)
         if self.input is not None:
             self.input.check(message)
         if self._is_known and self._read_task is None:

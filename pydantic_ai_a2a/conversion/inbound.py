@@ -179,7 +179,7 @@ def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -
     return [_content(part, f'{field}.parts[{index}]', accepts) for index, part in enumerate(parts)]
 
 
-def check_types(message: Message, accepts: Accepts) -> None:
+def check_types(message: Message) -> None:
     """Refuse text and data that are declared as another media type than text: the model reads both as text.
 
     Raises:
@@ -193,7 +193,10 @@ def check_types(message: Message, accepts: Accepts) -> None:
         media = _declared(part, field)
         if media is not None and not is_text(media.name):
             kind = 'text' if 'text' in part else 'data'
-            raise _unsupported(f'{field}.mediaType', f'{media.name} is not supported for {kind}', accepts)
+            raise ContentTypeNotSupportedError(
+                f'{field}.mediaType: {media.name} is not supported for {kind}: a type of text or JSON is.',
+                metadata={'field': f'{field}.mediaType'},
+            )
 
 
 def model_messages(history: Sequence[Message], accepts: Accepts) -> list[ModelMessage]:
