@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .audit import audit, new_correlation_id
 from .auth.guard import Guard
 from .bindings.browser import AllowedHosts, misdirected
+from .bindings.connection import remember
 from .bindings.unread import closing
 from .errors import TaskNotFoundError, UnsupportedOperationError
 from .hosting import Hosting
@@ -88,6 +89,7 @@ class A2AApp(FastA2A):
         guard: Guard,
         metering: Metering | None,
         allowed_hosts: AllowedHosts | None,
+        answer_time: float,
         storage: Storage[Any] | None = None,
         broker: Broker | None = None,
         fallback: ASGIApp,
@@ -109,6 +111,8 @@ class A2AApp(FastA2A):
         """Counts what callers take; None: nothing is."""
         self.allowed_hosts = allowed_hosts
         """The hosts that are answered for; None: all."""
+        self.answer_time = answer_time
+        """Seconds that a client may take to read a long answer, and at most twice as long."""
 
     @property
     def task_manager(self) -> TaskManager:
@@ -134,6 +138,7 @@ class A2AApp(FastA2A):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
+        remember(scope, receive)
         if not self.guard.anonymous:
             self.guard.redact(scope)
         if (below := scope.get('path', '').removeprefix(scope.get('root_path', ''))).startswith('//'):

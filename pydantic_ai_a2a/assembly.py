@@ -13,13 +13,14 @@ from pydantic_ai.agent import AbstractAgent
 
 from .auth.guard import Guard
 from .auth.tenants import Tenants
-from .bindings.base import AnswerUnread, request_late
+from .bindings.base import request_late
 from .bindings.exchange import Serving
 from .bindings.extended import ExtendedCard
 from .bindings.extensions import Extensions
 from .bindings.health import Ready
 from .bindings.slow import SlowClients
 from .bindings.sse import OpenStreams
+from .bindings.unsent import Readers
 from .card import CardFacts, CardTemplate
 from .conversion.answer_rules import AnswerRules
 from .direct import Direct, Rule
@@ -133,7 +134,7 @@ class Assembly:
             versions=versions,
             body_limit=limits.body,
             senders=SlowClients(limits.body_time, request_late),
-            readers=SlowClients(limits.answer_time, AnswerUnread),
+            readers=Readers(limits.answer_time, limits.unsent),
             value_limit=limits.values,
             guard=guard,
             metering=self._metering,

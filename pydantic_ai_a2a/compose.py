@@ -325,6 +325,7 @@ def to_a2a(
         storage=None if own is None else own.storage,
         broker=None if own is None else own.broker,
         allowed_hosts=None if allowed_hosts is None else AllowedHosts(allowed_hosts),
+        answer_time=limits.answer_time,
         **_shown(settings, name or agent.name, url, docs_url),
         debug=debug,
         fallback=fallback(serving, Discovery(card, url), index, routes or (), exception_handlers),

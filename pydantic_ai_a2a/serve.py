@@ -34,6 +34,8 @@ _GIVE_UP_TIME = 5.0
 """Seconds that an app which did not start gets to end."""
 _START_TIME = 30.0
 """Seconds that an app gets to start."""
+_KERNEL_GRACE = 10_000
+"""Milliseconds that the kernel waits longer than the app for a client that does not read."""
 _CUT_OFF = 5
 """Seconds after the apps' own grace when connections are cut whose clients do not read: uvicorn waits for them."""
 
@@ -263,10 +265,24 @@ def _uvicorn(
             finally:
                 settled.set()
 
-    grace = max((each.hosting.drain_grace for each in served(app)), default=0.0)
+    apps = list(served(app))
+    _end_unread(listener, max((each.answer_time for each in apps), default=0.0))
+    grace = max((each.hosting.drain_grace for each in apps), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
     config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
     return Server(config), settled
+
+
+def _end_unread(listener: socket.socket, answer_time: float) -> None:
+    """Let the kernel end connections whose client takes nothing of what is sent.
+
+    The app itself ends those whose long answer is not read, within twice the answer time. The kernel waits a little
+    longer, and ends those whose short answers wait in the server's buffer as well. Linux alone has the option;
+    connections inherit it from the socket that accepts them.
+    """
+    with suppress(AttributeError):
+        timeout = ceil(2000 * answer_time) + _KERNEL_GRACE
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
 
 
 class Server:

@@ -45,6 +45,11 @@ class Limits:
     answer_time: Span[float] = Span(60.0)
     """Seconds that an answer of more than 64 KB may take to be read, in a stream each piece at once; one that takes up
     to twice as long is broken off, and its connection closed."""
+    unsent: int = 64_000_000
+    """Bytes of answers of more than 64 KB, and of such pieces of streams, that the process keeps for clients to read.
+    To make room for a new answer, the slowest readers are cut: those that have taken nothing for a second, or would not
+    finish within `answer_time`. If that is not enough, the new answer is refused with HTTP 503. A stream without room
+    for its next piece is cut, and can resume from its last event id."""
     values: int = 250_000
     """JSON values in a request body; one with more is answered with HTTP 413 too, because each takes much more memory
     than its text."""

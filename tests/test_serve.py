@@ -11,7 +11,7 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import run, serve, to_a2a
+from pydantic_ai_a2a import Limits, run, serve, to_a2a
 
 
 def test_an_app_that_does_not_start_says_so() -> None:
@@ -62,3 +62,19 @@ def test_run_takes_an_agent_as_well() -> None:
         serve(Agent(TestModel()), log_levl='info')
     with pytest.raises(TypeError, match=r'serve\(\): app takes a function or an Agent, not a string'):
         serve('joker:app')  # pyright: ignore[reportArgumentType]
+
+
+def test_the_kernel_ends_connections_whose_clients_take_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = to_a2a(Agent(TestModel()), limits=Limits(answer_time=7))
+    accepted: list[int] = []
+
+    class Listener(socket.socket):
+        def setsockopt(self, *option: Any) -> None:
+            super().setsockopt(*option)
+            accepted.extend(option[2:] if option[1] == socket.TCP_USER_TIMEOUT else ())
+
+    monkeypatch.setattr(socket, 'socket', Listener)
+    with serve(app):
+        assert accepted == [24_000]

@@ -19,11 +19,12 @@ __all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after', 'unread
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _NO_LIMIT = 2**31
-_ITEMS = ' UNION ALL '.join(
-    'SELECT seq, kind, body FROM (SELECT seq, kind, body FROM item'
+_NUMBERS = ' UNION ALL '.join(
+    'SELECT seq FROM (SELECT seq FROM item'
     f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?) AS {kind}s"
     for kind in ('message', 'artifact')
 )
+_ITEMS = f'SELECT seq, kind, body FROM item WHERE seq IN ({_NUMBERS})'  # SQLite would copy bodies of a subquery
 _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 

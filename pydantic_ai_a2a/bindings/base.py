@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 
 from starlette.types import Receive, Scope, Send
 
@@ -32,7 +32,7 @@ __all__ = (
     'read_body',
     'reply',
     'request_late',
-    'send_body',
+    'start',
 )
 
 logger = logging.getLogger('pydantic_ai_a2a')
@@ -54,7 +54,7 @@ class ClientGone(Exception):
 
 
 class AnswerUnread(ClientGone):
-    """The client takes too long to read its answer, which is broken off."""
+    """The client takes too long to read its answer, which is broken off; the text is for the log."""
 
 
 def header(scope: Scope, name: bytes) -> str | None:
@@ -148,10 +148,22 @@ async def reply(
     headers: Collection[tuple[str, str]] = (),
     *,
     media_type: bytes = b'application/json',
-    patient: Callable[[Awaitable[None]], Awaitable[None]] | None = None,
 ) -> None:
-    """One whole answer, JSON unless said otherwise; `patient` waits for clients to read what is long."""
-    size = len(body)
+    """Send one whole answer, JSON unless said otherwise."""
+    await start(send, status, len(body), correlation_id, headers, media_type=media_type)
+    await send({'type': 'http.response.body', 'body': body})
+
+
+async def start(
+    send: Send,
+    status: int,
+    size: int,
+    correlation_id: str,
+    headers: Collection[tuple[str, str]] = (),
+    *,
+    media_type: bytes = b'application/json',
+) -> None:
+    """Begin an answer whose body has so many bytes; `reply` sends one at once."""
     raw = [
         (b'content-type', media_type),
         (b'content-length', b'%d' % size),
@@ -161,16 +173,3 @@ async def reply(
     if headers:
         raw += [(name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in headers]
     await send({'type': 'http.response.start', 'status': status, 'headers': raw})
-    if patient is None or size <= CHUNK:
-        await send({'type': 'http.response.body', 'body': body})
-    else:
-        await patient(send_body(send, body))
-
-
-async def send_body(send: Send, body: bytes, *, more: bool = False) -> None:
-    """The body of an answer, or the next piece of it; what is long goes bit by bit, as the client reads it."""
-    sent = 0
-    while len(body) - sent > CHUNK:
-        await send({'type': 'http.response.body', 'body': body[sent : sent + CHUNK], 'more_body': True})
-        sent += CHUNK
-    await send({'type': 'http.response.body', 'body': body[sent:], 'more_body': more})

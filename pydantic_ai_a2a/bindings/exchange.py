@@ -6,7 +6,9 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import parse_qs
 
@@ -23,9 +25,10 @@ from ..protocol.limits import check_values
 from ..protocol.operations import Operation, refuse_unsupported
 from ..protocol.versions import Choice, Versions, in_dialect_of
 from ..quotas import Metering, audit_refusal
-from ..service import EventStream, Service
+from ..service import EventStream, Service, TaskList
 from ..types import Call, Caller, SendParams, StoredTask
 from .base import (
+    CHUNK,
     AnswerUnread,
     ClientGone,
     as_error,
@@ -34,31 +37,34 @@ from .base import (
     header,
     read_body,
     reply,
+    start,
 )
+from .connection import abort, abort_later
 from .discovery import send_card
 from .extended import UNSHARED, ExtendedCard
 from .extensions import Extensions, echo
 from .slow import SlowClients
 from .sse import EventWriter, OpenStreams, parse_event_id
 from .unread import CLOSE, has_body
+from .unsent import Answer, Readers
 
 __all__ = ('Exchange', 'Request', 'Serving')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_WRITE: Mapping[str, Callable[[Codec, Any, Any], bytes]] = {
-    'SendMessage': lambda codec, _, task: codec.encode_task_result(task),
-    'GetTask': lambda codec, _, task: codec.encode_task(task),
-    'CancelTask': lambda codec, _, task: codec.encode_task(task),
-    'ListTasks': lambda codec, params, found: codec.encode_page(
+_WRITE: Mapping[str, Callable[[Codec, Any, Any], Iterable[bytes]]] = {
+    'SendMessage': lambda codec, _, task: codec.result_pieces(task),
+    'GetTask': lambda codec, _, task: codec.task_pieces(task),
+    'CancelTask': lambda codec, _, task: codec.task_pieces(task),
+    'ListTasks': lambda codec, params, found: codec.page_pieces(
         found.page, page_size=params.page_size, next_page_token=found.next_page_token
     ),
-    'CreateTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
-    'GetTaskPushNotificationConfig': lambda codec, _, registered: codec.encode_push_config(registered),
-    'ListTaskPushNotificationConfigs': lambda codec, _, found: codec.encode_push_configs(*found),
-    'DeleteTaskPushNotificationConfig': lambda codec, _, __: codec.encode_deleted(),
+    'CreateTaskPushNotificationConfig': lambda codec, _, registered: (codec.encode_push_config(registered),),
+    'GetTaskPushNotificationConfig': lambda codec, _, registered: (codec.encode_push_config(registered),),
+    'ListTaskPushNotificationConfigs': lambda codec, _, found: (codec.encode_push_configs(*found),),
+    'DeleteTaskPushNotificationConfig': lambda codec, _, __: (codec.encode_deleted(),),
 }
-"""How an operation's result is written, given its params."""
+"""How the pieces of an operation's result are written, from its params and the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +77,8 @@ class Serving:
     """Bytes of a body at most."""
     senders: SlowClients
     """Ends requests that take too long to come."""
-    readers: SlowClients
-    """Ends answers that take too long to be read."""
+    readers: Readers
+    """Sends long answers, and ends those that are not read."""
     value_limit: int
     """JSON values of a body at most."""
     guard: Guard
@@ -132,8 +138,8 @@ class Exchange(ABC):
         """
 
     @abstractmethod
-    def frame(self, result: bytes) -> bytes:
-        """A result, or an event of a stream, as it is sent."""
+    def envelope(self) -> tuple[bytes, bytes]:
+        """Return what is sent before a result, or an event of a stream, and what is sent after it."""
 
     @abstractmethod
     async def refuse(self, error: A2AError) -> None:
@@ -185,12 +191,18 @@ class Exchange(ABC):
                     await self.perform(call, operation, params, choice)
                 else:
                     await self._metered(serving.metering, call, (operation, params, choice))
-        except ClientGone:
-            return
+        except ClientGone as gone:
+            await self._leave(gone)
         except Exception as exception:
             if self._streaming:
                 raise  # the answer has begun: all that is left is to break it off
             await self._fail(exception)
+
+    async def _leave(self, gone: ClientGone) -> None:
+        """End the connection of a client that does not read its answer; others have ended theirs."""
+        if isinstance(gone, AnswerUnread):
+            logger.warning('%s (correlation id %s).', gone, self.correlation_id)
+            await abort(self.scope)
 
     async def _fail(self, exception: Exception) -> None:
         error = as_error(exception, self.correlation_id)
@@ -293,30 +305,33 @@ class Exchange(ABC):
             return
         direct = self.serving.direct
         if direct is not None and isinstance(params, SendParams) and await self._takes(direct, params):
-            body = choice.codec.encode_message_result(await self._direct(direct, call, params))
+            message = choice.codec.encode_message_result(await self._direct(direct, call, params))
+            size, pieces = len(message), iter((message,))
+            del message
         else:
             result: Any = await getattr(self.serving.service, operation.service)(call, params)
             codec = _codec_for(result, choice) if choice.task_decides else choice.codec
-            body = _WRITE[operation.name](codec, params, result)
-            del result  # while the answer is read, one of the two is enough
-        body = self.frame(body)
-        await reply(
-            self.send,
-            200,
-            body,
-            self.correlation_id,
-            (*self.unshared, *self._headers),
-            media_type=self.media_type,
-            patient=self._wait_for_reader,
-        )
+            size, pieces = _stored_size(result), _WRITE[operation.name](codec, params, result)
+            del result  # the pieces hold it until they are sent
+        before, after = self.envelope()
+        headers = (*self.unshared, *self._headers)
+        if size <= CHUNK:
+            body = b''.join((before, *pieces, after))
+            await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
+            return
+        with self.serving.readers.answer(size) as answer:
+            await answer.write(chain((before,), pieces, (after,)))
+            del pieces
+            await start(self.send, 200, answer.left, self.correlation_id, headers, media_type=self.media_type)
+            await answer.send(self.send)
 
-    async def _wait_for_reader(self, sending: Awaitable[None]) -> None:
-        """Send what is long; who does not read it gets no more of it."""
-        try:
-            await self.serving.readers.wait(sending)
-        except AnswerUnread:
-            logger.warning('An answer was not read in time (correlation id %s).', self.correlation_id)
-            raise
+    def _room(self, size: int) -> AbstractContextManager[Answer | None]:
+        """Have room for so many bytes of a stream; a few need none.
+
+        Raises:
+            OverloadedError: There is none.
+        """
+        return nullcontext() if size <= CHUNK else self.serving.readers.answer(size)
 
     async def _show_card(self, call: Call) -> None:
         """Answer with the caller's extended card."""
@@ -329,27 +344,33 @@ class Exchange(ABC):
             headers = (*headers, ('X-Correlation-Id', self.correlation_id))
             await send_card(self.scope, self.send, card, headers, media_type=self.media_type)
         else:
-            await reply(self.send, 200, self.frame(card), self.correlation_id, headers, media_type=self.media_type)
+            body = card.join(self.envelope())
+            await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
 
     async def _stream(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
         direct = self.serving.direct
         if direct is not None and isinstance(params, SendParams) and await self._takes(direct, params):
             message = choice.codec.encode_message_result(await self._direct(direct, call, params))
-            self._streaming = True
-            await self._writer(choice.codec, None).write_one(message)
+            with self._room(len(message)) as answer:
+                self._streaming = True
+                await self._writer(choice.codec, None).write_one(message, answer)
             return
         writing = asyncio.current_task()
         assert writing is not None
         stream: EventStream | None = None
         try:
             stream = await self._open(call, operation, params, writing)
-            self._streaming = True
-            await self._writer(_codec_for(stream.first, choice), stream.first).write(stream, self.receive)
+            writer = self._writer(_codec_for(stream.first, choice), stream.first)
+            with self._room(0 if stream.first is None else _stored_size(stream.first)) as answer:
+                self._streaming = True
+                await writer.begin(stream, answer)
+            await writer.follow(stream, self.receive)
         except asyncio.CancelledError:
             dropped = stream is not None and stream.subscription is not None and stream.subscription.dropped
             if not dropped or writing.uncancel():
                 raise  # not the reader's lag: somebody ends the request
             logger.warning('A reader fell behind and was dropped (correlation id %s).', self.correlation_id)
+            abort_later(self.scope, self.serving.readers.seconds)
         finally:
             if stream is not None and stream.subscription is not None:
                 stream.subscription.close()
@@ -380,15 +401,26 @@ class Exchange(ABC):
     def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:
         return EventWriter(
             self.send,
-            frame=self.frame,
+            envelope=self.envelope(),
             encode=codec.event_encoder(first),
-            encode_first=codec.encode_task_result,
+            encode_first=codec.result_pieces,
             correlation_id=self.correlation_id,
             headers=self._headers,
-            patient=self._wait_for_reader,
+            readers=self.serving.readers,
             streams=self.serving.streams,
             runs_here=self.serving.runs_here,
         )
+
+
+def _stored_size(result: object) -> int:
+    """About how many bytes a result has; of a result that holds no tasks, which is short, 0."""
+    if isinstance(result, TaskList):
+        return sum(map(_stored_size, result.page.tasks))
+    if not isinstance(result, StoredTask):
+        return 0
+    header = result.header
+    bodies = (header.status_message or b'', header.metadata or b'', *(result.history or ()), *(result.artifacts or ()))
+    return sum(map(len, bodies))
 
 
 def _codec_for(result: object, choice: Choice) -> Codec:

@@ -175,8 +175,8 @@ class _HttpJsonExchange(Exchange):
         )
         return operation, params, Choice(codec)
 
-    def frame(self, result: bytes) -> bytes:
-        return result
+    def envelope(self) -> tuple[bytes, bytes]:
+        return b'', b''
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with a `google.rpc.Status` (§11.6)."""

@@ -74,8 +74,8 @@ class _JsonRpcExchange(Exchange):
         else:
             await super().perform(call, operation, params, choice)
 
-    def frame(self, result: bytes) -> bytes:
-        return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (self._id, result)
+    def envelope(self) -> tuple[bytes, bytes]:
+        return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""

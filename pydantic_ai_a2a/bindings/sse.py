@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from starlette.types import Receive, Send
 
+from ..errors import OverloadedError
 from ..ports import Subscription
 from ..protocol.codec import EncodeEvent
 from ..service import EventStream
 from ..types import StoredTask, TaskEvent
-from .base import CHUNK, NO_SNIFF, send_body
+from .base import CHUNK, NO_SNIFF, AnswerUnread
+from .unsent import Answer, Readers
 
 __all__ = ('EventWriter', 'OpenStreams', 'parse_event_id')
 
@@ -74,34 +76,37 @@ class EventWriter:
         self,
         send: Send,
         *,
-        frame: Callable[[bytes], bytes],
+        envelope: tuple[bytes, bytes],
         encode: EncodeEvent,
-        encode_first: Callable[[StoredTask], bytes],
+        encode_first: Callable[[StoredTask], Iterable[bytes]],
         correlation_id: str,
         headers: Sequence[tuple[str, str]],
         streams: OpenStreams,
-        patient: Callable[[Awaitable[None]], Awaitable[None]],
+        readers: Readers,
         runs_here: Callable[[str], bool],
     ) -> None:
         self._send = send
-        self._frame = frame
+        self._before, self._after = envelope
         self._encode = encode
         self._encode_first = encode_first
         self._correlation_id = correlation_id
         self._headers = headers
         self._streams = streams
-        self._patient = patient
+        self._readers = readers
         self._runs_here = runs_here
         self._gone = False
 
-    async def write(self, stream: EventStream, receive: Receive) -> None:
-        """Send the snapshot and then events until one of the stream's end states, the client or the server goes."""
+    async def begin(self, stream: EventStream, answer: Answer | None) -> None:
+        """Send the snapshot, if there is one; a long one as `answer`. The stream then no longer holds it."""
         await self._start()
-        if stream.first is not None:
-            snapshot = self._encode_first(stream.first)
-            await self._body(_event(stream.first.header.last_event, self._frame(snapshot)))
-            del snapshot
-            stream.first = None  # it may be long, and the stream stay open for long
+        if stream.first is None:
+            return
+        pieces = self._event(stream.first.header.last_event, self._encode_first(stream.first))
+        stream.first = None
+        await self._send_pieces(pieces, answer)
+
+    async def follow(self, stream: EventStream, receive: Receive) -> None:
+        """Send events until one of the stream's end states comes, or the client or the server goes."""
         subscription = stream.subscription
         if subscription is not None:
             watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
@@ -115,10 +120,10 @@ class EventWriter:
         if not self._gone:
             await self._send({'type': 'http.response.body', 'body': b''})
 
-    async def write_one(self, data: bytes) -> None:
-        """Send one event of what cannot be resumed, and close (§3.1.2)."""
+    async def write_one(self, data: bytes, answer: Answer | None) -> None:
+        """Send one event of what cannot be resumed, a long one as `answer`, and close (§3.1.2)."""
         await self._start()
-        await self._body(b'data: ' + self._frame(data) + b'\n\n')
+        await self._send_pieces((b'data: ', self._before, data, self._after, b'\n\n'), answer)
         await self._send({'type': 'http.response.body', 'body': b''})
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
@@ -129,15 +134,29 @@ class EventWriter:
             if not events:
                 if self._streams.closing and not self._runs_here(stream.task_id):
                     return
-                await self._body(_COMMENT)
+                await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
                 continue
             events, ended = _up_to(events, stream)
             *before, last = events
-            frames = [_event(event.n, self._frame(self._encode(event, False))) for event in before]
-            frame = _event(last.n, self._frame(self._encode(last, ended)))
-            await self._body(b''.join([*frames, frame]) if before else frame)
+            pieces = [piece for event in before for piece in self._event(event.n, (self._encode(event, False),))]
+            pieces += self._event(last.n, (self._encode(last, ended),))
+            del events, before, last
+            await self._events(pieces)
             if ended:
                 return
+
+    async def _events(self, pieces: list[bytes]) -> None:
+        """Send the pieces of one or more events."""
+        size = sum(map(len, pieces))
+        if size <= CHUNK:
+            await self._send_pieces(pieces, None)
+            return
+        try:
+            answer = self._readers.answer(size)
+        except OverloadedError as error:
+            raise AnswerUnread('A stream was cut, because too many long answers have not been read') from error
+        with answer:
+            await self._send_pieces(pieces, answer)
 
     async def _watch(self, receive: Receive, subscription: Subscription) -> None:
         """Stop writing when the client has gone; its task goes on."""
@@ -157,15 +176,19 @@ class EventWriter:
         ]
         await self._send({'type': 'http.response.start', 'status': 200, 'headers': headers})
 
-    async def _body(self, body: bytes) -> None:
-        if len(body) <= CHUNK:
-            await self._send({'type': 'http.response.body', 'body': body, 'more_body': True})
-        else:
-            await self._patient(send_body(self._send, body, more=True))
+    async def _send_pieces(self, pieces: Iterable[bytes], answer: Answer | None) -> None:
+        if answer is None:
+            await self._send({'type': 'http.response.body', 'body': b''.join(pieces), 'more_body': True})
+            return
+        await answer.write(pieces)
+        if isinstance(pieces, list):
+            pieces.clear()  # the answer releases each piece once it is sent
+        await answer.send(self._send, more=True)
 
-
-def _event(n: int, data: bytes) -> bytes:
-    return b'id: %d\ndata: %s\n\n' % (n, data)
+    def _event(self, n: int, data: Iterable[bytes]) -> Iterator[bytes]:
+        yield b'id: %d\ndata: ' % n + self._before
+        yield from data
+        yield self._after + b'\n\n'
 
 
 def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:

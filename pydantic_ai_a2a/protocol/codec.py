@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, NamedTuple, TypeAlias, cast
 
 from pydantic_core import to_json
@@ -118,13 +118,21 @@ class Codec(ABC):
             RpcRefused: It is not one, or its params are not the operation's. Nothing else is ever raised.
         """
 
-    @abstractmethod
     def encode_task(self, task: StoredTask) -> bytes:
         """Write a task, as GetTask and CancelTask answer it."""
+        return b''.join(self.task_pieces(task))
 
     @abstractmethod
+    def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
+        """Write a task in pieces, so that long messages and artifacts are not copied to join them."""
+
     def encode_task_result(self, task: StoredTask) -> bytes:
         """Write a task, as SendMessage answers it and as a stream begins with it."""
+        return b''.join(self.result_pieces(task))
+
+    @abstractmethod
+    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
+        """Write the result of SendMessage in pieces, like `task_pieces`."""
 
     @abstractmethod
     def encode_message_result(self, message: bytes) -> bytes:
@@ -146,13 +154,17 @@ class Codec(ABC):
             page_size: How many were asked for at most.
             next_page_token: Where the next page begins; empty on the last one.
         """
-        pieces = [b'{"tasks":[']
+        return b''.join(self.page_pieces(page, page_size=page_size, next_page_token=next_page_token))
+
+    def page_pieces(self, page: Page, *, page_size: int, next_page_token: str) -> Iterator[bytes]:
+        """Write what ListTasks answers in pieces; the arguments are those of `encode_page`."""
+        before = b'{"tasks":['
         for task in page.tasks:
-            pieces += (self.encode_task(task), b',')
-        if page.tasks:
-            pieces.pop()
+            yield before
+            yield from self.task_pieces(task)
+            before = b','
         rest = b'],"nextPageToken":%s,"pageSize":%d,"totalSize":%d}'
-        return b''.join([*pieces, rest % (to_json(next_page_token), page_size, page.total)])
+        yield (b'' if page.tasks else before) + rest % (to_json(next_page_token), page_size, page.total)
 
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a push notification configuration (§4.3.1)."""

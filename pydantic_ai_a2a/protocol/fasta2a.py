@@ -6,7 +6,7 @@ part's metadata is its schema alone, chunks that all append, the whole artifact 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
@@ -176,13 +176,11 @@ class FastA2ADialect(OlderCodec):
         """Read a JSON-RPC request."""
         return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
 
-    def encode_task(self, task: StoredTask) -> bytes:
-        """Write a bare task."""
-        return to_json(self._task(task))
-
-    def encode_task_result(self, task: StoredTask) -> bytes:
+    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a task under its name."""
-        return b'{"task":' + self.encode_task(task) + b'}'
+        yield b'{"task":'
+        yield from self.task_pieces(task)
+        yield b'}'
 
     def encode_message_result(self, message: bytes) -> bytes:
         """Write a message under its name."""

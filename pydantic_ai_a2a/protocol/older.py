@@ -6,11 +6,11 @@ What is stored is 1.0's JSON, so these codecs parse it and write it anew; only t
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal, NotRequired
 
 from pydantic import AfterValidator, StrictBool, with_config
-from pydantic_core import PydanticCustomError, from_json
+from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
@@ -120,6 +120,8 @@ class OlderCodec(Codec):
 
     reads_without_extensions: ClassVar[bool] = True
     refuses_in_streams: ClassVar[bool] = True
+    _task_begin: ClassVar[Mapping[str, str]] = {}
+    """Fields that a task begins with."""
 
     @abstractmethod
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,18 +137,19 @@ class OlderCodec(Codec):
             written['message'] = self._message(status['message'])
         return written
 
-    def _task(self, task: StoredTask) -> dict[str, Any]:
+    def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
+        """Write a bare task; each message and artifact is a piece, so that the caller can pause between two."""
         header = task.header
         status = from_json(stored.status(header.state, header.status_at, header.status_message))
-        written: dict[str, Any] = {
-            'id': header.id,
-            'contextId': header.context_id,
-            'status': self._status(status),
-        }
-        if task.artifacts:
-            written['artifacts'] = [self._artifact(from_json(artifact)) for artifact in task.artifacts]
-        if task.history:
-            written['history'] = [self._message(from_json(message)) for message in task.history]
-        if header.metadata is not None:
-            written['metadata'] = cast('dict[str, Any]', from_json(header.metadata))
-        return written
+        begin = {**self._task_begin, 'id': header.id, 'contextId': header.context_id, 'status': self._status(status)}
+        yield to_json(begin)[:-1]
+        lists = ((b'artifacts', task.artifacts, self._artifact), (b'history', task.history, self._message))
+        for name, bodies, convert in lists:
+            before = b',"%s":[' % name
+            for body in bodies or ():
+                yield before
+                yield to_json(convert(from_json(body)))
+                before = b','
+            if bodies:
+                yield b']'
+        yield b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata

@@ -6,7 +6,7 @@ Null is read as unset, unknown fields are ignored. 0.3 has no lists of tasks ove
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
@@ -195,18 +195,15 @@ class V0_3(OlderCodec):
     }
     push_media_type: ClassVar[str] = 'application/json'
     pushes_tasks: ClassVar[bool] = True
+    _task_begin: ClassVar[Mapping[str, str]] = {'kind': 'task'}
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
         return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
 
-    def encode_task(self, task: StoredTask) -> bytes:
-        """Write a bare `Task`."""
-        return to_json({'kind': 'task', **self._task(task)})
-
-    def encode_task_result(self, task: StoredTask) -> bytes:
+    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a bare `Task`: 0.3 has nothing around it."""
-        return self.encode_task(task)
+        return self.task_pieces(task)
 
     def encode_message_result(self, message: bytes) -> bytes:
         """Write a bare `Message`."""

@@ -6,7 +6,7 @@ strings, null and empty strings as unset, unknown fields ignored. What is sent i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
@@ -304,6 +304,14 @@ def _payload(event: TaskEvent, last: bool) -> bytes:
     return event.payload
 
 
+def _array(before: bytes, values: Sequence[bytes]) -> Iterator[bytes]:
+    for value in values:
+        yield before
+        yield value
+        before = b','
+    yield b']'
+
+
 class V1_0(HttpCodec):
     """A2A 1.0. What is stored is its JSON already, so that encoding joins bytes."""
 
@@ -326,23 +334,22 @@ class V1_0(HttpCodec):
             return read_params(body, path, params, _FIELDS)
         return check_params(read_query(query, _QUERY, _FLAGS), path, params, _FIELDS)
 
-    def encode_task(self, task: StoredTask) -> bytes:
-        """Write a bare `Task` (§4.1.1)."""
+    def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
+        """Write a bare `Task` (§4.1.1), whose messages and artifacts are the stored bytes."""
         header = task.header
         status = stored.status(header.state, header.status_at, header.status_message)
-        chunks = [b'{"id":', to_json(header.id), b',"contextId":', to_json(header.context_id), b',"status":', status]
+        yield b'{"id":%s,"contextId":%s,"status":%s' % (to_json(header.id), to_json(header.context_id), status)
         if task.artifacts:
-            chunks += (b',"artifacts":[', b','.join(task.artifacts), b']')
+            yield from _array(b',"artifacts":[', task.artifacts)
         if task.history:
-            chunks += (b',"history":[', b','.join(task.history), b']')
-        if header.metadata is not None:
-            chunks += (b',"metadata":', header.metadata)
-        chunks.append(b'}')
-        return b''.join(chunks)
+            yield from _array(b',"history":[', task.history)
+        yield b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata
 
-    def encode_task_result(self, task: StoredTask) -> bytes:
+    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
-        return b'{"task":%s}' % self.encode_task(task)
+        yield b'{"task":'
+        yield from self.task_pieces(task)
+        yield b'}'
 
     def encode_message_result(self, message: bytes) -> bytes:
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a message."""

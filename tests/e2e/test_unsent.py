@@ -1,0 +1,103 @@
+"""Long answers that clients do not read: the server's memory stays bounded, and it answers others meanwhile."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from contextlib import ExitStack, closing
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from ..bounds import LIMIT
+from .server import Process, rpc, uvicorn
+
+LONG = 9_900_000
+MANY = 100
+UNSENT = 64_000_000
+"""The default of `Limits.unsent`."""
+UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
+ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
+HEADERS = {'A2A-Version': '1.0'}
+
+
+SERVERS = pytest.mark.parametrize('options', [UVLOOP, ASYNCIO], ids=['uvloop and httptools', 'asyncio and h11'])
+
+
+def client_of(server: Process) -> httpx.Client:
+    return httpx.Client(base_url=server.url, headers=HEADERS, timeout=LIMIT)
+
+
+def send(http: httpx.Client, text: str) -> str:
+    """The id of a task whose message has this text."""
+    message = {'messageId': uuid4().hex, 'role': 'ROLE_USER', 'parts': [{'text': text}]}
+    asked = rpc('SendMessage', message=message, configuration={'returnImmediately': True, 'historyLength': 0})
+    return http.post('/', json=asked).json()['result']['task']['id']
+
+
+def unread(url: str, body: dict[str, Any]) -> socket.socket:
+    """A connection on which something is asked for and the answer never read; the kernel keeps as little as it can."""
+    parts, content = urlsplit(url), json.dumps(body).encode()
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(LIMIT)
+    connection.connect((parts.hostname, parts.port))
+    head = 'POST / HTTP/1.1\r\nHost: localhost\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n'
+    connection.sendall(f'{head}Content-Length: {len(content)}\r\n\r\n'.encode() + content)
+    return connection
+
+
+def memory(http: httpx.Client) -> dict[str, int]:
+    return http.get('/memory').raise_for_status().json()
+
+
+@SERVERS
+@pytest.mark.parametrize(
+    ('method', 'text'),
+    [('GetTask', 'x' * LONG), ('SubscribeToTask', 'wait'.ljust(LONG, 'x'))],
+    ids=['get', 'subscribe'],
+)
+def test_answers_that_nobody_reads_take_no_more_than_the_limit(
+    options: tuple[str, ...], method: str, text: str
+) -> None:
+    command = ('tests.e2e.long_apps:app', '--timeout-graceful-shutdown', '1', *options)
+    with uvicorn(*command) as server, client_of(server) as http, ExitStack() as stack:
+        task_id = send(http, text)
+        before, others = memory(http)['peak'], 0
+        for _ in range(MANY):
+            stack.enter_context(closing(unread(server.url, rpc(method, id=task_id))))
+        until = time.monotonic() + LIMIT
+        while server.output.count('"POST / HTTP/1.1"') <= MANY + others:  # uvicorn logs an answer when it begins
+            assert time.monotonic() < until, server.output
+            others += 1
+            assert http.post('/', json=rpc('GetTask', id=task_id, historyLength=0)).status_code == 200
+        now = memory(http)
+        assert now['unsent'] <= UNSENT
+        assert now['peak'] - before < 2 * UNSENT, f'{(now["peak"] - before) / 1e6:.0f} MB'
+        while (long := http.post('/', json=rpc('GetTask', id=task_id))).status_code == 503:
+            assert long.headers['Retry-After'] == '1'
+        assert len(long.content) > LONG
+        while 'A slow reader was cut to make room for other answers (correlation id' not in server.output:
+            assert time.monotonic() < until, server.output
+            stack.enter_context(closing(unread(server.url, rpc(method, id=task_id))))
+            assert memory(http)['unsent'] <= UNSENT
+    assert 'Traceback' not in server.output
+    assert 'without completing response' not in server.output
+
+
+@SERVERS
+def test_a_client_that_never_reads_loses_its_connection(options: tuple[str, ...]) -> None:
+    with uvicorn('tests.e2e.long_apps:hasty', *options) as server, client_of(server) as http:
+        request = rpc('GetTask', id=send(http, 'x' * LONG))
+        connection = unread(server.url, request)
+        poll = select.poll()
+        poll.register(connection, 0)  # tells of the connection's end only
+        assert poll.poll(LIMIT * 1000), server.output
+        connection.close()
+    assert 'An answer was not read in time (correlation id' in server.output
+    assert 'without completing response' not in server.output
