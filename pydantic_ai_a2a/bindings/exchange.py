@@ -19,7 +19,7 @@ from ..audit import new_correlation_id
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..direct import Direct
-from ..errors import A2AError, InvalidParamsError, QuotaExceededError
+from ..errors import A2AError, InvalidParamsError, PayloadTooLargeError, QuotaExceededError
 from ..protocol.codec import Codec, Params, tenant_of
 from ..protocol.limits import check_values
 from ..protocol.operations import Operation, refuse_unsupported
@@ -45,7 +45,7 @@ from .extended import UNSHARED, ExtendedCard
 from .extensions import Extensions, echo
 from .slow import SlowClients
 from .sse import EventWriter, OpenStreams, parse_event_id
-from .unread import CLOSE, has_body
+from .unread import CLOSE, discarding, has_body
 from .unsent import Answer, Readers
 
 __all__ = ('Exchange', 'Request', 'Serving')
@@ -211,6 +211,8 @@ class Exchange(ABC):
             error = await self._count_refused(error)
         if self._unread and has_body(self.scope):
             error.headers.update([CLOSE])
+            if isinstance(error, PayloadTooLargeError):
+                self.send = discarding(self.receive, self.send)
         await self.refuse(error)
 
     async def _count_refused(self, error: A2AError) -> A2AError:

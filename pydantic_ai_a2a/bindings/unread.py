@@ -5,9 +5,17 @@ Else a client that has been refused could hold its connection open with a body t
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 from starlette.types import Message, Receive, Scope, Send
 
-__all__ = ('CLOSE', 'closing', 'has_body')
+__all__ = ('CLOSE', 'closing', 'discarding', 'has_body')
+
+_REST = 64_000_000
+"""Bytes of a refused body that are discarded at most."""
+_REST_TIME = 5.0
+"""Seconds for which a refused body is discarded at most."""
 
 CLOSE = ('Connection', 'close')
 """The header that ends a connection with an answer."""
@@ -44,3 +52,32 @@ def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
         await send(message)
 
     return receive_too, send_and_close
+
+
+def discarding(receive: Receive, send: Send) -> Send:
+    """Send an answer to a client that is still sending: discard what it sends for a while before the answer ends.
+
+    A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
+    client may lose the answer. Many clients read an answer only after they have sent the whole body.
+    """
+
+    async def send_and_discard(message: Message) -> None:
+        if message['type'] != 'http.response.body':
+            await send(message)
+            return
+        await send({**message, 'more_body': True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_TIME):
+                await _discard(receive)
+        await send({'type': 'http.response.body', 'body': b''})
+
+    return send_and_discard
+
+
+async def _discard(receive: Receive) -> None:
+    left = _REST
+    while left > 0:
+        message = await receive()
+        if not message.get('more_body'):
+            return
+        left -= len(message.get('body', b''))

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
+import httpx
 import pytest
 from pydantic_ai import Agent
-from starlette.requests import Request
+from starlette import requests
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import Message
 
 from pydantic_ai_a2a import BearerAuth, Limits, Quotas, Rate, serve, to_a2a
+from pydantic_ai_a2a.bindings import unread
 
 from ..auth.issuer import bearer
 from ..client import LIMIT, Answer, Exchange, lifespan
@@ -25,6 +32,13 @@ CARD = '/.well-known/agent-card.json'
 JSON = {'Content-Type': 'application/json'}
 KNOWN = JSON | bearer(ANN)
 BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-such-task"}}'
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Discard refused bodies for no time, but in tests of that."""
+    if 'sends' not in request.fixturenames:
+        monkeypatch.setattr(unread, '_REST_TIME', 0.0)
 
 
 async def ask(app: Any, verb: str, path: str, headers: dict[str, str], **scope: Any) -> Answer:
@@ -76,7 +90,7 @@ async def test_a_caller_without_a_scope_ends_the_connection_if_the_body_is_not_n
     assert (answer.status, answer.headers['connection']) == (403, 'close')
 
 
-async def read(request: Request) -> PlainTextResponse:
+async def read(request: requests.Request) -> PlainTextResponse:
     return PlainTextResponse(await request.body())
 
 
@@ -121,3 +135,62 @@ def test_a_server_hangs_up_on_a_body_that_nobody_waits_for(http: Any, first: byt
                 answer += piece
     assert answer.startswith(b'HTTP/1.1 ' + status)
     assert b'\r\nconnection: close\r\n' in answer.lower()
+
+
+def by_urllib(url: str, body: bytes) -> int:
+    request = Request(url, data=body, headers=JSON)
+    with pytest.raises(HTTPError) as refused:
+        urlopen(request, timeout=LIMIT)
+    assert b'larger than' in refused.value.read()
+    refused.value.close()
+    return refused.value.code
+
+
+def by_httpx(url: str, body: bytes) -> int:
+    answer = httpx.post(url, content=body, headers=JSON, timeout=LIMIT)
+    assert 'larger than' in answer.text
+    return answer.status_code
+
+
+def by_httpx_in_chunks(url: str, body: bytes) -> int:
+    chunks = (body[n : n + 100_000] for n in range(0, len(body), 100_000))
+    return httpx.post(url, content=chunks, headers=JSON, timeout=LIMIT).status_code
+
+
+def by_curl(url: str, body: bytes) -> int:
+    command = ['curl', '-sS', '-w', '%{http_code}', '-H', 'Content-Type: application/json', '--data-binary', '@-', url]
+    for options in ([], ['-H', 'Expect:']):
+        done = subprocess.run([*command, *options], input=body, capture_output=True, timeout=LIMIT, check=True)
+        assert b'larger than' in done.stdout
+    return int(done.stdout[-3:])
+
+
+@pytest.mark.parametrize('http', ['h11', 'httptools'])
+@pytest.mark.parametrize('path', ['', 'message:send'], ids=['JSON-RPC', 'HTTP+JSON'])
+@pytest.mark.parametrize('sends', [by_urllib, by_httpx, by_httpx_in_chunks, by_curl])
+def test_a_client_that_still_sends_can_read_that_its_body_is_too_large(
+    sends: Callable[[str, bytes], int], path: str, http: Any
+) -> None:
+    with serve(to_a2a(Agent('test'), limits=Limits(body=100_000)), http=http) as server:
+        assert sends(server.url + path, b'[' * 20_000_000) == 413
+
+
+async def test_no_more_of_a_refused_body_is_discarded_than_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unread, '_REST_TIME', LIMIT)
+    monkeypatch.setattr(unread, '_REST', 10)
+    bodies, sent = 0, list[Message]()
+
+    async def receive() -> Message:
+        nonlocal bodies
+        bodies += 1
+        return {'type': 'http.request', 'body': b'abcd', 'more_body': True}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await unread.discarding(receive, send)({'type': 'http.response.body', 'body': b'too large'})
+    assert bodies == 3
+    assert [(message['body'], message.get('more_body', False)) for message in sent] == [
+        (b'too large', True),
+        (b'', False),
+    ]
