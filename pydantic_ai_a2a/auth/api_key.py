@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import parse_qsl, urlencode
 
 from fasta2a.schema import ApiKeySecurityScheme, SecurityScheme
 from starlette.requests import Request
@@ -13,6 +12,7 @@ from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator, InvalidCredentials, one
 from .hashes import HashedSecrets
+from .redaction import redacted
 
 __all__ = ('APIKeyAuth',)
 
@@ -83,8 +83,6 @@ class APIKeyAuth(Authenticator):
         return one(request.query_params.getlist(self._called))
 
     def redact(self, request: Request) -> None:
-        """Replace a key in the query, whatever is asked for."""
-        if self._place == 'query' and self._called in request.query_params:
-            pairs = parse_qsl(request.scope['query_string'].decode('latin-1'), keep_blank_values=True)
-            shown = [(key, 'redacted' if key == self._called else value) for key, value in pairs]
-            request.scope['query_string'] = urlencode(shown).encode('latin-1')
+        """Replace a key in the query, whatever is asked for, and also where keys are not read from the query."""
+        query = request.scope['query_string']
+        request.scope['query_string'] = redacted(query, self._called, lambda value: self._keys.find(value) is not None)

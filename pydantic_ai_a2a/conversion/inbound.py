@@ -43,6 +43,7 @@ from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 from pydantic_core import to_json
 
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
+from ..private_names import is_private_name
 from ..types import Message, Part
 from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse
 
@@ -363,7 +364,7 @@ def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
 
 
 def _is_public(host: str) -> bool:
-    if host == 'localhost' or host.endswith('.localhost'):
+    if is_private_name(host):
         return False
     address = _address(host)
     return address is None or not (is_private_ip(address) or is_cloud_metadata_ip(address))

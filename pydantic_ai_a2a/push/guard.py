@@ -14,6 +14,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 
 import httpx2
 
+from ..private_names import is_private_name
+
 __all__ = ('Guard', 'PrivateHost', 'Refused', 'host_of', 'is_public', 'literal')
 
 _AZURE = IPv4Address('168.63.129.16')
@@ -34,8 +36,6 @@ _NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
 """A host name that resolvers take, in ASCII and lower case (RFC 1035 §2.3.4)."""
 _NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
 """Control characters and white space; backslashes, which some URL parsers read as slashes; and the encoded NUL."""
-_LOCAL = ('localhost', 'local', 'internal', 'home.arpa')
-"""Names that never are a public host's, as are those under them."""
 
 
 class Refused(Exception):
@@ -123,8 +123,7 @@ def _authority(url: str) -> str:
 def _check_public(scheme: str, host: str) -> None:
     if scheme != 'https':
         raise Refused('must begin with https://')
-    name = _key(host)
-    if any(name == local or name.endswith(f'.{local}') for local in _LOCAL):
+    if is_private_name(host):
         raise PrivateHost('must not name a host of a private network')
     address = literal(host)
     if address is not None and not is_public(address):

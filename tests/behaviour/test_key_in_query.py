@@ -61,6 +61,30 @@ async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
         await exchange.next()
 
 
+@pytest.mark.parametrize(
+    'query',
+    [
+        'KEY={}',
+        '%256Bey={}',
+        'key%3D{}',
+        'key[]={}',
+        'a=1;key={}',
+        'token={}',
+        '{}',
+        'a=1%26key%3D{}',
+    ],
+)
+@pytest.mark.parametrize('auth', [AUTH, APIKeyAuth({BOB: 'bob'}, header='Key')], ids=['query', 'header'])
+async def test_a_key_in_a_form_that_is_not_read_is_gone_as_well(query: str, auth: APIKeyAuth) -> None:
+    async with lifespan(app := to_a2a(Agent('test'), auth=auth)):
+        exchange = Exchange(app, 'GET', f'/tasks?{query.format(BOB)}&x=1', {}, b'')
+        start = await exchange.next()
+        assert start['status'] == 401
+        assert BOB not in repr(exchange.scope)
+        assert exchange.scope['query_string'].endswith(b'redacted&x=1')
+        await exchange.next()
+
+
 class Recording:
     """Middleware that notes what it sees of requests."""
 
