@@ -100,8 +100,10 @@ async def test_no_reader_is_cut_if_that_makes_too_little_room(monkeypatch: pytes
 @pytest.mark.usefixtures('all_slow')
 async def test_an_answer_that_is_sent_when_its_turn_to_be_cut_comes_is_not_cut() -> None:
     clients = readers()
-    with clients.answer(60):
+    with clients.answer(60) as answer:
         clients.answer(60)
+        await answer.write([b'x' * 10])
+        assert (answer.left, clients.unsent.bytes) == (10, 60)
     await asyncio.sleep(0)
     assert asyncio.current_task().cancelling() == 0  # type: ignore[union-attr]
 
@@ -139,7 +141,9 @@ async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time()
         await ended(sending)
 
 
-async def test_pieces_are_sent_in_chunks_and_others_are_served_meanwhile() -> None:
+@pytest.mark.parametrize('rest', [0, 11])
+async def test_pieces_are_sent_in_chunks_and_others_are_served_meanwhile(rest: int) -> None:
+    pieces = [b'a', b'b' * (CHUNK * 20 - 1), b'', b'c' * rest]
     clients, turns, bodies = readers(10**9), 0, list[bytes]()
 
     async def count() -> None:
@@ -152,14 +156,13 @@ async def test_pieces_are_sent_in_chunks_and_others_are_served_meanwhile() -> No
         bodies.append(message['body'])
 
     counting = asyncio.create_task(count())
-    pieces = [b'a', b'b' * CHUNK * 20, b'', b'c' * 10]
     with clients.answer(1) as answer:
         await answer.write(iter(pieces))
         assert clients.unsent.bytes == sum(map(len, pieces))
         await answer.send(send)
     counting.cancel()
     assert b''.join(bodies) == b''.join(pieces)
-    assert [len(body) for body in bodies] == [CHUNK] * 20 + [11, 0]
+    assert [len(body) for body in bodies] == [CHUNK] * 20 + [rest] * bool(rest) + [0]
     assert turns >= 3
 
 
