@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast
 import pytest
 from a2a.helpers import get_data_parts, new_data_part
 from a2a.types import SendMessageRequest, Task
+from a2a.utils.errors import InvalidParamsError
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, official_client, say, send, state_of, task_of, text_of
@@ -163,3 +164,22 @@ async def test_the_client_of_0_3_answers_calls_one_by_one_in_several_processes_w
     assert text_of_0_3(between) == 'meanwhile'
     assert text_of_0_3(ended) == 'delete:a fetch:b ask:c + deleted a + b! + c!'
     assert deleted(tmp_path) == ['a']
+
+
+@covers(OFFICIAL, ROW)
+async def test_a_client_that_sends_nothing_but_text_is_told_what_to_write_and_may_deny(
+    start: Start, tmp_path: Path
+) -> None:
+    with start() as server:
+        async with client_of(server) as sent:
+            task = await sent(say('delete:a'))
+            what = task.status.message.parts[0].text.splitlines()[-1]
+            assert what.startswith('Write "no" or "no: reason" to deny the call.')
+            with pytest.raises(InvalidParamsError) as refused:
+                await sent(say('yes', task_id=task.id))
+            assert what.removesuffix('.') in str(refused.value)
+            again = await sent(say('yes, but only once', task_id=task.id))
+            assert (state_of(again), asked(again)) == ('TASK_STATE_INPUT_REQUIRED', [('c1', 'approval')])
+            ended = await sent(say('No!', task_id=task.id))
+    assert text_of(ended) == 'delete:a + The tool call was denied.'
+    assert deleted(tmp_path) == []

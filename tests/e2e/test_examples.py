@@ -65,7 +65,7 @@ async def test_the_mailbox_goes_on_once_its_user_has_signed_in_and_there_is_none
     assert outline([waits]) == ["AUTH_REQUIRED 'Please sign in.'"]
     assert (rest, others) == snapshot(
         (
-            ['SUBMITTED', 'WORKING', "'Lunch?' last_chunk", 'COMPLETED'],
+            ['WORKING', "'Lunch?' last_chunk", 'COMPLETED'],
             ['task SUBMITTED', 'WORKING', "REJECTED 'There is no mailbox of bob.'"],
         )
     )
