@@ -8,7 +8,7 @@ from ..ports import Accepted, Status, Submission
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from . import deliveries, pauses, push_configs
-from .contexts import BEHIND, NEXT
+from .contexts import BEHIND, NEXT, ROUND, lock_rounds
 from .sql import (
     ADD_ITEM,
     BY_ID_AND_OWNER,
@@ -121,11 +121,12 @@ def _replay(agent: str, message: Submission, key: str, window: int) -> Transacti
 
 def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
+    yield lock_rounds(agent, message.owner)
     rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
-        " traceparent, dialect, watched_until, queued, behind) SELECT ?, ?, ?, ?, 'submitted', ?,"
+        " traceparent, dialect, watched_until, queued, behind, round) SELECT ?, ?, ?, ?, 'submitted', ?,"
         ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?, 1,'
-        f' {BEHIND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
+        f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
         (
             agent,
             message.task_id,
@@ -140,6 +141,9 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
             agent,
             message.owner,
             message.context_id,
+            agent,
+            agent,
+            message.owner,
             agent,
             queue_limit,
         ),
@@ -188,10 +192,11 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         return header, []
     status = Status('working', at, None)
     event = status_event(header, status, header.last_event + 1)
+    yield lock_rounds(agent, header.owner)
     rows = yield (  # before the status: another task of the context may be running
         'UPDATE task SET queued = 1, queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1,'
-        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END WHERE {TASK} RETURNING push',
-        (agent, agent, header.id),
+        f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
+        (agent, agent, agent, header.owner, agent, header.id),
     )
     yield from set_status(agent, header, status)
     yield [add_events(agent, header.id, [event])]

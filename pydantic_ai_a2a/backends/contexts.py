@@ -3,13 +3,30 @@
 `queued` is 1 while a task waits for a worker. The state does not tell: a task is `working` from the answer to its
 question on, and waits for a worker from then on as well. `behind` is 1 while an earlier task of the context is queued
 or running; without it, a claim would go through all tasks that wait for a busy context.
+
+Owners take turns: claims go through the queue in rounds, and a round has one task of each owner. A task gets its
+`round` once no task of its context is before it: the round after the owner's last one, or the one that is being claimed
+now if the owner has none in the queue, so that nobody saves up rounds. So a claim reads the first entries of one index,
+however long the queue is and however many owners have tasks.
 """
 
 from __future__ import annotations
 
-from .transaction import Transaction, Write
+from .transaction import Lock, Transaction, Write
 
-__all__ = ('BEHIND', 'MIGRATION', 'NEXT', 'QUEUED', 'QUEUED_COLUMN', 'any_queued', 'let_go', 'let_go_who_is_first')
+__all__ = (
+    'BEHIND',
+    'MIGRATION',
+    'NEXT',
+    'QUEUED',
+    'QUEUED_COLUMN',
+    'ROUND',
+    'ROUND_COLUMN',
+    'any_queued',
+    'let_go',
+    'let_go_who_is_first',
+    'lock_rounds',
+)
 
 MIGRATION = (
     'ALTER TABLE task ADD COLUMN behind INTEGER NOT NULL DEFAULT 0',
@@ -26,6 +43,13 @@ QUEUED_COLUMN = (
     'CREATE INDEX task_queued ON task (agent, behind, queue_seq) WHERE queued = 1',
 )
 """A migration: `queued` as a column of its own, and the indexes over queued and running tasks."""
+ROUND_COLUMN = (
+    'ALTER TABLE task ADD COLUMN round BIGINT NOT NULL DEFAULT 0',
+    'DROP INDEX task_queued',
+    'CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued = 1',
+    'CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1',
+)
+"""A migration: `round`, which counts while `behind` is 0."""
 
 _LIVE = "state IN ('submitted', 'working')"
 _OTHERS = (
@@ -36,6 +60,12 @@ QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
 """The task waits for a worker, and is the first of its context to run."""
 NEXT = f'(SELECT e.id {_OTHERS} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1)'
 """The first of a task's context, once that has ended."""
+_CLAIMABLE = 'FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
+# Without statistics, PostgreSQL would read the whole queue for MIN and MAX.
+_NOW = f'(SELECT q.round {_CLAIMABLE} ORDER BY q.round, q.queue_seq LIMIT 1)'
+_NEXT_OF_OWNER = f'(SELECT q.round + 1 {_CLAIMABLE} AND q.owner = ? ORDER BY q.round DESC LIMIT 1)'
+ROUND = f'(SELECT COALESCE(MAX(round), 0) FROM (SELECT {_NOW} AS round UNION ALL SELECT {_NEXT_OF_OWNER}) AS rounds)'
+"""The round of a task that comes into the queue (agent, agent, owner)."""
 BEHIND = (
     'CASE WHEN EXISTS (SELECT 1 FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ?'
     f' AND e.{_LIVE}) THEN 1 ELSE 0 END'
@@ -48,9 +78,15 @@ def any_queued(agent: str) -> Transaction[bool]:
     return bool((yield 'SELECT 1 FROM task WHERE agent = ? AND queued = 1 LIMIT 1', (agent,)))
 
 
-def let_go(agent: str, task_id: str) -> Write:
-    """Let the task be run that the end of another one has made the first of its context."""
-    return 'UPDATE task SET behind = 0 WHERE agent = ? AND id = ? AND behind = 1', [(agent, task_id)]
+def lock_rounds(agent: str, owner: str) -> Lock:
+    """Keep messages of an owner that come at once from getting the same round. Take it after all other locks."""
+    return Lock((agent, owner, 'rounds', ''))
+
+
+def let_go(agent: str, owner: str, task_id: str) -> Write:
+    """Give a round to the task that the end of another one has made the first of its context."""
+    statement = f'UPDATE task SET behind = 0, round = {ROUND} WHERE agent = ? AND id = ? AND behind = 1'
+    return statement, [(agent, agent, owner, agent, task_id)]
 
 
 def let_go_who_is_first(agent: str, limit: int) -> Write:
@@ -58,8 +94,9 @@ def let_go_who_is_first(agent: str, limit: int) -> Write:
 
     Processes of an older version tell nobody; they may run beside this one while it is upgraded.
     """
-    waiting = 'SELECT id FROM task WHERE agent = ? AND queued = 1 AND behind = 1 ORDER BY queue_seq LIMIT ?'
+    waiting = 'SELECT id FROM task WHERE agent = ? AND queued = 1 AND behind = 1 ORDER BY round, queue_seq LIMIT ?'
     return (
-        f'UPDATE task SET behind = 0 WHERE agent = ? AND id IN ({waiting}) AND queued = 1 AND {_FIRST}',
-        [(agent, agent, limit)],
+        f'UPDATE task SET behind = 0, round = COALESCE({_NOW}, 0) WHERE agent = ? AND id IN ({waiting}) AND queued = 1'
+        f' AND {_FIRST}',
+        [(agent, agent, agent, limit)],
     )

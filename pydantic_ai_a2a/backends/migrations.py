@@ -30,6 +30,7 @@ MIGRATIONS: Migrations = (
     contexts.QUEUED_COLUMN,
     TURN,
     dead.STORAGE,
+    contexts.ROUND_COLUMN,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

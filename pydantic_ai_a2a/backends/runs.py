@@ -44,9 +44,9 @@ __all__ = (
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
 # A locked task is skipped, and is still the first of its context: the tasks behind it are not found.
-_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY queue_seq LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
-_FIND_QUEUED = _FIND.format(QUEUED)
-_FIND_LOST = _FIND.format(_LOST)
+_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY {} LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+_FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
+_FIND_LOST = _FIND.format(_LOST, 'queue_seq')
 _RENEWED = 500
 """Leases that one statement renews; SQLite takes 999 values at least."""
 _MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
@@ -324,7 +324,7 @@ def _end(
         f' inbox_read = ?,{turn} holder = NULL, lease_until = NULL, cancel_requested = 0 WHERE {TASK}'
     )
     ended = (statement, [(*values, *of_turn, agent, claimed.header.id)])
-    return [ended] if following is None else [ended, let_go(agent, following)]
+    return [ended] if following is None else [ended, let_go(agent, claimed.header.owner, following)]
 
 
 _TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'

@@ -177,7 +177,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     ended = (freed, [(event.n, failure, agent, header.id)])
     yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
     if following is not None and header.state in LIVE:
-        yield [let_go(agent, following)]
+        yield [let_go(agent, header.owner, following)]
     if push:
         yield from deliveries.enqueue(agent, header, push, [event])
     return event

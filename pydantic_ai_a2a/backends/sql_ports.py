@@ -139,7 +139,8 @@ class SqlQueue(TaskQueue):
             await asyncio.sleep(pause)
             rest, locked = await self._database.write(_RENEW, self._agent, holder, locked, lease=lease)
             marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
-        return marks
+        place = tasks.index
+        return Marks(sorted(marks.lost, key=place), sorted(marks.cancel, key=place))
 
     async def emit(
         self,

@@ -235,9 +235,14 @@ class TaskQueue(ABC):
 
     @abstractmethod
     async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        """Take tasks that may run, oldest first, at most one per context, and move them to `working`.
+        """Take tasks that may run, at most one of each context, and move them to `working`.
 
-        Only `task_id` if it is given. A task of another holder whose lease has expired counts as one more attempt.
+        Tasks whose holder was lost come first. Then owners with queued tasks take turns: a round has one task of each
+        owner. An owner's task gets its round once no task of its context is before it: the round after the owner's last
+        queued task, or the one that is being claimed now. Tasks of one round are in the order of their submission.
+
+        With `task_id`, only that task is taken. A task of another holder whose lease has expired counts as one more
+        attempt.
 
         Leases are measured by the store, with a clock that is the same for all who share the store and that nobody
         sets. A lease of less than 0 has expired at once.

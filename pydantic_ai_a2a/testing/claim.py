@@ -14,6 +14,7 @@ from .values import (
     AT,
     LEASE,
     OVER,
+    OWNER,
     claim,
     claim_one,
     ending,
@@ -53,12 +54,60 @@ class ClaimSuite(PortSuite):
             }
         }
 
-    async def test_tasks_are_claimed_in_the_order_they_came_and_no_more_than_asked_for(self, backend: Backend) -> None:
+    async def test_tasks_of_an_owner_are_claimed_in_their_order_and_no_more_than_asked_for(
+        self, backend: Backend
+    ) -> None:
         for task_id in 'edcba':
             await submit(backend, message(new=task_id))
         assert [each.header.id for each in await claim(backend, limit=2)] == ['e', 'd']
         assert [each.header.id for each in await claim(backend, limit=9)] == ['c', 'b', 'a']
         assert await claim(backend) == []
+
+    async def test_owners_take_turns_however_many_tasks_one_of_them_has_queued(self, backend: Backend) -> None:
+        for n in range(40):
+            await submit(backend, message(new=f'ada {n}'))
+        for n in range(3):
+            await submit(backend, message(new=f'bob {n}', owner='/bob'))
+        await submit(backend, message(new='eve', owner='/eve'))
+        order = [each.header.id for _ in range(9) for each in await claim(backend, limit=1)]
+        assert order == ['ada 0', 'bob 0', 'eve', 'ada 1', 'bob 1', 'ada 2', 'bob 2', 'ada 3', 'ada 4']
+        await submit(backend, message(new='late', owner='/bob'))
+        assert [each.header.id for each in await claim(backend, limit=3)] == ['ada 5', 'late', 'ada 6']
+
+    async def test_an_owner_who_had_nothing_queued_has_saved_up_no_turns(self, backend: Backend) -> None:
+        for n in range(20):
+            await submit(backend, message(new=f'ada {n}'))
+        await claim(backend, limit=15)
+        for n in range(3):
+            await submit(backend, message(new=f'bob {n}', owner='/bob'))
+        order = [each.header.id for each in await claim(backend, limit=6)]
+        assert order == ['ada 15', 'bob 0', 'ada 16', 'bob 1', 'ada 17', 'bob 2']
+
+    async def test_tasks_that_were_canceled_or_wait_in_a_busy_context_take_no_turns(self, backend: Backend) -> None:
+        for n in range(10):
+            await submit(backend, message(new=f'canceled {n}'))
+            await submit(backend, message(new=f'busy {n}', context='busy', owner='/eve'))
+            await submit(backend, message(new=f'bob {n}', owner='/bob'))
+        for n in range(10):
+            await backend.queue.cancel(f'canceled {n}', OWNER, at=AT)
+        for task_id, owner in (('ada', OWNER), ('eve', '/eve')):
+            await submit(backend, message(new=task_id, owner=owner))
+        order = [each.header.id for each in await claim(backend, limit=5)]
+        assert order == ['busy 0', 'bob 0', 'ada', 'bob 1', 'eve']
+
+    async def test_an_answered_task_and_the_next_one_of_a_context_come_after_their_owners_queued_tasks(
+        self, backend: Backend
+    ) -> None:
+        await submit(backend, message(new='asks'))
+        await run(backend, 'asks', 'input-required')
+        for n in range(3):
+            await submit(backend, message(new=f'ada {n}', context='c' if n < 2 else None))
+            await submit(backend, message(new=f'bob {n}', owner='/bob'))
+        await submit(backend, message('answer', to='asks'))
+        [first] = await claim(backend, limit=1)
+        await backend.queue.finish(first, ending(first))
+        order = [each.header.id for _ in range(6) for each in await claim(backend, limit=1)]
+        assert (first.header.id, order) == ('ada 0', ['bob 0', 'bob 1', 'ada 2', 'bob 2', 'asks', 'ada 1'])
 
     async def test_a_task_can_be_claimed_by_its_id_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

@@ -60,6 +60,8 @@ class Task:
     state: TaskState = 'submitted'
     queued: bool = True
     """True while it waits for a worker."""
+    round: int | None = None
+    """In which it is claimed; None while an earlier task of its context is queued or running."""
     holder: str | None = None
     expired: bool = False
     """Whether its lease is over."""
@@ -75,7 +77,7 @@ class Task:
     last_event: int = 0
 
     def end(self, state: TaskState) -> None:
-        self.state, self.queued, self.holder, self.cancel = state, False, None, False
+        self.state, self.queued, self.round, self.holder, self.cancel = state, False, None, None, False
 
 
 class Machine(RuleBasedStateMachine):
@@ -117,6 +119,7 @@ class Machine(RuleBasedStateMachine):
         task = Task(f'task {len(self.known)}', context, self.place())
         task.unread.append(self.new_text())
         self.known[task.id] = task
+        self.let_go(context)
         accepted = self.do(submit(self.backend, message(task.unread[0], new=task.id, context=context, at=self.now)))
         assert (accepted.header.state, accepted.replayed) == ('submitted', False)
         return task
@@ -131,6 +134,7 @@ class Machine(RuleBasedStateMachine):
             return
         if task.state in INTERRUPTED:
             task.state, task.queued, task.place, task.run = 'working', True, self.place(), task.run + 1
+            self.let_go(task.context)
             task.last_event += 1
             task.unread.insert(0, text)  # the answer
         else:
@@ -153,6 +157,7 @@ class Machine(RuleBasedStateMachine):
         else:
             self.contexts[task.context] += task.own or ()
             task.end('canceled')
+            self.let_go(task.context)
             task.last_event += 1
             assert self.do(canceling).state == 'canceled'
 
@@ -160,19 +165,16 @@ class Machine(RuleBasedStateMachine):
 
     @rule(holder=st.sampled_from(HOLDERS), limit=st.integers(1, 3))
     def claim(self, holder: str, limit: int) -> None:
-        lost = [
-            task
-            for task in self.in_order(queued=False)
-            if task.holder is None or (task.holder != holder and task.expired)
-        ]
-        queued = [task for task in self.in_order(queued=True) if task is self.first_of(task.context)]
-        expected = [*lost, *queued][:limit]
+        lost = [task for task in self.in_order() if task.holder is None or (task.holder != holder and task.expired)]
+        queued = sorted((task.round, task.place, task.id) for task in self.known.values() if task.round is not None)
+        expected = [*lost, *(self.known[task_id] for *_, task_id in queued)][:limit]
         claims = self.do(self.backend.queue.claim(holder, at=self.now, lease=LEASE, limit=limit))
         assert [each.header.id for each in claims] == [task.id for task in expected]
         for task, each in zip(expected, claims, strict=True):
             task.attempt += task.holder is not None or task.attempt == 0
             task.last_event += task.state == 'submitted'
-            task.state, task.queued, task.holder, task.expired = 'working', False, holder, False
+            task.state, task.queued, task.round = 'working', False, None
+            task.holder, task.expired = holder, False
             self.hand_out(task, each)
 
     def hand_out(self, task: Task, claimed: Claim) -> None:
@@ -234,6 +236,7 @@ class Machine(RuleBasedStateMachine):
             return
         assert following is None
         task.end(state)
+        self.let_go(task.context)
         task.last_event += 1
 
     @precondition(lambda self: self.held())
@@ -248,6 +251,9 @@ class Machine(RuleBasedStateMachine):
     def write_with_a_claim_that_is_no_longer_valid(self, which: int) -> None:
         claimed = self.stale[which % len(self.stale)]
         task = self.known[claimed.header.id]
+        newest = None if task.claim is None or task.holder is None else task.claim
+        if newest is not None and (newest.fence, newest.run) == (claimed.fence, claimed.run + 1):
+            return  # its end is stored: a repetition of that is answered with the claim of the next run
         for state in ('completed', 'failed', 'input-required'):
             end = ending(claimed, state, after=task.last_event, messages=turn('late', 'late'))
             with pytest.raises(LeaseLost):
@@ -264,15 +270,17 @@ class Machine(RuleBasedStateMachine):
 
     # --- what the model says ----------------------------------------------------------------------------------------
 
-    def in_order(self, *, queued: bool) -> list[Task]:
-        """The tasks that wait for a worker, or those that run or were handed back."""
-        live = (task for task in self.known.values() if task.state in LIVE and task.queued is queued)
-        return sorted(live, key=lambda task: task.place)
+    def in_order(self) -> list[Task]:
+        """The tasks that run or were handed back."""
+        claimed = (task for task in self.known.values() if task.state in LIVE and not task.queued)
+        return sorted(claimed, key=lambda task: task.place)
 
-    def first_of(self, context: str) -> Task:
-        """The task of a context that may run, or runs."""
-        live = (task for task in self.known.values() if task.state in LIVE)
-        return min((task for task in live if task.context == context), key=lambda task: task.place)
+    def let_go(self, context: str) -> None:
+        """Give a round to the first task of a context, if that waits and has none: all tasks are of one owner."""
+        live = [task for task in self.known.values() if task.state in LIVE and task.context == context]
+        if live and (first := min(live, key=lambda task: task.place)).queued and first.round is None:
+            rounds = [task.round for task in self.known.values() if task.round is not None]
+            first.round = max(rounds) + 1 if rounds else 0
 
     def held(self) -> list[Task]:
         return [task for task in self.known.values() if task.holder is not None]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends import accept, notice, runs, sweep
+from pydantic_ai_a2a.backends import accept, contexts, notice, runs, sweep
 from pydantic_ai_a2a.backends.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite_steps import perform, tell_time
 from pydantic_ai_a2a.backends.transaction import Transaction
@@ -43,9 +43,13 @@ def steps(connection: sqlite3.Connection, transaction: Transaction[Any]) -> int:
     return taken[0]
 
 
-def queue(connection: sqlite3.Connection, context: str, first: int, last: int) -> None:
+def queue(
+    connection: sqlite3.Connection, context: str | None, first: int, last: int, *, owner: str | None = None
+) -> None:
+    """Queue tasks in one context, or in one each; of one owner, or of one each if that is the empty string."""
     for n in range(first, last):
-        submission = message(new=f'{context} {n:04}', context=context)
+        whose: dict[str, Any] = {} if owner is None else {'owner': owner or f'/owner {n}'}
+        submission = message(new=f'{context or owner} {n:04}', context=context, **whose)
         submitting = accept.submit('agent', submission, queue_limit=QUEUE_LIMIT * MANY, idempotency_window=WINDOW)
         perform(connection, submitting)
 
@@ -68,6 +72,46 @@ def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(co
     perform(connection, runs.finish('agent', claimed, ending(claimed)))
     queue(connection, 'idle', 0, 1)
     assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
+
+
+def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_and_finished(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[list[int]] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        queue(connection, 'busy', first, last)
+        looking = [steps(connection, notice.look('agent', [], AT)), steps(connection, contexts.any_queued('agent'))]
+        claims: list[Any] = []
+        claiming = steps(connection, kept(claim(1), claims))
+        [(claimed, _)] = claims
+        finishing = steps(connection, runs.finish('agent', claimed, ending(claimed)))
+        taken.append([*looking, claiming, finishing])
+    few, many = taken
+    assert few[:3] == many[:3]
+    assert abs(few[3] - many[3]) < FEW
+
+
+def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_looked_for(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[int] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        taken.append(steps(connection, round_of('/flood')))
+    assert taken[0] == taken[1]
+
+
+def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
+    """The transaction; its result is added to a list."""
+    results += yield from transaction
+
+
+def round_of(owner: str) -> Transaction[Any]:
+    """Look for the round that the owner's next task gets."""
+    return (yield f'SELECT {contexts.ROUND}', ('agent', 'agent', owner))
 
 
 def test_a_sweep_lets_go_who_is_first_and_was_not_told(connection: sqlite3.Connection) -> None:

@@ -1,4 +1,4 @@
-"""Claims that take long: the slots of the worker are free meanwhile."""
+"""Claims: the slots of the worker are free while the store is asked, and callers take turns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pydantic_ai_a2a.testing.values import claim_one, message, submit
 
 from ..client import texts
 from ..dialects import unversioned
+from .metered import AUTH, by
 from .queues import Wrapped
 from .stage import Stage, ended, serving
 
@@ -81,3 +82,19 @@ async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed
         assert texts(await ended(client, 'lost')) == ['lost']
         assert texts(await client.get_task(new['id'])) == ['new']
     assert (stage.began, queue.released) == (['new', 'lost'], ['lost'])
+
+
+async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one() -> None:
+    stage = Stage()
+    flood = [f'{n}' for n in range(400)]
+    async with serving(stage.agent, workers=Workers(running=1), auth=AUTH) as client:
+        ann, bob = by(client, 'ann'), by(client, 'bob')
+        for prompt in flood:
+            await ann.send(prompt, returnImmediately=True)
+        await stage.reached('0')
+        task = await bob.send('hi', returnImmediately=True)
+        stage.open('0', '1', 'hi')
+        assert texts(await ended(bob, task['id'])) == ['hi']
+        await stage.reached('2')
+        stage.open(*flood)
+    assert stage.began[:4] == ['0', '1', 'hi', '2']

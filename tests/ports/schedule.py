@@ -41,6 +41,8 @@ class Task:
     state: TaskState = 'submitted'
     queued: bool = True
     """True while it waits for a worker."""
+    round: int | None = None
+    """In which it is claimed; None while an earlier task of its context is queued or running."""
     holder: str | None = None
     expired: bool = False
     """Whether its lease is over."""
@@ -128,11 +130,13 @@ class Model:
             assert sent.context_id is not None
             task = Task(sent.task_id, (sent.owner, sent.context_id), self.place(), sent.at)
             self.tasks[task.id] = task
+            self.let_go(task.context)
         elif answers:
             task.place = self.place()
             task.run += 1
             self.move(task, 'working', sent.at)
             task.queued = True
+            self.let_go(task.context)
         text = text_of(sent.body)
         task.messages.append(text)
         task.order.insert(task.read if answers else len(task.order), text)
@@ -148,14 +152,25 @@ class Model:
         """One of the tasks, the newest first."""
         return [*self.tasks.values()][-1 - which % len(self.tasks)]
 
-    def in_order(self, *, queued: bool) -> list[Task]:
-        """The tasks that wait for a worker, or those that run or were handed back."""
-        return sorted((task for task in self.live() if task.queued is queued), key=lambda task: task.place)
+    def claimed(self) -> list[Task]:
+        """The tasks that run or were handed back, in their order."""
+        return sorted((task for task in self.live() if not task.queued), key=lambda task: task.place)
 
-    def first_of(self, context: Context) -> Task:
-        """The task of a context that may run, or runs."""
-        live = (task for task in self.tasks.values() if task.state in LIVE)
-        return min((task for task in live if task.context == context), key=lambda task: task.place)
+    def claimable(self) -> list[Task]:
+        """The queued tasks that are the first of their contexts, in their order."""
+        found = sorted((task.round, task.place, task.id) for task in self.tasks.values() if task.round is not None)
+        return [self.tasks[task_id] for *_, task_id in found]
+
+    def let_go(self, context: Context) -> None:
+        """Give a round to the first task of a context, if that waits and has none.
+
+        It is the round after the owner's last one, or the one that is claimed now.
+        """
+        live = [task for task in self.live() if task.context == context]
+        if live and (first := min(live, key=lambda task: task.place)).queued and first.round is None:
+            rounds = [(task.round, task.context[0]) for task in self.tasks.values() if task.round is not None]
+            now = min((number for number, _ in rounds), default=0)
+            first.round = max(now, *(number + 1 for number, owner in rounds if owner == context[0]), now)
 
     def lost(self, task: Task, holder: Holder) -> bool:
         return task.holder is None or (task.holder != holder.name and task.expired)
@@ -195,7 +210,8 @@ class Model:
     def end(self, task: Task, state: TaskState, at: int, event: TaskEvent | None = None) -> None:
         """Let it wait or be over."""
         self.move(task, state, at, event)
-        task.queued, task.holder, task.cancel, task.come = False, None, False, None
+        task.queued, task.round, task.holder, task.cancel, task.come = False, None, None, False, None
+        self.let_go(task.context)
         if state in TERMINAL:
             task.own = None
 

@@ -285,8 +285,8 @@ class Schedule(RuleBasedStateMachine, Model):
         self.claim_for(self.holders[which % len(self.holders)], 1, self.pick(task))
 
     def claim_for(self, holder: Holder, limit: int, only: Task | None = None) -> None:
-        free = [task for task in self.in_order(queued=False) if self.lost(task, holder)]
-        free += [task for task in self.in_order(queued=True) if task is self.first_of(task.context)]
+        free = [task for task in self.claimed() if self.lost(task, holder)]
+        free += self.claimable()
         expected = [task for task in free if only in (None, task)][:limit]
         claims = self.do(
             self.processes[holder.process].queue.claim(
@@ -302,7 +302,7 @@ class Schedule(RuleBasedStateMachine, Model):
             assert each.fence > task.fence
             task.attempt += task.holder is not None or task.attempt == 0
             task.fence, task.holder, task.expired = each.fence, holder.name, False
-            task.queued = False
+            task.queued, task.round = False, None
             if task.state == 'submitted':
                 self.move(task, 'working', holder.now)
             if task.own is None:
