@@ -366,6 +366,11 @@ class Schedule(RuleBasedStateMachine, Model):
         prompt = text_of(claimed.message)
         end = ending(claimed, state, after=len(task.log) if task else 0, at=now, messages=turn(prompt, answer))
         finishing = self.processes[hand.process].queue.finish(claimed, end)
+        if task is not None and self.valid(hand, task) and claimed.run + 1 == task.run:
+            again = self.do(finishing)  # its end is stored: this is taken for a repetition of it
+            assert again is not None
+            assert (again.fence, again.run) == (task.fence, task.run)
+            return
         if task is None or not self.valid(hand, task) or claimed.run != task.run:
             with pytest.raises(LeaseLost):
                 self.do(finishing)
