@@ -12,10 +12,10 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test fuzz chaos lint docs bench clean
+.PHONY: help demo test fuzz chaos interop lint docs bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official A2A client; no API key needed
 	@$(BIN)/python examples/demo.py
@@ -32,6 +32,9 @@ fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and
 
 chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
 	@$(BIN)/python -m tests.chaos $(ARGS)
+
+interop: $(VENV)/.installed-dev ## Run the A2A clients of other frameworks, and write what their users see into the docs
+	@$(BIN)/python -m interop $(ARGS)
 
 lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 	$(BIN)/ruff check
@@ -50,7 +53,7 @@ bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written
 	$(BIN)/python benchmarks/slow.py
 
 clean: ## Remove .venv and everything else that these targets made
-	rm -rf $(VENV) site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .interop site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml; a changed pyproject.toml installs again.

@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserProm
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from targets import TEXT, serve
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import Results, Workers, to_a2a
 
 DELTAS = 20
 BEFORE = 0.3
@@ -53,4 +53,5 @@ async def stream_answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncI
 agent = Agent(FunctionModel(answer, stream_function=stream_answer), name='benchmark')
 
 if __name__ == '__main__':
-    serve(to_a2a(agent, backend=sys.argv[1], workers=Workers(lease=LEASE)))
+    results = Results(stream='mark', interval=0)  # one event for each piece of the model's, whose age is measured
+    serve(to_a2a(agent, backend=sys.argv[1], workers=Workers(lease=LEASE), results=results))

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Results, to_a2a
 
 DELTAS = 50
 TEXT = ('Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor. ' * 3)[:200]
@@ -59,7 +59,12 @@ def route(agent: Agent) -> Starlette:
     return Starlette(routes=[Route('/', serve, methods=['POST'])])
 
 
-TARGETS: dict[str, Callable[[Agent], Starlette]] = {'route': route, 'to_a2a': to_a2a}
+def app(agent: Agent) -> Starlette:
+    """What `to_a2a` makes; each delta is an event, as with the route."""
+    return to_a2a(agent, results=Results(stream='mark', interval=0))
+
+
+TARGETS: dict[str, Callable[[Agent], Starlette]] = {'route': route, 'to_a2a': app}
 
 
 def serve(app: Starlette) -> None:

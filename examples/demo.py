@@ -83,23 +83,30 @@ async def get_data(client: Client, question: str, wanted: dict[str, Any], contex
     return task.context_id
 
 
-def show_delta(event: StreamResponse) -> str:
-    """Print what an event of a stream adds to the answer."""
-    text = get_artifact_text(event.artifact_update.artifact)
-    print(text, end='', flush=True)
-    return text
+def show_answer(event: StreamResponse, shown: str) -> str:
+    """Print what an event of a stream adds to the shown answer; the answer after it."""
+    if not event.HasField('artifact_update'):
+        return shown
+    update = event.artifact_update
+    answer = (shown if update.append else '') + get_artifact_text(update.artifact)
+    print(answer.removeprefix(shown), end='', flush=True)
+    return answer
 
 
 async def watch(client: Client, question: str, wanted: str, context_id: str | None = None) -> None:
     """Ask for text, and print it while the agent writes it."""
     message = ask(question, context_id)
     print('   agent  ', end='')
-    events = [(event, show_delta(event)) async for event in client.send_message(message)]
-    deltas = [text for _, text in events if text]
-    print(f' ({len(deltas)} deltas)')
-    expect('the text', got=''.join(deltas), wanted=wanted)
-    expect('the number of deltas', got=len(deltas), wanted=len(wanted.split()))
-    expect('the last event', got=state_of(events[-1][0].status_update.status.state), wanted='completed')
+    events: list[StreamResponse] = []
+    answer = ''
+    async for event in client.send_message(message):
+        events.append(event)
+        answer = show_answer(event, answer)
+    print()
+    expect('the text', got=answer, wanted=wanted)
+    pieces = [event for event in events if event.HasField('artifact_update') and not event.artifact_update.last_chunk]
+    expect('that it came in pieces', got=len(pieces) > 1, wanted=True)
+    expect('the last event', got=state_of(events[-1].status_update.status.state), wanted='completed')
 
 
 async def watch_and_cancel(client: Client, question: str) -> None:

@@ -23,7 +23,7 @@ from .hooks import RunFailure
 from .mounting import mount
 from .run_options import RunOptions
 from .serve import Server, run, serve
-from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Retention, Workers
+from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Results, Retention, Workers
 from .types import Caller
 
 __all__ = (
@@ -49,6 +49,7 @@ __all__ = (
     'Quotas',
     'Rate',
     'Rejected',
+    'Results',
     'Retention',
     'RunFailure',
     'RunOptions',

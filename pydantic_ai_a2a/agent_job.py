@@ -57,6 +57,7 @@ class AgentJob:
         read: Reads a client's message.
         read_task: Reads a task's messages instead, at the begin of each run.
         outputs: Makes artifacts of what the agent returns.
+        streams_text: Whether text is streamed before it is complete.
         metering: Knows what a run may use at most.
         answer_rules: What clients may answer, and which tools' arguments they are not shown when calls wait.
         steers: Whether messages to a running task enter its run.
@@ -73,6 +74,7 @@ class AgentJob:
         read: Read,
         read_task: ReadTask | None = None,
         outputs: OutputMapper,
+        streams_text: bool = True,
         metering: Metering | None = None,
         answer_rules: AnswerRules,
         steers: bool = False,
@@ -85,6 +87,7 @@ class AgentJob:
         self._read = read
         self._read_task = read_task
         self._outputs = outputs
+        self._streams_text = streams_text and outputs.streams_text
         self._metering = metering
         self._answer_rules = answer_rules
         self._steers = steers
@@ -130,7 +133,7 @@ class AgentJob:
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
-            text_output=self._outputs.streams_text and self._accepted(claim).text,
+            text_output=self._streams_text and self._accepted(claim).text,
             turn=turn,
             usage=usage,
             left=left,

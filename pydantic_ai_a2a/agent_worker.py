@@ -362,10 +362,12 @@ class WorkerOutputs(OutputMapper):
     Args:
         worker: Whose.
         modes: What the user calls the agent's output on the card.
+        data_as_text: See `OutputMapper`.
     """
 
-    def __init__(self, worker: AgentWorker, modes: Sequence[str] | None = None) -> None:
-        super().__init__(worker.options.get('output_type') or worker.agent.output_type, modes)
+    def __init__(self, worker: AgentWorker, modes: Sequence[str] | None = None, *, data_as_text: bool = False) -> None:
+        output_type = worker.options.get('output_type') or worker.agent.output_type
+        super().__init__(output_type, modes, data_as_text=data_as_text)
         self._worker = worker
 
     def artifacts(

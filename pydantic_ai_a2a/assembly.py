@@ -31,7 +31,7 @@ from .protocol.versions import Versions
 from .quotas import Metering
 from .run_options import NO_MODEL
 from .service import Service
-from .settings import Limits, Push, Retention, WhileWorking, Workers
+from .settings import Limits, Push, Results, Retention, WhileWorking, Workers
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Assembly:
         workers: Workers,
         conversion: Conversion,
         answer_rules: AnswerRules,
+        results: Results = Results(),
         while_working: WhileWorking = 'queue',
         push: Push | None = None,
         reply: Rule = 'task',
@@ -79,7 +80,7 @@ class Assembly:
             if not conversion.has_model:
                 logger.warning('%s Without a model its runs fail.', NO_MODEL)
             job = conversion.job(backend, metering, referenced=limits.referenced)
-            return Worker(backend, job, settings=workers, retention=retention, metering=metering)
+            return Worker(backend, job, settings=workers, retention=retention, results=results, metering=metering)
 
         self.direct = None
         """Answers messages with messages; None if all answers are tasks."""

@@ -44,7 +44,7 @@ from .protocol.versions import SUPPORTED, Version, Versions
 from .quotas import Metering
 from .routing import app_routes, fallback, tenants_of
 from .run_options import RunOptions
-from .settings import Limits, Progress, Push, Quotas, Retention, WhileWorking, Workers
+from .settings import Limits, Progress, Push, Quotas, Results, Retention, WhileWorking, Workers
 from .stores import choose_backend
 
 __all__ = ('to_a2a',)
@@ -93,6 +93,7 @@ def to_a2a(
     retention: Retention = Retention(),
     workers: Workers = Workers(),
     progress: Progress = Progress(),
+    results: Results = Results(),
     push: Push | None = None,
     input_type: Any = None,
     plain_text_answers: PlainText = 'deny',
@@ -195,6 +196,8 @@ def to_a2a(
         retention: How long what is stored is kept.
         workers: How many tasks run at once, and how they stop.
         progress: What clients that watch a task see of its run, beside the answer: nothing, unless told otherwise.
+        results: How answers reach clients: in which pieces text is streamed, and whether data comes as text as well. A
+            `worker` that runs tasks by itself decides that by itself.
         push: Lets clients register webhooks, which are told of their tasks; None refuses them. The server then calls
             URLs that clients choose: see "Push notifications".
         input_type: Type of the data that a message has to hold which begins a task, such as a Pydantic model: it is
@@ -271,6 +274,7 @@ def to_a2a(
         metering=metering,
         retention=retention,
         workers=workers,
+        results=results,
         push=push,
         conversion=Conversion(
             agent,
@@ -278,6 +282,7 @@ def to_a2a(
             worker,
             output_modes=default_output_modes,
             progress=progress,
+            results=results,
             url_schemes=allowed_file_url_schemes,
             force_download=force_download,
             answer_rules=answer_rules,

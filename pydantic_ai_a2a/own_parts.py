@@ -34,7 +34,7 @@ from .quotas import Metering
 from .references import read_referenced
 from .run_options import RunOptions, check_tools, may_have_model, models_of
 from .runner import Runner
-from .settings import Progress
+from .settings import Progress, Results
 from .types import Message
 from .worker_job import WorkerJob
 
@@ -114,6 +114,7 @@ class Conversion:
         worker: A worker of the user's own.
         output_modes: What the user calls the agent's output on the card.
         progress: What clients see besides the answer.
+        results: How answers reach clients.
         url_schemes: Schemes of the URLs that clients may send.
         force_download: Whether the files are downloaded here.
         answer_rules: What clients may answer, and which tools' arguments they are not shown.
@@ -137,6 +138,7 @@ class Conversion:
         *,
         output_modes: Sequence[str] | None,
         progress: Progress,
+        results: Results = Results(),
         url_schemes: frozenset[str] = HTTPS_ONLY,
         force_download: bool = True,
         answer_rules: AnswerRules,
@@ -157,9 +159,11 @@ class Conversion:
         if own is not None:
             options = own.options
         self.outputs = (
-            OutputMapper(options.get('output_type') or agent.output_type, output_modes)
+            OutputMapper(
+                options.get('output_type') or agent.output_type, output_modes, data_as_text=results.data_as_text
+            )
             if own is None
-            else WorkerOutputs(own, output_modes)
+            else WorkerOutputs(own, output_modes, data_as_text=results.data_as_text)
         )
         profile = resolve_profile(models_of(agent, options))
         self.takes = accepts(profile, url_schemes, force_download=force_download) if own is None else own.accepts
@@ -174,6 +178,7 @@ class Conversion:
         if steers and self._foreign is not None:
             raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
         self._steers = steers
+        self._streams_text = results.stream != 'whole'
 
     def check_content(self, message: Message) -> None:
         """Refuse a message that the agent cannot take. A worker that runs tasks by itself is not asked."""
@@ -200,6 +205,7 @@ class Conversion:
             read=self._read,
             read_task=self._read_task,
             outputs=self.outputs,
+            streams_text=self._streams_text,
             metering=metering,
             answer_rules=self._answer_rules,
             steers=self._steers,

@@ -16,6 +16,7 @@ from pydantic_core import to_json
 from .ports import Charge, Checkpoint, Claim, Finish, Status
 from .protocol import run_metadata, stored
 from .retries import Retries
+from .settings import Results
 from .types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 
 __all__ = ('Charges', 'Recorder', 'Sink')
@@ -25,9 +26,6 @@ Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
-
-_TOGETHER = 64
-"""Pieces of text that are stored at once, although the time has not come."""
 
 
 class Sink(Protocol):
@@ -53,9 +51,10 @@ class Recorder:
         claim: The right to write.
         queue: Where to.
         now: The time (ms).
-        flush_delay: Seconds for which text is gathered, to be stored together; 0 stores each piece at once.
+        flush_delay: Seconds for which pieces of text are gathered, to be stored in one write; 0 writes each at once.
         charges: Counts what the run uses; None if nobody does.
         retries: Repeats a write while the store is unavailable; None: each write is tried once.
+        results: For how long text is gathered into one piece, and how its stream ends.
     """
 
     def __init__(
@@ -67,6 +66,7 @@ class Recorder:
         flush_delay: float = 0.0,
         charges: Charges | None = None,
         retries: Retries | None = None,
+        results: Results = Results(interval=0),
     ) -> None:
         header = claim.header
         self.artifact_id = f'{header.id}.{claim.turn}.result'
@@ -76,7 +76,9 @@ class Recorder:
         self._now = now
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
-        self._flush = _Flush(self._store, flush_delay) if flush_delay else None
+        self._marks_end = results.stream == 'mark'
+        delay = max(flush_delay, results.interval)
+        self._flush = _Flush(self._store, self._chunk, delay, results) if delay else None
         self._charges = charges
         self.store = (retries or Retries.once()).of(header.id)
         """Calls the store for this run: repeats what it refuses while it is unavailable."""
@@ -96,8 +98,7 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         if isinstance(event, TextDelta):
-            chunk = self._chunk(event.text, first=event.first)
-            await (self._store([chunk]) if self._flush is None else self._flush.add(chunk))
+            await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
             return
         if isinstance(event, Step):
             message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
@@ -266,21 +267,21 @@ class Recorder:
         return await self._queue.finish(self._claim, self.unstored)
 
     def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
-        """What a stream still lacks of the artifacts: at least the last chunk's mark (§4.2.2)."""
+        """Updates that complete the artifacts in the stream and say that nothing of them follows (§4.2.2)."""
         whole = list(bodies)
         events: list[_Event] = []
-        if streamed is not None and artifacts and _is_text(artifacts[0], streamed):
+        if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
             whole = whole[1:]
-            events.append(self._chunk('', first=False, last=True))
+            events.append(self._chunk(TextDelta('', first=False), last=True))
         header = self._claim.header
         events += [(None, stored.artifact_update(header.id, header.context_id, body)) for body in whole]
         return events
 
-    def _chunk(self, text: str, *, first: bool, last: bool = False) -> _Event:
+    def _chunk(self, delta: TextDelta, *, last: bool = False) -> _Event:
         if self._text is None:
             header = self._claim.header
             self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
-        return None, self._text.chunk(text, first=first, last=last)
+        return None, self._text.chunk(delta.text, first=delta.first, last=last)
 
     def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
         claim = self._claim
@@ -300,29 +301,47 @@ class Recorder:
 
 
 class _Flush:
-    """Events on their way to a store that takes its time: the first at once, then together what came meanwhile.
+    """Gathers the pieces of a text: stores the first at once, and after a delay what has come meanwhile.
 
-    Writes are tasks of their own: a run that is cancelled in the middle of one would not know what was stored.
+    Each write is a task of its own: a run that is cancelled during a write would not know what was stored.
+
+    Args:
+        store: Stores events.
+        chunk: Makes the event of a piece.
+        delay: Seconds between two writes of pieces.
+        results: Whether gathered pieces become one, and how many characters are stored before the delay has passed.
     """
 
     def __init__(
-        self, store: Callable[[Sequence[_Event], Status | None, Checkpoint | None], Awaitable[None]], delay: float
+        self,
+        store: Callable[[Sequence[_Event], Status | None, Checkpoint | None], Awaitable[None]],
+        chunk: Callable[[TextDelta], _Event],
+        delay: float,
+        results: Results,
     ) -> None:
         self._store = store
+        self._chunk = chunk
         self._delay = delay
-        self._waiting: list[_Event] = []
+        self._joins = results.interval > 0
+        self._size = results.size
+        self._waiting: list[TextDelta] = []
+        self._writing = 0
+        """Number of waiting pieces that are being written, to which nothing may be joined."""
         self._lock = asyncio.Lock()
         self._gathering: asyncio.Task[None] | None = None
         self._error: Exception | None = None
 
-    async def add(self, event: _Event) -> None:
-        """Store an event soon; raises what went wrong with those before."""
+    async def add(self, delta: TextDelta) -> None:
+        """Store a piece soon. Raises the error of an earlier write."""
         if self._error is not None:
             raise self._error
-        self._waiting.append(event)
+        if self._joins and not delta.first and len(self._waiting) > self._writing:
+            last = self._waiting.pop()
+            delta = TextDelta(last.text + delta.text, last.first)
+        self._waiting.append(delta)
         if self._gathering is None:
             self._gathering = asyncio.create_task(self._gather(), context=Context())
-        elif len(self._waiting) >= _TOGETHER:
+        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
             await self.write()
 
     async def write(
@@ -334,16 +353,16 @@ class _Flush:
         await asyncio.shield(writing)
 
     async def rest(self, *, store: bool) -> Sequence[_Event]:
-        """End, and store what still waits or hand it out."""
+        """End, and store what still waits or return its events."""
         async with self._lock:
             if self._gathering is not None:
                 self._gathering.cancel()
         if store and self._waiting:
             await self.write()
-        return self._waiting
+        return [self._chunk(delta) for delta in self._waiting]
 
     def _note_error(self, writing: asyncio.Task[None]) -> None:
-        """Keep what went wrong for whoever comes next: a run that was cancelled meanwhile does not wait for it."""
+        """Keep the error of a write for the next caller: a run that was cancelled meanwhile does not wait for it."""
         if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
             self._error = error
 
@@ -352,17 +371,20 @@ class _Flush:
             while self._waiting:
                 await self._write(None, None, None)
                 await asyncio.sleep(self._delay)
-        except Exception as error:  # whoever comes next is told
+        except Exception as error:  # the next caller is told
             self._error = error
         finally:
             self._gathering = None
 
     async def _write(self, event: _Event | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
         async with self._lock:
-            gathered = len(self._waiting)
-            events = [*self._waiting] if event is None else [*self._waiting, event]
-            await self._store(events, status, checkpoint)
-            del self._waiting[:gathered]
+            self._writing = len(self._waiting)
+            events = [self._chunk(delta) for delta in self._waiting]
+            try:
+                await self._store(events if event is None else [*events, event], status, checkpoint)
+                del self._waiting[: self._writing]
+            finally:
+                self._writing = 0
 
 
 def _text(text: str) -> bytes:

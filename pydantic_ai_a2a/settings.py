@@ -13,10 +13,25 @@ from .arguments import Span, checked
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ('Budget', 'Limits', 'Progress', 'Push', 'Quotas', 'Rate', 'Retention', 'WhileWorking', 'Workers')
+__all__ = (
+    'Budget',
+    'Limits',
+    'Progress',
+    'Push',
+    'Quotas',
+    'Rate',
+    'Results',
+    'Retention',
+    'TextStream',
+    'WhileWorking',
+    'Workers',
+)
 
 WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
 """What becomes of a message to a task that is queued or runs."""
+
+TextStream: TypeAlias = Literal['replace', 'mark', 'whole']
+"""How the text of an answer is streamed: see `Results.stream`."""
 
 
 def _positive(settings: DataclassInstance, *, or_zero: Collection[str] = ()) -> None:
@@ -221,6 +236,27 @@ class Progress:
     """The model's thoughts, each as a whole, without signatures."""
     tools: bool = False
     """Calls of tools, with their arguments unless `hide_arguments` names the tool; and that they returned, not what."""
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """How the results of runs reach clients. The stored task is the same with all values of `stream`."""
+
+    stream: TextStream = 'replace'
+    """How clients that watch a task get the text of an answer. `'replace'`: in pieces, and then the whole text once
+    more, in the place of the pieces. `'mark'`: in pieces, and then an empty last piece. `'whole'`: the whole text when
+    it is complete, without pieces."""
+    interval: Span[float] = Span(0.1)
+    """Seconds for which text is gathered into one piece. The first piece is sent at once. With 0, each piece of the
+    model's is sent as it is."""
+    size: int = 500
+    """Characters of gathered text that are sent before `interval` has passed."""
+    data_as_text: bool = False
+    """Whether a data part is followed by a text part with the same JSON, for clients that read only text."""
+
+    def __post_init__(self) -> None:
+        _positive(self, or_zero=('interval',))
 
 
 @checked

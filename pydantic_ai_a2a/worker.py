@@ -28,7 +28,7 @@ from .quotas import Metering
 from .recorder import Recorder
 from .retries import Retries
 from .run_ends import RunEnds, run_id
-from .settings import Retention, Workers
+from .settings import Results, Retention, Workers
 
 __all__ = ('Worker',)
 
@@ -62,6 +62,7 @@ class Worker:
         *,
         settings: Workers,
         retention: Retention,
+        results: Results = Results(),
         metering: Metering | None = None,
     ) -> None:
         self.holder = urandom(8).hex()
@@ -71,6 +72,7 @@ class Worker:
         self._settings = settings
         self._lease = int(settings.lease * 1000)
         self._retention = retention
+        self._results = results
         self._metering = metering
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
@@ -391,4 +393,5 @@ class Worker:
             flush_delay=self._backend.flush_delay,
             charges=charges,
             retries=self._retries,
+            results=self._results,
         )

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from pydantic_ai.usage import RunUsage
+from pydantic_core import from_json
 
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.recorder import Recorder
+from pydantic_ai_a2a.settings import Results
 from pydantic_ai_a2a.testing.values import AT, claim_one, events, message, state_of, submit, turn
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
@@ -53,9 +56,9 @@ async def backend() -> AsyncIterator[SqliteBackend]:
     made.close()
 
 
-async def recording(backend: SqliteBackend, queue: Slow) -> Recorder:
+async def recording(backend: SqliteBackend, queue: Slow, **options: Any) -> Recorder:
     await submit(backend, message(new='t'))
-    return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001)
+    return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001, **options)
 
 
 def delta(n: int) -> TextDelta:
@@ -96,14 +99,31 @@ async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: SqliteBack
     recorder = await recording(backend, queue)
     await recorder.write(delta(0))
     await queue.asked.wait()
-    for n in range(1, 63):
+    for n in range(1, 10):
         await recorder.write(delta(n))
-    waiting = asyncio.ensure_future(recorder.write(delta(63)))
+    waiting = asyncio.ensure_future(recorder.write(TextDelta('x' * 500, first=False)))
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.gate.set()
     await waiting
-    assert queue.stored == [1, 63]
+    assert queue.stored == [1, 10]
+
+
+async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: SqliteBackend) -> None:
+    queue = Slow(backend)
+    recorder = await recording(backend, queue, results=Results(interval=0.001))
+    await recorder.write(delta(0))
+    await queue.asked.wait()
+    for n in range(1, 10):
+        await recorder.write(delta(n))
+    queue.gate.set()
+    await recorder.write(Note('a note'))
+    assert queue.stored == [1, 2]
+    updates = [from_json(event.payload) for event in await events(backend, 't')]
+    texts = [
+        update['artifactUpdate']['artifact']['parts'][0]['text'] for update in updates if 'artifactUpdate' in update
+    ]
+    assert texts == ['0 ', '1 2 3 4 5 6 7 8 9 ']
 
 
 async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: SqliteBackend) -> None:

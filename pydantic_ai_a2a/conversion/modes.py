@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic_ai.exceptions import UnexpectedModelBehavior
 from pydantic_core import to_json
@@ -11,7 +12,7 @@ from pydantic_core import to_json
 from ..types import Part
 from .media import OCTET_STREAM, parse
 
-__all__ = ('EVERYTHING', 'OutputModes', 'UnacceptableOutput', 'fitting', 'output_modes')
+__all__ = ('EVERYTHING', 'OutputModes', 'UnacceptableOutput', 'fitting', 'output_modes', 'with_json')
 
 _ALL = '*/*'
 _STRING = {'json_schema': {'type': 'string'}, 'python_type': 'str'}
@@ -81,6 +82,21 @@ def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> l
     return left
 
 
+def with_json(parts: Iterable[Part]) -> list[Part]:
+    """The parts, and behind each data part a text part with its result as JSON."""
+    followed = list[Part]()
+    for part in parts:
+        followed.append(part)
+        if 'data' in part:
+            followed.append(Part(text=_json(part['data']), media_type='text/plain'))
+    return followed
+
+
+def _json(data: Any) -> str:
+    """The result that a data part holds, as JSON."""
+    return to_json(data['result']).decode()
+
+
 def _converted(part: Part, accepted: OutputModes) -> Part | None:
     if 'text' in part:
         if accepted.text or not accepted.json:
@@ -89,6 +105,5 @@ def _converted(part: Part, accepted: OutputModes) -> Part | None:
     if 'data' in part:
         if accepted.json or not accepted.text:
             return part if accepted.json else None
-        result = to_json(part['data']['result']).decode()
-        return Part(text=result, media_type='text/plain', metadata=part.get('metadata', {}))
+        return Part(text=_json(part['data']), media_type='text/plain', metadata=part.get('metadata', {}))
     return part if accepted.takes(part.get('media_type', OCTET_STREAM)) else None

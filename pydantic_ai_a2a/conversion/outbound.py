@@ -31,7 +31,7 @@ from ..types import Artifact, Part
 from .files import File, file_modes, file_part
 from .finite import lost_number
 from .media import OCTET_STREAM
-from .modes import EVERYTHING, OutputModes, fitting, output_modes
+from .modes import EVERYTHING, OutputModes, fitting, output_modes, with_json
 from .states import STATES
 
 __all__ = ('Artifacts', 'NotFinite', 'OutputMapper', 'UnserializableOutput', 'text_of')
@@ -161,6 +161,7 @@ class OutputMapper:
     Args:
         output_type: The agent's `output_type`.
         modes: What the user calls the agent's output on the card; None or empty for what the types say.
+        data_as_text: Whether a text part with the JSON follows each data part.
     """
 
     text: bool
@@ -170,7 +171,9 @@ class OutputMapper:
     modes: list[str]
     """Media types of what the agent returns, for the agent card."""
 
-    def __init__(self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None, *, data_as_text: bool = False
+    ) -> None:
         declared = [tp for tp in _declared_types(output_type) if tp not in _NO_ANSWERS]
         data = [tp for tp in declared if tp is not str and tp is not Artifacts and not _file_types(tp)]
         several = Artifacts in declared
@@ -178,7 +181,7 @@ class OutputMapper:
         self.streams_text = _answers_in_text(output_type)
         files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in file_modes(file)))
         derived = [
-            *(('text/plain',) if self.text or several else ()),
+            *(('text/plain',) if self.text or several or (data and data_as_text) else ()),
             *(('application/json',) if data or several else ()),
             *files,
         ] or ['text/plain']
@@ -187,6 +190,7 @@ class OutputMapper:
         self._called_json = [mode for mode in self.modes if mode.endswith('+json')]
         self._always_files = derived == files
         self._files = files
+        self._data_as_text = data_as_text
         self._any_files = several or OCTET_STREAM in files
         self._members = [_member(tp) for tp in data]
 
@@ -236,6 +240,8 @@ class OutputMapper:
         if accepted is not EVERYTHING:
             named = fitting(named, accepted)
             files = [file for file in files if accepted.takes(file.media_type)]
+        if self._data_as_text and accepted.text:
+            named = [(name, with_json(parts)) for name, parts in named]
         _add_files(named[0][1], files)
         return [
             Artifact(artifact_id=f'{artifact_id}-{n}' if n > 1 else artifact_id, name=name, parts=parts)

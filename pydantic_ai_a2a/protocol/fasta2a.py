@@ -240,7 +240,9 @@ class _Updates:
         if not update.get('lastChunk'):
             self._remember(update, event.payload)
             return self._codec.encode_artifact(update, append=True, last=False)
-        if update.get('append') and self._artifacts is not None:
+        if not update.get('append'):
+            self._chunks.pop(update['artifact']['artifactId'], None)
+        elif self._artifacts is not None:
             return self._codec.encode_artifact(self._whole(update, event.payload), append=False, last=True)
         return self._codec.encode_artifact(update, append=bool(update.get('append')), last=True)
 

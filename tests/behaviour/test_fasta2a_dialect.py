@@ -21,7 +21,7 @@ from pydantic_ai.messages import BinaryImage, ModelMessage, ModelResponse, TextP
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Results, to_a2a
 
 from ..client import Client
 from ..client import message as message_of_1_0
@@ -253,7 +253,8 @@ async def test_the_answer_streams_as_appended_chunks_and_comes_whole_as_the_last
         for word in ('hello ', 'streaming ', 'world'):
             yield word
 
-    async with calling(Agent(FunctionModel(stream_function=words))) as (client, _):
+    agent = Agent(FunctionModel(stream_function=words))
+    async with calling(agent, results=Results(interval=0)) as (client, _):
         events = await streamed(client, said())
     chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
     assert [next(iter(event)) for event in events] == [

@@ -93,7 +93,7 @@ async def test_thoughts_and_tool_calls_are_status_updates_for_who_watches() -> N
             ('WORKING', {'outcome': 'success'}, 'tool', 'return', 'look', 'call-1'),
             ('WORKING', 'Done.', 'thinking'),
             'It is sunny.',
-            '',
+            'It is sunny.',
             ('COMPLETED',),
         ]
     )

@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.output import TextOutput
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Results, to_a2a
 
 from ..client import LIMIT, Client, Event, lifespan, message, texts
 from ..dialects import spoken
@@ -54,7 +54,7 @@ def speaker(*responses: Response) -> Agent[object, str]:
 
 async def streamed(agent: Agent[Any, Any]) -> tuple[list[Event], dict[str, Any]]:
     """The events of a streaming send, and the task after it."""
-    app = to_a2a(agent)
+    app = to_a2a(agent, results=Results(interval=0))
     async with lifespan(app), Client(app).send_streaming() as stream:
         events = await stream.rest()
         return events, await Client(app).get_task(events[0].result['task']['id'])
@@ -103,11 +103,11 @@ async def test_the_first_chunk_begins_the_answer_and_the_last_one_says_so() -> N
             ('replace', 'It ', None),
             ('append', 'is ', None),
             ('append', 'sunny.', None),
-            ('append', '', 'last'),
+            ('replace', 'It is sunny.', 'last'),
             ('COMPLETED',),
         ]
     )
-    assert ['append' in update for update in updates(events)] == [False, True, True, True]
+    assert ['append' in update for update in updates(events)] == [False, True, True, False]
     assert texts(task) == ['It is sunny.']
 
 
@@ -163,7 +163,7 @@ async def test_text_before_a_tool_call_is_replaced_and_sent_as_a_status() -> Non
             ('WORKING', 'Let me look.'),
             ('replace', 'It is ', None),
             ('append', 'sunny.', None),
-            ('append', '', 'last'),
+            ('replace', 'It is sunny.', 'last'),
             ('COMPLETED',),
         ]
     )
@@ -252,7 +252,13 @@ async def test_an_answer_that_is_refused_is_replaced_by_the_next_one() -> None:
 
     events, task = await streamed(agent)
     assert shown(events) == snapshot(
-        [('WORKING',), ('replace', 'wrong', None), ('replace', 'right', None), ('append', '', 'last'), ('COMPLETED',)]
+        [
+            ('WORKING',),
+            ('replace', 'wrong', None),
+            ('replace', 'right', None),
+            ('replace', 'right', 'last'),
+            ('COMPLETED',),
+        ]
     )
     assert texts(task) == ['right']
 

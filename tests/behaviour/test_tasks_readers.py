@@ -73,7 +73,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
 @covers(ROW)
 async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
     agent, go = flood()
-    limits = Limits(reader_lag=20_000_000)
+    limits = Limits(reader_lag=30_000_000)
     async with serving(agent, limits=limits) as client, client.send_streaming('flood') as slow:
         task_id = (await anext(slow)).result['task']['id']
         await slow.until('TASK_STATE_WORKING')

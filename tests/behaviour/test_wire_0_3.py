@@ -17,7 +17,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.types import ASGIApp
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Results, to_a2a
 
 from ..client import Answer, Client, lifespan
 from ..dialects import METHODS, only, strictly
@@ -113,7 +113,7 @@ async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterat
 
 @HEADERS
 async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent(FunctionModel(stream_function=three_words)))
+    app = to_a2a(Agent(FunctionModel(stream_function=three_words)), results=Results(interval=0))
     async with lifespan(app):
         answer = await post(app, request('message/stream', message=said()), **headers)
     got = events(answer)
@@ -123,12 +123,12 @@ async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(he
         ('artifact-update', None, None, None),
         ('artifact-update', None, True, None),
         ('artifact-update', None, True, None),
-        ('artifact-update', None, True, True),
+        ('artifact-update', None, None, True),
         ('status-update', True, None, None),
     ]
     assert [event['status']['state'] for event in got if 'status' in event] == ['submitted', 'working', 'completed']
     assert [event['artifact']['parts'] for event in got if 'artifact' in event] == [
-        [{'kind': 'text', 'text': text}] for text in ('one ', 'two ', 'three', '')
+        [{'kind': 'text', 'text': text}] for text in ('one ', 'two ', 'three', 'one two three')
     ]
 
 

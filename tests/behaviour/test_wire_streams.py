@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import ASGIApp, Message
 
-from pydantic_ai_a2a import Limits, to_a2a
+from pydantic_ai_a2a import Limits, Results, to_a2a
 
 from ..client import LIMIT, Client, Event, Exchange, RpcError, lifespan, message, rpc
 from ..dialects import json_rpc, only, spoken
@@ -40,7 +40,7 @@ async def resumed(app: ASGIApp, task_id: str, after: str) -> list[Event]:
 
 @json_rpc('the request is JSON-RPC')
 async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
         body = rpc('SendStreamingMessage', {'message': message()})
@@ -62,7 +62,7 @@ async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None
 
 @json_rpc('HTTP+JSON has no envelope')
 async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         headers = {'Content-Type': 'application/json'}
         body = rpc('SendStreamingMessage', {'message': message()})
@@ -80,7 +80,7 @@ async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> Non
 
 
 async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         events = await whole_stream(app)
     assert [(event.id, next(iter(event.result))) for event in events] == snapshot(
@@ -120,7 +120,7 @@ async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
 
 
 async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         events = await whole_stream(app)
         task_id = events[0].result['task']['id']
@@ -133,7 +133,7 @@ async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
 
 
 async def test_a_reader_that_has_everything_gets_an_empty_stream() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         events = await whole_stream(app)
         assert await resumed(app, events[0].result['task']['id'], str(events[-1].id)) == []
@@ -141,7 +141,7 @@ async def test_a_reader_that_has_everything_gets_an_empty_stream() -> None:
 
 @pytest.mark.parametrize('unknown', ['1000', '9' * 30, '-1', '1.5', 'x', '', '\u00b2'])
 async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_it_is(unknown: str) -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         last = (await whole_stream(app))[-1]
         task = await Client(app).get_task(last.result['statusUpdate']['taskId'])
@@ -151,7 +151,7 @@ async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_i
 
 @only('0.3', '1.0 has an error for it')
 async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         task = await Client(app).send()
         async with Client(app).subscribe(task['id']) as stream:
@@ -161,7 +161,7 @@ async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
 
 @only('1.0', '0.3 has no error for it')
 async def test_a_finished_task_can_be_subscribed_to_only_to_resume() -> None:
-    app = to_a2a(words())
+    app = to_a2a(words(), results=Results(interval=0))
     async with lifespan(app):
         task = await Client(app).send()
         with pytest.raises(RpcError) as refused:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Retention, Workers, errors
+from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Results, Retention, Workers, errors
 from pydantic_ai_a2a.backends.sweep import EXPIRED
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
@@ -30,7 +30,7 @@ def test_the_reference_has_every_public_name() -> None:
 
 def test_the_settings_have_the_documented_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'get-started.md', 'Setting')}
-    settings = (Limits(), Quotas(), Retention(), Workers(), Progress(), Push())
+    settings = (Limits(), Quotas(), Retention(), Workers(), Progress(), Results(), Push())
     assert documented == {
         f'{type(each).__name__}.{field.name}': _spoken(getattr(each, field.name))
         for each in settings

@@ -33,11 +33,11 @@ The same conversation goes on
    you    And in Rome?
    agent  {"city": "Rome", "sky": "sunny", "temperature": 27.5}, a Weather
    you    Which of them is warmer?
-   agent  It is warmer in Rome, with 27.5 °C against 21.0 °C in Paris. (13 deltas)
+   agent  It is warmer in Rome, with 27.5 °C against 21.0 °C in Paris.
 
 Small talk, streamed as it is written
    you    Hello, who are you?
-   agent  Hello! I am the weather agent. Ask me how the weather is in Oslo, in Paris or in Rome. (19 deltas)
+   agent  Hello! I am the weather agent. Ask me how the weather is in Oslo, in Paris or in Rome.
 
 A slow task, cancelled
    you    What is the average temperature in Oslo over 2 hours?
