@@ -142,7 +142,8 @@ async def test_a_stream_over_a_broker_has_the_deltas_of_its_task() -> None:
     async with serving(agent, broker=InMemoryBroker()) as client, client.send_streaming() as stream:
         events = await stream.rest()
     chunks = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
-    assert ''.join(part['text'] for chunk in chunks for part in chunk['artifact']['parts']) == 'all of it'
+    *pieces, whole = [part['text'] for chunk in chunks for part in chunk['artifact']['parts']]
+    assert (''.join(pieces), whole) == ('all of it', 'all of it')
 
 
 async def test_the_override_around_a_call_holds_in_its_task() -> None:

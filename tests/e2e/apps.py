@@ -25,7 +25,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_core import to_json
 
-from pydantic_ai_a2a import Workers, mount, to_a2a
+from pydantic_ai_a2a import Results, Workers, mount, to_a2a
 
 from .gates import ROUTES, gates
 
@@ -82,7 +82,8 @@ async def wait_at(gate: str) -> str:
 
 BACKEND = environ.get('APPS_BACKEND', 'memory')
 
-app = to_a2a(puppet, routes=ROUTES, backend=BACKEND)
+# Each piece of the model's is an event, for tests that count them.
+app = to_a2a(puppet, routes=ROUTES, backend=BACKEND, results=Results(stream='mark', interval=0))
 hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
 
 
