@@ -15,7 +15,7 @@ from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.recorder import Recorder
 from pydantic_ai_a2a.settings import Results
-from pydantic_ai_a2a.testing.values import AT, claim_one, events, message, state_of, submit, turn
+from pydantic_ai_a2a.testing.values import AT, claim_one, events, expire, message, state_of, submit, turn
 from pydantic_ai_a2a.types import Artifact, Note, Part, TaskEvent, TextDelta
 
 from .behaviour.queues import StorageError, Wrapped
@@ -198,7 +198,8 @@ async def test_a_run_whose_task_was_taken_over_is_told_so(backend: SqliteBackend
     queue = Slow(backend)
     queue.gate.set()
     recorder = await recording(backend, queue)
-    await claim_one(backend, 't', 'thief', at=AT + 10**6)
+    await expire(backend, 't')
+    await claim_one(backend, 't', 'thief')
     with pytest.raises(LeaseLost):
         await write_on(recorder)
     with pytest.raises(LeaseLost):
@@ -218,7 +219,8 @@ async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_
     await recorder.write(delta(0))
     await recorder.save(STEP, note)
     assert await numbers(backend) == [*range(1, last + 1)]
-    assert (await claim_one(backend, 't', 'next', at=AT + 10**6)).checkpoint == STEP
+    await expire(backend, 't')
+    assert (await claim_one(backend, 't', 'next')).checkpoint == STEP
 
 
 class Broken(Wrapped):
