@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from pydantic_ai import CancellationToken
-from pydantic_ai.messages import ModelMessage, UserContent
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
@@ -18,7 +18,7 @@ from .conversion.asking import Asked, ask, asked_by
 from .conversion.inbound import Accepts, user_prompt
 from .conversion.modes import EVERYTHING, OutputModes
 from .conversion.outbound import OutputMapper, text_of
-from .conversion.pending import dump, load, results
+from .conversion.pending import changed_arguments, dump, load, results
 from .dependencies import Dependencies, RunToken
 from .errors import A2AError, BadInput
 from .hooks import Hooks
@@ -227,15 +227,20 @@ class AgentJob:
         return following
 
     async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
-        asked = self._asked(result, claim.header.id)
+        asked = self._asked(claim, result)
         pending = None if asked.pending is None else dump(asked.pending)
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
 
-    def _asked(self, result: RunOutput, task_id: str) -> Asked:
-        rules = self._answer_rules
-        if isinstance(result.output, DeferredToolRequests):
-            return ask(result.output, result.schemas or {}, order=result.calls, rules=rules, task_id=task_id)
-        return asked_by(result.output, rules, task_id)
+    def _asked(self, claim: Claim, result: RunOutput) -> Asked:
+        rules, task_id = self._answer_rules, claim.header.id
+        if not isinstance(result.output, DeferredToolRequests):
+            return asked_by(result.output, rules, task_id)
+        # After a new response of the model, the calls are others, even with the ids of earlier ones.
+        same = claim.pending is not None and not any(isinstance(each, ModelResponse) for each in result.messages)
+        changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
+        return ask(
+            result.output, result.schemas or {}, order=result.calls, changed=changed, rules=rules, task_id=task_id
+        )
 
     def _accepted(self, claim: Claim) -> OutputModes:
         """What the task's client takes."""

@@ -49,6 +49,7 @@ def ask(
     schemas: Mapping[str, dict[str, Any]],
     *,
     order: Sequence[str],
+    changed: Mapping[str, dict[str, Any]],
     rules: AnswerRules,
     task_id: str,
 ) -> Asked:
@@ -58,13 +59,18 @@ def ask(
         deferred: The calls.
         schemas: JSON Schemas of the parameters of the tools that they call, by name.
         order: Ids of the calls in the order in which the model made them.
+        changed: Arguments that earlier approvals of the same calls gave instead of the model's, by the id of the call.
         rules: What clients may answer.
         task_id: The task.
     """
     places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
         _call(
-            call, deferred, None if call.tool_name in rules.hidden else call.args_as_dict(), schemas.get(call.tool_name)
+            call,
+            deferred,
+            schemas.get(call.tool_name),
+            changed=changed.get(call.tool_call_id),
+            is_hidden=call.tool_name in rules.hidden,
         )
         for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
@@ -116,8 +122,14 @@ def to_write(pending: Pending, rules: AnswerRules) -> str:
 
 
 def _call(
-    call: ToolCallPart, deferred: DeferredToolRequests, args: dict[str, Any] | None, schema: dict[str, Any] | None
+    call: ToolCallPart,
+    deferred: DeferredToolRequests,
+    schema: dict[str, Any] | None,
+    *,
+    changed: dict[str, Any] | None,
+    is_hidden: bool,
 ) -> PendingCall:
+    args = None if is_hidden else call.args_as_dict() if changed is None else changed
     kind: Kind = deferred.kind(call.tool_call_id)
     metadata = {**deferred.metadata.get(call.tool_call_id, {})}
     said: dict[str, Any] = metadata.pop(MARK, {})
@@ -133,7 +145,14 @@ def _call(
         case _:
             text, schema = f'Waiting for the result of {called}.', None
     return PendingCall(
-        id=call.tool_call_id, kind=kind, tool=call.tool_name, text=text, args=args, metadata=metadata, schema=schema
+        id=call.tool_call_id,
+        kind=kind,
+        tool=call.tool_name,
+        text=text,
+        args=args,
+        metadata=metadata,
+        schema=schema,
+        changed=changed,
     )
 
 

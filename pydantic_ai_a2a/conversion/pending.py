@@ -16,7 +16,7 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
-__all__ = ('Answer', 'Kind', 'Pending', 'PendingCall', 'dump', 'load', 'results')
+__all__ = ('Answer', 'Kind', 'Pending', 'PendingCall', 'changed_arguments', 'dump', 'load', 'results')
 
 Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """What a pending call waits for."""
@@ -37,6 +37,8 @@ class PendingCall:
     """What the tool says about the call: shown to clients, and given to the tool with the answer."""
     schema: dict[str, Any] | None = None
     """JSON Schema of the arguments that an approval may give instead, or of the answer to a question; None: any."""
+    changed: dict[str, Any] | None = None
+    """The arguments that an earlier approval of the call gave instead of the model's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Answer:
 
     decision: Literal['approve', 'deny', 'result', 'retry']
     args: dict[str, Any] | None = None
-    """Approved with these instead of the model's."""
+    """Approved with these instead of those that the call had before."""
     reason: str | None = None
     """Why it was denied, or what has to be different."""
     result: Any = None
@@ -78,6 +80,14 @@ def _pending_ta() -> TypeAdapter[Pending]:
     return TypeAdapter(Pending)
 
 
+def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
+    """Return the arguments that approvals gave instead of the model's, by the id of the call."""
+    changed = {call.id: call.changed for call in pending.calls} | {
+        call_id: answer.args for call_id, answer in pending.answers.items() if answer.args is not None
+    }
+    return {call_id: args for call_id, args in changed.items() if args is not None}
+
+
 def dump(pending: Pending) -> bytes:
     """Write what a task waits for."""
     return _pending_ta().dump_json(pending, exclude_none=False)
@@ -99,7 +109,7 @@ def results(pending: Pending) -> DeferredToolResults:
     for call in pending.calls:
         answer = Answer(decision='approve') if call.kind == 'authorization' else pending.answers[call.id]
         if answer.decision == 'approve':
-            approvals[call.id] = ToolApproved(override_args=answer.args)
+            approvals[call.id] = ToolApproved(override_args=call.changed if answer.args is None else answer.args)
         elif answer.decision == 'deny':
             approvals[call.id] = ToolDenied(answer.reason) if answer.reason else ToolDenied()
         else:
