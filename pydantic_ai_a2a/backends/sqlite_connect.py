@@ -24,6 +24,7 @@ Synchronous = Literal['full', 'normal']
 
 _PAUSE = 0.01
 """Seconds between two attempts to take a lock that SQLite does not wait for."""
+_SHRINKS = 'PRAGMA auto_vacuum = INCREMENTAL'
 _FORM = "'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db', with ?synchronous=normal if you like"
 
 
@@ -145,11 +146,14 @@ def stored_version(file: SqliteFile) -> int:
 def vacuum(file: SqliteFile) -> None:
     """Write the file anew without what was deleted, and empty its WAL. Others wait meanwhile, if they write.
 
+    From then on, sweeps give back the free pages of the file, whichever version has created it.
+
     Raises:
         BackendUnusable: Others write or read for longer than the time-out, or the disk has no room for a second file.
     """
     try:
         with closing(connect(file)) as connection:
+            connection.execute(_SHRINKS)
             connection.execute('VACUUM')
             in_use: int = connection.execute('PRAGMA wal_checkpoint(TRUNCATE)').fetchone()[0]
     except sqlite3.Error as error:
@@ -159,9 +163,14 @@ def vacuum(file: SqliteFile) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> str:
-    """Switch to the WAL; two processes that do so at once may both be told at once that the other is busy."""
+    """Switch to the WAL; two processes that do so at once may both be told at once that the other is busy.
+
+    A new file can give back pages. SQLite takes the setting only before it writes the first page.
+    """
     while True:
         try:
+            if not connection.execute('PRAGMA page_count').fetchone()[0]:
+                connection.execute(_SHRINKS)
             return connection.execute('PRAGMA journal_mode = WAL').fetchone()[0]
         except sqlite3.OperationalError as error:
             if not is_busy(error) or time.monotonic() > until:

@@ -5,12 +5,29 @@ from __future__ import annotations
 import asyncio
 
 from ..clock import SYSTEM, Clock
+from ..settings import Retention
+from .database import Operation
 from .shared import SharedBackend
+from .sql_ports import SqlHousekeeping
 from .sqlite_connect import SqliteFile, vacuum
 from .sqlite_process import SqliteProcess
 from .sqlite_steps import check_version
+from .transaction import Transaction
 
-__all__ = ('SqliteFile', 'SqliteFileBackend')
+__all__ = ('PAGES', 'SqliteFile', 'SqliteFileBackend')
+
+PAGES = 100
+"""Free pages that one sweep gives back at most."""
+
+
+def _give_back() -> Transaction[None]:
+    """Give back free pages at the end of the file, and none if a version without this setting has created the file."""
+    free = yield 'PRAGMA freelist_count', ()
+    for _ in range(min(free[0][0], PAGES)):
+        yield 'PRAGMA incremental_vacuum(1)', ()  # Python gives back one page for each statement, whatever its number
+
+
+_GIVE_BACK = Operation(_give_back)
 
 
 class SqliteFileBackend(SharedBackend[SqliteProcess]):
@@ -35,6 +52,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
         self._reader_lag = reader_lag
         self.clock = clock
         super().__init__(str(file.path.resolve()), namespace)
+        self.housekeeping = _Housekeeping(self)
 
     @property
     def settings(self) -> SqliteFile:
@@ -45,3 +63,12 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 
     async def compact(self) -> None:
         await asyncio.to_thread(vacuum, self._file)
+
+
+class _Housekeeping(SqlHousekeeping):
+    """Keeps the file small as well, not only its tables."""
+
+    async def sweep(self, retention: Retention, *, at: int) -> int:
+        swept = await super().sweep(retention, at=at)
+        await self._database.write(_GIVE_BACK)
+        return swept
