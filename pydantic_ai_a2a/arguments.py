@@ -155,7 +155,7 @@ def _problem(value: object, hint: Any, path: str) -> _Problem | None:
     if origin in _UNIONS:
         return _of_union(value, hint, path)
     if origin is Literal:
-        fits = any(value == each and type(value) is type(each) for each in args)
+        fits = any(_is_like(value, each) and value == each for each in args)
         error = ValueError if isinstance(value, str) else TypeError
         return None if fits else _Problem(path, hint, value, error)
     kind: Any = Mapping if is_typeddict(origin or hint) else origin or hint
@@ -187,6 +187,11 @@ def _of_union(value: object, hint: Any, path: str) -> _Problem | None:
         return inner
     error = ValueError if any(problem.error is ValueError for problem in found) else TypeError
     return _Problem(path, hint, value, error)
+
+
+def _is_like(value: object, literal: object) -> bool:
+    """True if a value has a literal's type. A string may be of a subclass, such as an enum of strings."""
+    return isinstance(value, str) if isinstance(literal, str) else type(value) is type(literal)
 
 
 def _is_a(value: object, kind: type) -> bool:

@@ -216,11 +216,12 @@ def dependencies(
         if headers:
             raise TypeError('deps_headers= are for a deps_factory=.')
         return None
-    if 'deps' in options:
+    if options.get('deps') is not None:
         raise TypeError('Give deps= or deps_factory=, not both.')
     if isasyncgenfunction(factory) or isgeneratorfunction(factory):
         raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
     keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}
     if secret := sorted(name for name in headers if name.lower() in _CREDENTIALS | keys):
         raise ValueError(f'deps_headers= has {", ".join(secret)}: what is stored with a task has no credentials.')
-    return Dependencies(factory, headers, seconds(options['timeout']) if 'timeout' in options else None)
+    timeout = options.get('timeout')
+    return Dependencies(factory, headers, None if timeout is None else seconds(timeout))

@@ -91,12 +91,13 @@ def own_parts(
         raise TypeError('storage=, broker= and worker= are what FastA2A has for a backend; give them or backend=.')
     if worker is None:
         return OwnParts(storage, broker, None)
+    given_options = [name for name, value in options.items() if value is not None]
     others = {
         'deps_factory': deps_factory is not None,
         'force_download': not force_download,
         'allowed_file_url_schemes': url_schemes != HTTPS_ONLY,
     }
-    if given_here := sorted([*options, *hooks.given, *(name for name, there in others.items() if there)]):
+    if given_here := sorted([*given_options, *hooks.given, *(name for name, there in others.items() if there)]):
         raise TypeError(f'With worker=, to_a2a() takes no {", ".join(given_here)}: the worker runs as it was made.')
     given: dict[str, tuple[object, object]] = {'storage': (storage, worker.storage), 'broker': (broker, worker.broker)}
     given |= {'agent': (agent, getattr(worker, 'agent', agent))}

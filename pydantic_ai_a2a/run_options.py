@@ -66,34 +66,34 @@ class RunOptions(TypedDict, total=False):
     """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
 
     What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
-    deferred tool results, event handler.
+    deferred tool results, event handler. None stands for an option that is not given.
     """
 
-    output_type: OutputSpec[Any]
+    output_type: OutputSpec[Any] | None
     """Instead of the agent's own; not for agents with output validators."""
-    model: Model | KnownModelName | str
+    model: Model | KnownModelName | str | None
     """Instead of the agent's own."""
-    instructions: AgentInstructions[Any]
+    instructions: AgentInstructions[Any] | None
     """In addition to the agent's own."""
     deps: Any
     """The same object for every run."""
-    model_settings: AgentModelSettings[Any]
+    model_settings: AgentModelSettings[Any] | None
     """Over the agent's own, one by one."""
-    usage_limits: UsageLimits
+    usage_limits: UsageLimits | None
     """A task that goes over them is `failed`."""
-    timeout: timedelta | float
+    timeout: timedelta | float | None
     """Time for a run, as a `timedelta` or in seconds; a task that takes longer is `failed`."""
-    metadata: AgentMetadata[Any]
+    metadata: AgentMetadata[Any] | None
     """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
-    retries: int | AgentRetries
+    retries: int | AgentRetries | None
     """Instead of the agent's own."""
-    toolsets: Sequence[AbstractToolset[Any]]
+    toolsets: Sequence[AbstractToolset[Any]] | None
     """In addition to the agent's own."""
-    capabilities: Sequence[AgentCapability[Any]]
+    capabilities: Sequence[AgentCapability[Any]] | None
     """In addition to the agent's own."""
-    workspace: WorkspaceBackend | WorkspaceRef | Literal['new']
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None
     """As in `Agent.run`; the same for every run."""
-    spec: dict[str, Any] | AgentSpec
+    spec: dict[str, Any] | AgentSpec | None
     """In addition to what the agent is made of."""
 
 
@@ -117,13 +117,14 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
-    if 'timeout' in options and seconds(options['timeout']) <= 0:
-        raise ValueError(f'timeout must be positive, not {options["timeout"]!r}.')
+    timeout = options.get('timeout')
+    if timeout is not None and seconds(timeout) <= 0:
+        raise ValueError(f'timeout must be positive, not {timeout!r}.')
     while isinstance(agent, WrapperAgent):
         for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
             durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
             refused = _REFUSED.get(kind.__name__) if durable else None
-            if refused == 'cancellation' or (refused is not None and 'timeout' in options):
+            if refused == 'cancellation' or (refused is not None and timeout is not None):
                 instead = kind.__name__.replace('Agent', 'Durability')
                 raise TypeError(
                     f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
@@ -131,7 +132,7 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
                 )
         agent = agent.wrapped
     # Pydantic AI tells by nothing public whether there are any; more may be added later.
-    if 'output_type' in options and getattr(agent, '_output_validators', None):
+    if options.get('output_type') is not None and getattr(agent, '_output_validators', None):
         raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
 
 
@@ -151,7 +152,7 @@ def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model
 
 def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
     """Return whether a run may have a model without `agent.override`: its own, the agent's, or one of a capability."""
-    if models_of(agent, options) or 'spec' in options or not isinstance(_unwrapped(agent), Agent):
+    if models_of(agent, options) or options.get('spec') is not None or not isinstance(_unwrapped(agent), Agent):
         return True
     return any(
         not isinstance(capability, AbstractCapability)
@@ -167,8 +168,10 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
     Raises:
         ValueError: There is no such tool.
     """
-    known = _tool_names([*agent.toolsets, *options.get('toolsets', ())])
-    if not named or known is None or 'spec' in options or any(map(_may_bring_tools, _capabilities(agent, options))):
+    known = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
+    if not named or known is None or options.get('spec') is not None:
+        return
+    if any(map(_may_bring_tools, _capabilities(agent, options))):
         return
     if unknown := sorted(set(named) - known):
         tools = ', '.join(sorted(known)) or 'none at all'
@@ -213,7 +216,7 @@ def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> b
 
     Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
     """
-    if not isinstance(_unwrapped(agent), Agent) or 'spec' in options:
+    if not isinstance(_unwrapped(agent), Agent) or options.get('spec') is not None:
         return True
     return any(
         isinstance(capability, _USERS_CODE) or not type(capability).__module__.startswith('pydantic_ai.')
@@ -232,7 +235,7 @@ def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterat
     found: list[AbstractCapability[Any]] = []
     with suppress(NotImplementedError):  # an agent of the user's own need not have any
         agent.root_capability.apply(found.append)
-    for capability in options.get('capabilities', ()):
+    for capability in options.get('capabilities') or ():
         if isinstance(capability, AbstractCapability):
             cast('AbstractCapability[Any]', capability).apply(found.append)
         else:

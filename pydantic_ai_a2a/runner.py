@@ -108,8 +108,10 @@ class Runner:
     ) -> None:
         check_options(agent, options)
         self._agent = agent
-        self._options: Any = {**options, **({'timeout': seconds(options['timeout'])} if 'timeout' in options else {})}
-        metadata = options.get('metadata')
+        self._options: Any = {name: value for name, value in options.items() if value is not None}
+        timeout, metadata = options.get('timeout'), options.get('metadata')
+        if timeout is not None:
+            self._options['timeout'] = seconds(timeout)
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)

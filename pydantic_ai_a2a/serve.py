@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from inspect import signature
 from ipaddress import ip_address
@@ -50,7 +50,7 @@ def run(
     *,
     host: str = '127.0.0.1',
     port: int = 8000,
-    allowed_hosts: Sequence[str] | None = None,
+    allowed_hosts: Collection[str] | None = None,
     anonymous: bool = False,
     **uvicorn_options: Any,
 ) -> None:
@@ -90,7 +90,7 @@ def serve(
     *,
     host: str = '127.0.0.1',
     port: int = 0,
-    allowed_hosts: Sequence[str] | None = None,
+    allowed_hosts: Collection[str] | None = None,
     anonymous: bool = False,
     **uvicorn_options: Any,
 ) -> Server:

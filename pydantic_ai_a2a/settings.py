@@ -278,7 +278,7 @@ class Push:
     """Push notification configurations that a task may have."""
     chunks: bool = False
     """Whether webhooks of A2A 1.0 get every chunk of an artifact; else each artifact once it is whole."""
-    private_hosts: Sequence[str] = ()
+    private_hosts: Collection[str] = ()
     """Names and addresses of webhooks that may be private, and reached by `http`: `hooks.internal`, `10.0.0.7`. All
     others have to be public, by every address that their name has when it is called, and reached by `https`."""
     keys: Sequence[str] = field(default=(), repr=False)

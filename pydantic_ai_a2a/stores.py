@@ -26,8 +26,10 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
         return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
     if str(store).startswith('postgres'):
         return _postgres(Postgres(store), namespace, limits)
+    scheme, colon, _ = str(store).partition('://')  # what follows may hold a password
+    given = f'a URL that begins with {scheme!r}' if colon else 'another string'
     raise ValueError(
-        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {store!r}."
+        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {given}."
     )
 
 

@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from enum import StrEnum
 from math import inf, nan
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import pytest
 from fastapi import FastAPI
@@ -30,6 +31,7 @@ from pydantic_ai_a2a import (
     Quotas,
     Rate,
     Retention,
+    RunOptions,
     StarletteAuth,
     Workers,
     mount,
@@ -38,6 +40,7 @@ from pydantic_ai_a2a import (
 from pydantic_ai_a2a.arguments import Span, checked
 
 from .bounds import LIMIT
+from .client import Client, lifespan, state_of
 
 AGENT = Agent('test')
 SECRET = 'correct-horse-battery'
@@ -59,9 +62,9 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'auth': [SECRET]}, 'auth[0] takes an Authenticator, not a string.'),
         ({'limits': {'body': 3}}, 'TypeError: to_a2a(): limits takes a Limits, not a dict.'),
         ({'quotas': Limits()}, 'quotas takes a Quotas or None, not a Limits.'),
-        ({'timeout': '5'}, "TypeError: to_a2a(): timeout takes seconds or a timedelta, not the string '5'."),
-        ({'timeout': True}, 'timeout takes seconds or a timedelta, not True.'),
-        ({'timeout': nan}, 'ValueError: to_a2a(): timeout takes seconds or a timedelta, not nan.'),
+        ({'timeout': '5'}, "TypeError: to_a2a(): timeout takes seconds, a timedelta or None, not the string '5'."),
+        ({'timeout': True}, 'timeout takes seconds, a timedelta or None, not True.'),
+        ({'timeout': nan}, 'ValueError: to_a2a(): timeout takes seconds, a timedelta or None, not nan.'),
         ({'timeout': timedelta(0)}, 'timeout must be positive, not datetime.timedelta(0).'),
         ({'url': 'example.com'}, "'example.com': its scheme is missing. Write https://example.com."),
         ({'url': 'ftp://example.com'}, "takes an https or http URL with a host, such as https://example.com/, not 'f"),
@@ -72,7 +75,7 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'zzz': 3}, "TypeError: to_a2a() takes no 'zzz'."),
         ({'while_working': 'stear'}, "'queue', 'steer' or 'reject', not the string 'stear'. Did you mean 'steer'?"),
         ({'reply': 3}, "TypeError: to_a2a(): reply takes 'task', 'message' or a function, not 3."),
-        ({'cors': '*'}, 'cors takes a list of strings, not a string.'),
+        ({'cors': '*'}, 'cors takes a list or a set of strings, not a string.'),
         ({'hide_arguments': 'look'}, 'hide_arguments takes a list or a set of strings, not a string.'),
         ({'scopes': {'SendMessage': 3}}, 'a value of scopes takes a string or a list or a set of strings, not an int.'),
         ({'scopes': {3: 'a'}}, 'a key of scopes takes a string, not an int.'),
@@ -82,8 +85,11 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'lifespan': 3}, 'lifespan takes a function or None, not an int.'),
         ({'debug': 1}, 'debug takes True or False, not an int.'),
         ({'backend': 5}, 'backend takes a string, a Postgres or a Backend, not 5.'),
-        ({'model': len}, 'model takes a Model or a string, not a function.'),
-        ({'usage_limits': 3}, 'usage_limits takes a UsageLimits, not an int.'),
+        ({'backend': f'mysql://{SECRET}@host/db'}, "a Backend, not a URL that begins with 'mysql'."),
+        ({'backend': SECRET}, 'or a Backend, not another string.'),
+        ({'backend': f'postgres//{SECRET}'}, "this one has no '://' or nothing after it."),
+        ({'model': len}, 'model takes a Model, a string or None, not a function.'),
+        ({'usage_limits': 3}, 'usage_limits takes a UsageLimits or None, not an int.'),
     ],
 )  # fmt: skip
 def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_taken(
@@ -155,6 +161,33 @@ def test_what_is_used_today_is_still_taken() -> None:
     assert to_a2a(AGENT, timeout=timedelta(seconds=5), allowed_file_url_schemes=frozenset({'s3'}), cors=('*',))
     assert to_a2a(AGENT, hide_arguments=(), extended_card=None, tenants=['a'], url='HTTPS://example.com/agent/')
     assert to_a2a(AGENT, instructions=lambda: 'Be fun.', output_type=[int, str], model='test', retries=2)
+
+
+class Name(StrEnum):
+    """Strings of a user's own type, as settings libraries read them."""
+
+    STEER = 'steer'
+    VERSION = '1.0'
+    WORDS = 'all'
+
+
+def test_strings_of_a_subclass_are_taken_for_the_strings_that_they_are() -> None:
+    options: dict[str, Any] = {'while_working': Name.STEER, 'plain_text_answers': Name.WORDS}
+    assert to_a2a(AGENT, versions=cast('Any', [Name.VERSION]), **options)
+    said = refusal(to_a2a, AGENT, while_working=Name.WORDS)
+    assert "while_working takes 'queue', 'steer' or 'reject', not the string" in said
+
+
+def test_sets_of_names_are_taken() -> None:
+    assert to_a2a(AGENT, cors={'https://a.example'}, allowed_hosts={'a.example'})
+    assert Push(private_hosts={'hooks.internal'})
+
+
+async def test_none_stands_for_an_option_of_runs_that_is_not_given() -> None:
+    options: dict[str, Any] = dict.fromkeys(RunOptions.__annotations__)
+    app = to_a2a(AGENT, deps_factory=lambda _: None, hide_arguments=(), **options)
+    async with lifespan(app):
+        assert state_of(await Client(app).send('hi')) == 'COMPLETED'
 
 
 def look(city: str) -> str:

@@ -40,7 +40,7 @@ def test_a_run_option_that_is_none_is_refused(option: str) -> None:
 
 def test_a_backend_that_is_none_is_refused() -> None:
     backend: Any = 'mysql://localhost/agents'
-    with pytest.raises(ValueError, match=r"'postgresql://host/database' or a Backend, not 'mysql://localhost/"):
+    with pytest.raises(ValueError, match=r"or a Backend, not a URL that begins with 'mysql'"):
         to_a2a(Agent(TestModel()), backend=backend)
 
 

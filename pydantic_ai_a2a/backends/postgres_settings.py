@@ -88,7 +88,8 @@ def _check_url(url: str) -> None:
     """Refuse what is no URL of a database, without telling what it is: it may hold a password."""
     scheme, _, rest = url.partition('://')
     if scheme not in ('postgresql', 'postgres') or not rest:
-        raise ValueError(f'The URL of a PostgreSQL database has the form {_FORM}; this one begins with {scheme!r}.')
+        given = f'begins with {scheme!r}' if rest else "has no '://' or nothing after it"
+        raise ValueError(f'The URL of a PostgreSQL database has the form {_FORM}; this one {given}.')
     parts = urlsplit(url)
     if parts.fragment or '/' in parts.path[1:]:
         raise ValueError(

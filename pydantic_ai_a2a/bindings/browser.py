@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
@@ -120,7 +120,7 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
     await reply(send, error.http_status, body, correlation_id, media_type=media_type)
 
 
-def cors_middleware(origins: Sequence[str]) -> list[Middleware]:
+def cors_middleware(origins: Collection[str]) -> list[Middleware]:
     """What lets pages of some origins call the agent and read its answers; nothing for no origins.
 
     Args:
