@@ -260,20 +260,32 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
 
 
 def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
-    """The result of a finish that is stored already: its commit had no answer. LeaseLost if it is not stored."""
+    """The result of a finish that is stored already: its commit had no answer. LeaseLost for any other end."""
     rows = yield (
         f'SELECT holder, run, state, status_at, last_event, {HEADER}, {_RUN} FROM task WHERE {TASK} AND fence = ?',
         (agent, claimed.header.id, claimed.fence),
     )
     for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
-        if (holder, run) == (claimed.holder, claimed.run + 1):  # nobody else begins a run under this fence
+        if _hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
+            events = [*end.events, *_handed_on(claimed.header, end)]
+            if (yield from _written_since(agent, claimed, [*end.events, end.final][0].n)) != events:
+                break  # the run has ended in another way
             claim = _claim_of(
                 header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
             )
-            return claim, [*end.events, *_handed_on(claimed.header, end)]
+            return claim, events
         if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
             return None, [*end.events, end.final]
     raise LeaseLost
+
+
+def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[TaskEvent]]:
+    """The events of a task from a number on. The payload of the last tells one end of a run from another."""
+    rows = yield (
+        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n >= ? ORDER BY n',
+        (agent, claimed.header.id, first),
+    )
+    return [TaskEvent(n, state, bytes(payload)) for n, state, payload in rows]
 
 
 def _hands_on(end: Finish) -> bool:

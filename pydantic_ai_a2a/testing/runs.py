@@ -176,6 +176,25 @@ class RunSuite(PortSuite):
         assert [event.n for event in await events(backend, 't')] == [1, 2, 3, 4]
         assert await conversation(backend, 'c') == ['one', '1', 'two', '2']
 
+    async def test_only_the_end_that_was_stored_is_taken_for_its_repetition(self, backend: Backend) -> None:
+        await submit(backend, message('one', new='t', context='c'))
+        first = await claim_one(backend, 't')
+        await submit(backend, message('two', to='t'))
+        completed = ending(first, after=2, events=[chunk(2, '1', append=False)], messages=turn('one', '1'))
+        second = await backend.queue.finish(first, completed)
+        others = (
+            ending(first, 'failed', status_message=b'{"parts":[{"text":"no"}]}'),
+            ending(first, after=2, events=[chunk(2, '2', append=False)], messages=turn('one', '2')),
+            ending(first, 'input-required'),
+            ending(first, 'canceled'),
+        )
+        for other in others:
+            with pytest.raises(LeaseLost):
+                await backend.queue.finish(first, other)
+        assert await backend.queue.finish(first, completed) == second
+        assert [event.n for event in await events(backend, 't')] == [1, 2]
+        assert await conversation(backend, 'c') == ['one', '1']
+
     async def test_a_run_that_completes_goes_on_with_a_message_that_came_meanwhile(self, backend: Backend) -> None:
         await submit(backend, message('one', new='t', context='c'))
         first = await claim_one(backend, 't')

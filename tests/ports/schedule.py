@@ -113,15 +113,22 @@ class Model:
     # --- messages ---------------------------------------------------------------------------------------------------
 
     def key(self, sent: Submission) -> tuple[str, ...]:
-        """Under which a message is known again; none for an anonymous one whose id another client may have."""
+        """The key of a message that is sent again; none where another anonymous client may use the same short id.
+
+        A task id is known to its client only, so a message with one is recognised whatever the length of its own id.
+        """
         if not sent.anonymous:
             return (sent.owner, sent.message_id)
-        return (sent.owner, sent.message_id, sent.digest.hex()) if len(sent.message_id) >= 16 else ()
+        if sent.new and len(sent.message_id) < 16:
+            return ()
+        return (sent.owner, sent.message_id, sent.digest.hex())
 
     def known(self, sent: Submission) -> tuple[Submission, str, int] | None:
         """What was accepted before under the id of a message."""
         known = self.accepted.get(self.key(sent))
-        return None if known is None or (sent.anonymous and known[0].at < sent.at - WINDOW) else known
+        if known is None or (sent.anonymous and sent.new and known[0].at < sent.at - WINDOW):
+            return None
+        return known
 
     def accept(self, sent: Submission, task: Task | None) -> None:
         """A message of which nobody knows, for a new task or one that has not ended."""

@@ -366,8 +366,9 @@ class Schedule(RuleBasedStateMachine, Model):
         prompt = text_of(claimed.message)
         end = ending(claimed, state, after=len(task.log) if task else 0, at=now, messages=turn(prompt, answer))
         finishing = self.processes[hand.process].queue.finish(claimed, end)
-        if task is not None and self.valid(hand, task) and claimed.run + 1 == task.run:
-            again = self.do(finishing)  # its end is stored: this is taken for a repetition of it
+        goes_on = state in ('completed', 'failed')
+        if task is not None and self.valid(hand, task) and goes_on and claimed.run + 1 == task.run:
+            again = self.do(finishing)  # an end without events is stored: this one is taken for a repetition of it
             assert again is not None
             assert (again.fence, again.run) == (task.fence, task.run)
             return
@@ -382,7 +383,7 @@ class Schedule(RuleBasedStateMachine, Model):
         task.own = own if state in INTERRUPTED else None
         if state in ('completed', 'canceled'):
             self.say(task, own, now)
-        if state in ('completed', 'failed') and task.read < len(task.messages):
+        if goes_on and task.read < len(task.messages):
             assert following is not None
             assert following.fence == claimed.fence
             task.run, task.come = task.run + 1, None
