@@ -114,7 +114,10 @@ def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migra
 
 
 def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) -> None:
-    """Let leases expire that were measured before the machine was started again: its steady clock began anew."""
+    """Let leases expire that were measured before the machine was started again: its steady clock began anew.
+
+    The table is no step of the schema: PostgreSQL would have it for nothing, and whoever writes to a file may make it.
+    """
     now = clock.steady()
     connection.execute('BEGIN IMMEDIATE')
     connection.execute('CREATE TABLE IF NOT EXISTS a2a_boot (id TEXT NOT NULL, clock BIGINT NOT NULL)')

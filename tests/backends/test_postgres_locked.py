@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+import asyncpg
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
 from pydantic_ai_a2a import Postgres, Workers
+from pydantic_ai_a2a.backends import others
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
+from pydantic_ai_a2a.backends.postgres_sql import channel
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, claim, claim_one, ending, message, submit
@@ -74,6 +77,30 @@ async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, po
         assert await claim(backend, 'other') == []
         await held.open()
     assert [each.header.id for each in await claim(backend, 'other')] == ['a']
+
+
+async def test_a_task_that_is_locked_is_marked_as_read_once_it_is_free(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(others, 'WATCH', 3_600_000)  # so nobody marks it again because the mark is about to expire
+    backend, marking = another(), asyncio.Event()
+    await submit(backend, message(new='t'))
+    connection = await asyncpg.connect(postgres_url)
+
+    def hear(*_: object) -> None:
+        marking.set()
+
+    await connection.add_listener(channel(backend.settings, 'agent'), hear)
+    async with gate(postgres_url, locked('t')) as held, asyncio.timeout(LIMIT):
+        reader = backend.events.subscribe('t', lambda: None)
+        reader.start(0)
+        await marking.wait()
+        assert await connection.fetchval('SELECT watched_until FROM a2a.task') == 0
+        await held.open()
+        while not await connection.fetchval('SELECT watched_until FROM a2a.task'):
+            pass
+    reader.close()
+    await connection.close()
 
 
 async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
