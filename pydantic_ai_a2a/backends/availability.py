@@ -76,6 +76,8 @@ class Availability:
     async def check(self, write: Callable[[], Awaitable[object]]) -> None:
         """Write something, unless it is known that the store takes writes.
 
+        While one caller writes, the others go by what was known before.
+
         Raises:
             StoreUnavailable: It takes none.
         """
@@ -84,11 +86,13 @@ class Availability:
             return
         if now < self._next_probe:
             raise StoreUnavailable
-        self._next_probe = now + _TRUSTED  # for as long, nobody joins a probe that hangs
+        self._trusted_until = self._next_probe = now + _TRUSTED  # for as long, nobody joins a probe that hangs
         try:
             await write()
-        except StoreUnavailable:
-            self._next_probe = time.monotonic() + _PAUSE
+        except BaseException as error:  # a time-out of the caller among them
+            self._trusted_until = 0.0
+            if isinstance(error, StoreUnavailable):
+                self._next_probe = time.monotonic() + _PAUSE
             raise
         self.written()
         self._trusted_until = time.monotonic() + _TRUSTED
