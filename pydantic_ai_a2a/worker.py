@@ -252,6 +252,7 @@ class Worker:
             return
         now = self._backend.now()
         claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=free)
+        releases: list[Coroutine[Any, Any, None]] = []
         for claim in claims:
             task_id = claim.header.id
             context = self._waiting.pop(task_id, None) or Context()
@@ -259,7 +260,8 @@ class Worker:
                 self._spawn(self._run(task_id, context, self._hold(claim)), context)
             else:  # a task that came while the store was asked has the slot
                 self._waiting[task_id] = context
-                await self._ends.release(claim, self._recorder(claim))
+                releases.append(self._ends.release(claim, self._recorder(claim)))
+        await asyncio.gather(*releases, return_exceptions=True)  # what fails is owed
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
             self._look_later()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from pydantic_ai_a2a import Workers
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Claim, TaskQueue
 from pydantic_ai_a2a.testing.values import claim_one, message, submit
 
@@ -82,6 +84,37 @@ async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed
         assert texts(await ended(client, 'lost')) == ['lost']
         assert texts(await client.get_task(new['id'])) == ['new']
     assert (stage.began, queue.released) == (['new', 'lost'], ['lost'])
+
+
+class Away(Slow):
+    """Refuses the first release, as a store does that is unavailable for a moment."""
+
+    async def release(self, claim: Claim) -> None:
+        self.released.append(claim.header.id)
+        if len(self.released) == 1:
+            raise StoreUnavailable
+        await self.inner.release(claim)
+
+
+async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_handed_back(backend: SqliteBackend) -> None:
+    stage, queue, lost = Stage(), Away(backend.queue), ['lost', 'lost too']
+    claims: list[Claim] = []
+    for task_id in lost:
+        await submit(backend, message(task_id, new=task_id, owner='/', at=SYSTEM.now()))
+        claims.append(await claim_one(backend, task_id, 'elsewhere', at=SYSTEM.now()))
+    backend.queue = queue
+    async with serving(stage.agent, backend=backend, workers=replace(OFTEN, running=2)) as client:
+        queue.answers.clear()
+        for claim in claims:
+            await queue.inner.release(claim)
+        await queue.asked.wait()
+        for prompt in ('new', 'new too'):
+            await client.send(prompt, returnImmediately=True)
+            await stage.reached(prompt)
+        queue.answers.set()
+        stage.open('new', 'new too', *lost)
+        for task_id in lost:
+            assert texts(await ended(client, task_id)) == [task_id]
 
 
 async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one() -> None:
