@@ -112,7 +112,10 @@ def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None
         connect(SqliteFile(path=tmp_path / 'nowhere' / 'agent.db'))
 
 
-def test_a_place_that_several_processes_cannot_share_is_refused() -> None:
+def test_a_place_that_several_processes_cannot_share_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # an empty file of this name is made
     with pytest.raises(BackendUnusable, match=r"no shared memory for the WAL \(the journal mode stays 'mem"):
         connect(SqliteFile(path=Path(':memory:')))
 
