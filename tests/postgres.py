@@ -44,16 +44,12 @@ _SETTINGS = {
     'log_checkpoints': 'off',
 }
 _EMPTY = """
-DO $$
-DECLARE name text;
-BEGIN
-    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$)' LOOP
-        EXECUTE format('DROP SCHEMA %I CASCADE', name);
-    END LOOP;
-END $$;
+SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace
+WHERE nspname !~ '^(pg_|information_schema$)' \\gexec
 CREATE SCHEMA public;
-GRANT USAGE ON SCHEMA public TO PUBLIC
+GRANT USAGE ON SCHEMA public TO PUBLIC;
 """
+"""Commands of `psql`. A transaction for each schema: all of them in one may need more locks than there are."""
 _WARDEN = """
 import os, shutil, signal, sys, time
 sys.stdin.read()
@@ -101,21 +97,20 @@ class Postgres(ABC):
 
     def run(self, sql: str, database: str = 'postgres') -> list[str]:
         """Execute SQL; its rows, with `|` between their columns."""
-        return self._run(database, sql)
+        return self._run(database, '-c', sql)
 
-    def _run(self, database: str, *commands: str) -> list[str]:
-        """Execute commands of `psql`, each with a transaction of its own."""
+    def _run(self, database: str, *arguments: str, commands: str = '') -> list[str]:
+        """Run `psql`, which reads commands from its standard input if no argument has them."""
         done = subprocess.run(
-            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database)]
-            + [argument for command in commands for argument in ('-c', command)],
+            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database), *arguments],
             check=False,
-            stdin=subprocess.DEVNULL,
+            input=commands,
             capture_output=True,
             text=True,
             timeout=LIMIT,
             env=_ENVIRONMENT,
         )
-        assert not done.returncode, f'{commands}: {done.stderr}\n{self.log}'
+        assert not done.returncode, f'{arguments} {commands}: {done.stderr}\n{self.log}'
         return done.stdout.splitlines()
 
     def _new_name(self) -> str:
@@ -137,16 +132,16 @@ class Postgres(ABC):
     def _empty_again(self, name: str) -> str:
         """Delete all that a database holds; its new name, which a connection of an earlier test does not find."""
         new_name = self._new_name()
-        self._run(
-            'postgres',
-            f'ALTER DATABASE {name} ALLOW_CONNECTIONS false',
-            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
-            f'ALTER DATABASE {name} RENAME TO {new_name}',
-            f'ALTER DATABASE {new_name} RESET ALL',
-            f'ALTER DATABASE {new_name} ALLOW_CONNECTIONS true',
-            f'\\c {new_name}',
-            _EMPTY,
-        )
+        commands = f"""
+            ALTER DATABASE {name} ALLOW_CONNECTIONS false;
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}';
+            ALTER DATABASE {name} RENAME TO {new_name};
+            ALTER DATABASE {new_name} RESET ALL;
+            ALTER DATABASE {new_name} ALLOW_CONNECTIONS true;
+            \\c {new_name}
+            {_EMPTY}
+        """
+        self._run('postgres', commands=commands)
         return new_name
 
     @contextmanager
