@@ -41,7 +41,7 @@ from .conversion.progress import StepsShown
 from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .errors import NoModel
-from .exits import contain_exits
+from .exits import check_progress, contain_exits
 from .quotas import Left
 from .run_options import NO_MODEL, RunInfo, RunOptions, check_options, may_change_history, may_have_model
 from .settings import Progress
@@ -242,6 +242,7 @@ class Runner:
             if (stream := self._stream(node, watched, shown)) is not None:
                 await self._observe(stream, answer, emit)
             before, node, note = node, await run.next(node), None
+            check_progress(before, node)
             if steering is not None:
                 await steering.step(run, node)
             if Agent.is_call_tools_node(node):
