@@ -285,6 +285,7 @@ def to_a2a(
             results=results,
             url_schemes=allowed_file_url_schemes,
             force_download=force_download,
+            download_time=limits.download_time,
             answer_rules=answer_rules,
             input_type=input_type,
             steers=while_working == 'steer',

@@ -291,5 +291,9 @@ class NoModel(Exception):
     """The agent has no model, and neither the app nor `agent.override` has given it one. Never sent to a client."""
 
 
+class DownloadTimedOut(Exception):
+    """The files of a request to the model were not downloaded in time. Never sent to a client."""
+
+
 class LeaseLost(Exception):
     """A write was refused because the task is held by somebody else by now. Never sent to a client."""

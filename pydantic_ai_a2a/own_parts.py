@@ -34,7 +34,7 @@ from .quotas import Metering
 from .references import read_referenced
 from .run_options import RunOptions, check_tools, may_have_model, models_of
 from .runner import Runner
-from .settings import Progress, Results
+from .settings import Limits, Progress, Results
 from .types import Message
 from .worker_job import WorkerJob
 
@@ -118,6 +118,7 @@ class Conversion:
         results: How answers reach clients.
         url_schemes: Schemes of the URLs that clients may send.
         force_download: Whether the files are downloaded here.
+        download_time: Seconds that the files of a request to the model may take to be downloaded.
         answer_rules: What clients may answer, and which tools' arguments they are not shown.
         input_type: Type of the data that begins a task; None for whatever there is.
         dependencies: Gives each run `deps` of its own.
@@ -142,6 +143,7 @@ class Conversion:
         results: Results = Results(),
         url_schemes: frozenset[str] = HTTPS_ONLY,
         force_download: bool = True,
+        download_time: float = Limits().download_time,
         answer_rules: AnswerRules,
         input_type: Any = None,
         steers: bool = False,
@@ -170,7 +172,9 @@ class Conversion:
         self.takes = accepts(profile, url_schemes, force_download=force_download) if own is None else own.accepts
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
-        self._runner = Runner(agent, options, progress, answer_rules.hidden) if self._foreign is None else None
+        self._runner = (
+            Runner(agent, options, progress, answer_rules.hidden, download_time) if self._foreign is None else None
+        )
         self.has_model = not self._is_known or may_have_model(agent, options)
         """Whether runs may have a model without `agent.override`."""
         if self._is_known:

@@ -19,6 +19,7 @@ from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, 
 from pydantic_ai.agent import (
     AbstractAgent,
 )
+from pydantic_ai.agent.abstract import AgentMetadata
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -40,11 +41,12 @@ from .arguments import seconds
 from .conversion.progress import StepsShown
 from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
+from .downloads import Downloads, has_files
 from .errors import NoModel
 from .exits import check_progress, contain_exits
 from .quotas import Left
 from .run_options import NO_MODEL, RunInfo, RunOptions, check_options, may_change_history, may_have_model
-from .settings import Progress
+from .settings import Limits, Progress
 from .steering import Steering
 from .turn import Turn
 from .types import Note, Step, TextDelta
@@ -94,6 +96,7 @@ class Runner:
         options: Given to every run.
         progress: What whoever watches sees beside the answer.
         hidden: Names of the tools whose arguments nobody sees of it.
+        download_time: Seconds that the files by URL of a request to the model may take to be downloaded.
 
     Raises:
         TypeError: See `check_options`.
@@ -105,6 +108,7 @@ class Runner:
         options: RunOptions,
         progress: Progress = Progress(),
         hidden: Collection[str] = (),
+        download_time: float = Limits().download_time,
     ) -> None:
         check_options(agent, options)
         self._agent = agent
@@ -112,6 +116,7 @@ class Runner:
         timeout, metadata = options.get('timeout'), options.get('metadata')
         if timeout is not None:
             self._options['timeout'] = seconds(timeout)
+        self._with_downloads = [*self._options.get('capabilities', ()), Downloads(download_time)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)
@@ -162,10 +167,10 @@ class Runner:
         if self._changes_history:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
-        metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
-        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': metadata}
-        if (metadata_of := self._metadata_of) is not None:
-            options['metadata'] = _merged(metadata_of, metadata)
+        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': self._metadata_with(info)}
+        if steering is not None or has_files(prompt, [*history, *(resumed or ())]):
+            # Not for each run, because a run with capabilities of its own takes longer to begin.
+            options['capabilities'] = self._with_downloads
         if left is not None:
             options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
         run: AgentRun[Any, Any] | None = None
@@ -207,6 +212,10 @@ class Runner:
         calls = _calls(run.all_messages()) if waits else ()
         files = _files(messages)
         return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, calls, result)
+
+    def _metadata_with(self, info: RunInfo) -> AgentMetadata[Any]:
+        metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
+        return metadata if self._metadata_of is None else _merged(self._metadata_of, metadata)
 
     @asynccontextmanager
     async def _begin(self, prompt: Any, **options: Any) -> AsyncGenerator[AgentRun[Any, Any]]:

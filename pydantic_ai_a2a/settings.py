@@ -78,6 +78,9 @@ class Limits:
     """Files in a message, sent along or by URL."""
     raw: int = 10_000_000
     """Largest file that is sent along, in bytes once decoded."""
+    download_time: Span[float] = Span(60.0)
+    """Seconds that the files by URL of one request to the model may take to be downloaded, all together; a task whose
+    files take longer is `failed`."""
     metadata: int = 100_000
     """Largest metadata of a request, a message or a part, in bytes of JSON; also the list of a message's extensions,
     and that of output modes."""

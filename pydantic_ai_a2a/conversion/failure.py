@@ -21,7 +21,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
-from ..errors import BadInput, NoModel, StoreFailed
+from ..errors import BadInput, DownloadTimedOut, NoModel, StoreFailed
 
 __all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
 
@@ -45,6 +45,7 @@ _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')
 _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
     (StoreFailed, Failure('storage', 'The store of the server failed.')),
     (NoModel, Failure('no-model', 'The agent has no model.')),
+    (DownloadTimedOut, Failure('download', 'Files were not downloaded in time.')),
     (UsageLimitExceeded, Failure('usage-limit', 'The task reached its usage limit.')),
     (RunTimedOut, Failure('timeout', 'The task ran out of time.')),
     (ContentFilterError, Failure('refused-content', 'The model refused the content.')),
