@@ -35,6 +35,7 @@ async def opened(options: Namespace) -> AsyncGenerator[Backend]:
         stack.callback(backend.close)
         if isinstance(backend, AbstractAsyncContextManager):
             await stack.enter_async_context(backend)
+        await backend.queued()  # the first answer tells the wall clock of a database, for `Backend.now`
         yield backend
 
 

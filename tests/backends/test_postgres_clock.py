@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 
 import asyncpg
@@ -12,6 +13,7 @@ from pydantic_ai_a2a import Postgres, Workers
 from pydantic_ai_a2a.backends import postgres_listener
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.commands.stores import opened
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import LEASE, LIMIT
 
@@ -30,15 +32,15 @@ def nothing(_: object = None) -> None:
 @pytest.fixture
 def another(postgres_url: str) -> Iterator[Callable[[], PostgresBackend]]:
     """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
+    backends: list[PostgresBackend] = []
 
     def make() -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
+        backends.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
+        return backends[-1]
 
     yield make
-    for each in opened:
-        each.close()
+    for backend in backends:
+        backend.close()
 
 
 def set_clock(server: Server, url: str, hours: int) -> None:
@@ -74,6 +76,14 @@ async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
         await there.queue.release(claimed)
         stage.open('hi')
         assert texts(await ended(client, task['id'])) == ['hi']
+
+
+async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on(
+    postgres: Server, postgres_url: str
+) -> None:
+    set_clock(postgres, postgres_url, 1)
+    async with opened(Namespace(target=None, backend=postgres_url, namespace='agent')) as backend:
+        assert backend.now() - SYSTEM.now() > HOUR // 2
 
 
 async def test_a_clock_that_is_set_is_noticed_by_who_listens(

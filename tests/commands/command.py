@@ -13,7 +13,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_ai_a2a.cli import main
 from pydantic_ai_a2a.ports import DEAD_LETTER, Backend
 from pydantic_ai_a2a.stores import open_store
-from pydantic_ai_a2a.testing.values import AT, LEASE, claim_one, ending, message, run, submit, turn
+from pydantic_ai_a2a.testing.values import AT, OVER, claim_one, ending, message, run, submit, turn
 
 STORE = ('--backend', 'sqlite:///agent.db', '--namespace', 'joker')
 TOO_OFTEN = b'{"messageId":"why","parts":[{"text":"too often"}],"metadata":{"correlationId":"correlation"}}'
@@ -63,8 +63,8 @@ async def die(backend: Backend, task_id: str, *, context: str = 'c', owner: str 
     """A dead letter."""
     await submit(backend, message(f'do {task_id}', new=task_id, context=context, owner=owner, at=at))
     for n in range(2):
-        await claim_one(backend, task_id, f'holder {n}', at=at + n * (LEASE + 1))
-    end = at + 2 * (LEASE + 1)
+        await claim_one(backend, task_id, f'holder {n}', at=at, lease=OVER)
+    end = at + 60_000
     claimed = await claim_one(backend, task_id, 'the last', at=end)
     await backend.queue.finish(
         claimed, ending(claimed, 'failed', at=end, status_message=TOO_OFTEN, failure=DEAD_LETTER)
