@@ -7,8 +7,8 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ..errors import BackendUnusable
-from . import accept, checkpoints, contexts, conversations, dead, deliveries, notice, pauses, quotas
-from .schema import SCHEMA, TURN
+from . import accept, checkpoints, contexts, conversations, dead, deliveries, kept, notice, pauses, quotas
+from .schema import LISTS, SCHEMA, TURN
 from .transaction import Transaction
 
 __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
@@ -31,6 +31,8 @@ MIGRATIONS: Migrations = (
     TURN,
     dead.STORAGE,
     contexts.ROUND_COLUMN,
+    kept.MIGRATION,
+    LISTS,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import conversations
 
-__all__ = ('SCHEMA', 'TURN')
+__all__ = ('LISTS', 'SCHEMA', 'TURN')
 
 SCHEMA = (
     """
@@ -90,3 +90,10 @@ SCHEMA = (
 
 TURN = ('ALTER TABLE task ADD COLUMN turn INTEGER NOT NULL DEFAULT 1',)
 """Number of the task's current turn: see `Claim.turn`."""
+LISTS = (
+    'DROP INDEX task_state',
+    "CREATE INDEX task_canceling ON task (agent, cancel_requested) WHERE state = 'working' AND cancel_requested = 1",
+    'CREATE INDEX task_owner_state ON task (agent, owner, state, status_at, id)',
+    'CREATE INDEX task_context_state ON task (agent, owner, context_id, state, status_at, id)',
+)
+"""A migration: indexes that have the tasks of a state in the order of lists, and one of running tasks to cancel."""

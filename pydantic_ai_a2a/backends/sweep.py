@@ -13,7 +13,8 @@ from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from . import contexts, conversations, deliveries, quotas
+from . import contexts, conversations, deliveries, kept, quotas
+from .kept import ENDED
 from .sql import HEADER, HEADER_SIZE, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
 from .transaction import Lock, LockTasks
 
@@ -29,9 +30,13 @@ ROWS = 500
 TASKS = 50
 EXPIRED = 'expired'
 """Class of the failure of a task whose client has not answered in time."""
-_ENDED = "state IN ('completed', 'failed', 'canceled', 'rejected')"
+_NO_LIMIT = 2**62
+_UNENDED = ', '.join(f"'{state}'" for state in sorted(LIVE | INTERRUPTED))
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
-_IDLE = f'SELECT owner, id, updated_at FROM conversation c WHERE agent = ? AND NOT EXISTS ({_LIVES} AND NOT ({_ENDED}))'
+_IDLE = (
+    'SELECT owner, id, updated_at, counted FROM conversation c WHERE agent = ?'
+    f' AND NOT EXISTS ({_LIVES} AND state IN ({_UNENDED}))'
+)
 
 
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Told]]:
@@ -46,6 +51,8 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, T
     left = yield from _sweep_left(agent)
     swept += left + (yield from _sweep_contexts(agent, retention, at, ROWS - left))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
+    for table in ('task', 'conversation'):
+        yield from kept.count_new(agent, table)
     return swept, ended
 
 
@@ -85,7 +92,7 @@ def log_expired(ended: Told) -> None:
 def _sweep_events(agent: str, before: int) -> Transaction[int]:
     """Drop event logs of tasks that ended long enough ago; long logs take several sweeps."""
     rows = yield (
-        f'SELECT id FROM task WHERE agent = ? AND {_ENDED} AND events_swept = 0 AND status_at < ?'
+        f'SELECT id FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
         ' ORDER BY status_at LIMIT ?',
         (agent, before, TASKS),
     )
@@ -114,21 +121,20 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     waiting = at - _ms(retention.waiting.total_seconds())
     rows = yield (
         # CROSS JOIN, so that SQLite begins with the webhooks: mostly there are none.
-        f'SELECT COUNT(*) - (SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ?'
-        f' AND c.due_at IS NOT NULL AND task.agent = c.agent AND task.id = c.task_id AND {_ENDED} AND status_at >= ?)'
-        f' FROM task WHERE agent = ? AND {_ENDED}',
-        (agent, waiting, agent),
+        'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
+        f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
+        (agent, waiting),
     )
-    surplus = max(0, rows[0][0] - retention.max_tasks)
+    surplus = yield from kept.surplus(agent, 'task', retention.max_tasks, rows[0][0])
     rows = yield (
         # The oldest are those without events: logs are dropped in this order, and before their tasks.
-        f'SELECT id, status_at FROM task WHERE agent = ? AND {_ENDED} AND (push = 0 OR status_at < ?'
+        f'SELECT id, status_at, counted FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
         ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, waiting, agent, TASKS),
     )
-    swept = 0
-    for index, (task_id, status_at) in enumerate(rows):
+    swept = dropped = 0
+    for index, (task_id, status_at, counted) in enumerate(rows):
         if index >= surplus and status_at >= at - _ms(retention.tasks.total_seconds()):
             break
         swept += yield from drop_events(agent, task_id, ROWS)
@@ -136,8 +142,11 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
         if left:
             break
         swept += yield from drop_task(agent, task_id)
+        dropped += counted
         if swept >= ROWS:
             break
+    if dropped:
+        yield [kept.add(agent, 'task', -dropped)]
     return swept
 
 
@@ -162,23 +171,26 @@ def _sweep_left(agent: str) -> Transaction[int]:
 
 
 def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
-    rows = yield 'SELECT COUNT(*) FROM conversation WHERE agent = ?', (agent,)
-    surplus = max(0, rows[0][0] - retention.max_contexts)
+    surplus = yield from kept.surplus(agent, 'conversation', retention.max_contexts)
+    before = at - _ms(retention.contexts.total_seconds())
     rows = yield (
-        f'{_IDLE} ORDER BY updated_at LIMIT ?',
-        (agent, TASKS),
+        f'{_IDLE} AND updated_at < ? ORDER BY updated_at LIMIT ?',
+        (agent, _NO_LIMIT if surplus else before, TASKS),
     )
-    swept = 0
-    for index, (owner, context_id, updated_at) in enumerate(rows):
-        if index >= surplus and updated_at >= at - _ms(retention.contexts.total_seconds()):
+    swept = dropped = 0
+    for index, (owner, context_id, updated_at, counted) in enumerate(rows):
+        if index >= surplus and updated_at >= before:
             break
         if (yield Lock((agent, owner, context_id), wait=False)):
             continue
         # A message may have come since: then the row is another one, or there is a task again.
         if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
             swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
+            dropped += counted
         if swept >= limit:
             break
+    if dropped:
+        yield [kept.add(agent, 'conversation', -dropped)]
     return swept
 
 
