@@ -10,7 +10,6 @@ import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
 
 import pytest
 import uvicorn
@@ -18,7 +17,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import Results, Workers, to_a2a
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
 from pydantic_ai_a2a.stores import open_store
@@ -185,14 +184,19 @@ def said(count: int) -> str:
 
 
 def read(events: list[Event]) -> str:
-    """The text of an event stream."""
-    updates: list[Any] = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
-    return ''.join(part['text'] for update in updates for part in update['artifact']['parts'])
+    """The text of an event stream: what appends nothing replaces the text before it."""
+    text = ''
+    for event in events:
+        if (update := event.result.get('artifactUpdate')) is not None:
+            added = ''.join(part['text'] for part in update['artifact']['parts'])
+            text = text + added if update.get('append') else added
+    return text
 
 
 async def test_all_that_is_streamed_is_read_in_order_and_can_be_resumed_after_a_restart(url: str) -> None:
     agent = speaker()
-    async with serving(agent, backend=url) as client, client.send_streaming('1000') as stream:
+    results = Results(interval=0)
+    async with serving(agent, backend=url, results=results) as client, client.send_streaming('1000') as stream:
         events = await stream.rest()
     task_id = events[0].result['task']['id']
     assert read(events) == said(1000)

@@ -124,7 +124,7 @@ def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
     worker = foreign()
     with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
         to_a2a(Desk().agent, worker=worker, while_working='steer')
-    with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not 'steered'"):
+    with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not the string 'steered'"):
         to_a2a(Desk().agent, while_working='steered')  # pyright: ignore[reportArgumentType]
 
 
