@@ -46,6 +46,8 @@ SECRET = 'SECRET'
 KEY = f'{SECRET}-key-of-ann-1234567890'
 SENTENCES = {
     'storage': 'The store of the server failed.',
+    'no-model': 'The agent has no model.',
+    'download': 'Files were not downloaded in time.',
     'usage-limit': 'The task reached its usage limit.',
     'timeout': 'The task ran out of time.',
     'refused-content': 'The model refused the content.',
@@ -55,10 +57,13 @@ SENTENCES = {
     'internal': 'The agent failed with an internal error.',
     'shutdown': 'The server shut down before the task was done.',
     'attempts': 'The task was started too often without coming to an end.',
+    'expired': 'The task waited too long.',
 }
-"""All that a client reads about a failure, by its class."""
+"""All that a client reads about a failure, by its class; `bad-input` alone has what a worker of the user's own says."""
 ERRORS: Sequence[tuple[str, BaseException]] = [
     ('storage', errors.StoreFailed(SECRET)),
+    ('no-model', errors.NoModel(SECRET)),
+    ('download', errors.DownloadTimedOut(SECRET)),
     ('usage-limit', UsageLimitExceeded(SECRET)),
     ('timeout', RunTimedOut(SECRET)),
     ('refused-content', ContentFilterError(SECRET, body=SECRET)),
@@ -107,7 +112,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> str:
 
 def test_every_class_of_failure_is_shown() -> None:
     documented = {kind for kind, _ in table(ROOT / 'docs' / 'get-started.md', 'Kind')}
-    assert documented == SENTENCES.keys() == {kind for kind, _ in ERRORS} | {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind}
+    others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
+    assert documented - {'bad-input'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
     assert SENTENCES[EXPIRED_ATTEMPTS.kind] == EXPIRED_ATTEMPTS.sentence
 
 

@@ -127,5 +127,5 @@ def test_a_server_closes_the_connection_of_a_client_that_does_not_send() -> None
 
 
 def test_the_time_is_positive() -> None:
-    with pytest.raises(ValueError, match=r'^Limits\.body_time must be positive, not 0\.$'):
+    with pytest.raises(ValueError, match=r'^Limits\.body_time must be positive, not 0\.0\.$'):
         Limits(body_time=0)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.protocol.run_metadata import EXTENSION
+from pydantic_ai_a2a.conversion import asking
+from pydantic_ai_a2a.protocol import run_metadata
 
 from ..behaviour.rows import covers
 from .official_0_3 import OFFICIAL_0_3, ClientError, client_0_3, collect, outline, text_of
@@ -51,7 +52,11 @@ async def test_the_client_reads_the_card(python: Path, server: Process) -> None:
     modes = card.pop('defaultInputModes')
     assert card == snapshot(
         {
-            'capabilities': {'extensions': [EXTENSION], 'pushNotifications': False, 'streaming': True},
+            'capabilities': {
+                'extensions': [run_metadata.EXTENSION, asking.EXTENSION],
+                'pushNotifications': False,
+                'streaming': True,
+            },
             'defaultOutputModes': ['text/plain'],
             'description': 'Does what it is told.',
             'name': 'Puppet',

@@ -126,9 +126,15 @@ async def test_the_clerk_asks_before_it_acts() -> None:
                 said.append(text_of(await task_of(client.send_message(say(answer, task_id=asked.id)))))
     assert said == snapshot(
         [
-            'May I call delete_file {"path":"report.txt"}?',
+            """\
+May I call delete_file {"path":"report.txt"}?
+Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
+""",
             'I need it',
-            'May I call delete_file {"path":"a.txt"}?',
+            """\
+May I call delete_file {"path":"a.txt"}?
+Write "yes" to approve the call, or "no" or "no: reason" to deny it.\
+""",
             'a.txt is deleted.',
             'What kind of a pizza?',
             'hot',

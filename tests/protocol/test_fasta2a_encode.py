@@ -345,6 +345,13 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                     '`allowed_hosts` says for which it does.'
                 },
             },
+            'NotFoundError': {
+                'code': -32601,
+                'message': 'Method not found',
+                'data': {
+                    'detail': 'There is nothing at this path. The agent card says what the agent serves and where.'
+                },
+            },
             'OverloadedError': {
                 'code': -32000,
                 'message': 'The server has too much to do or is shutting down; try again later',

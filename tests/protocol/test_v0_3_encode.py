@@ -303,6 +303,7 @@ def test_every_error_is_read_as_the_official_one_of_its_code() -> None:
             'MethodNotAllowedError': 'MethodNotFoundError',
             'MethodNotFoundError': 'MethodNotFoundError',
             'MisdirectedRequestError': 'InvalidRequestError',
+            'NotFoundError': 'MethodNotFoundError',
             'OverloadedError': 'JSONRPCError',
             'PayloadTooLargeError': 'InvalidRequestError',
             'PermissionDeniedError': 'JSONRPCError',

@@ -380,6 +380,7 @@ def test_every_error_has_a_code_a_message_a_reason_and_the_correlation_id() -> N
             'MethodNotAllowedError': 'METHOD_NOT_FOUND',
             'MethodNotFoundError': 'METHOD_NOT_FOUND',
             'MisdirectedRequestError': 'INVALID_REQUEST',
+            'NotFoundError': 'METHOD_NOT_FOUND',
             'OverloadedError': 'UNAVAILABLE',
             'PayloadTooLargeError': 'INVALID_REQUEST',
             'PermissionDeniedError': 'PERMISSION_DENIED',
