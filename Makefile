@@ -3,7 +3,7 @@
 PYTHON ?= python3
 # Test processes, and more arguments for pytest: make test WORKERS=4 ARGS='-k cancel'
 # Arguments of chaos: make chaos ARGS='--tasks 1000 --seed 7'
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 
 VENV := .venv
@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official
 
 test: $(VENV)/.installed-dev ## Run all tests and measure branch coverage
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) $(ARGS)
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(BIN)/coverage combine --quiet
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
