@@ -55,6 +55,11 @@ class Database(Protocol):
         ...
 
     @property
+    def durable(self) -> bool:
+        """Whether the database outlives the process; then, its file may be damaged."""
+        ...
+
+    @property
     def tails(self) -> Tails:
         """Where the events that this process stores are published."""
         ...

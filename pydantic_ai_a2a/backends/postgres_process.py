@@ -90,7 +90,7 @@ class PostgresProcess:
         self._thread.put(take_back, _log_failure)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(views.events_after, self._namespace, task_id, after, limit))
+        return await self.read(partial(views.events_after, self._namespace, task_id, after, limit, checks=True))
 
     async def _write(
         self,

@@ -173,11 +173,17 @@ class SqlReader(TaskReader):
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
         return await self._database.read(
-            views.load, self._database.namespace, task_id, owner, history_length=history_length, artifacts=artifacts
+            views.load,
+            self._database.namespace,
+            task_id,
+            owner,
+            history_length=history_length,
+            artifacts=artifacts,
+            checks=self._database.durable,
         )
 
     async def list(self, query: TaskQuery) -> Page:
-        return await self._database.read(views.page, self._database.namespace, query)
+        return await self._database.read(views.page, self._database.namespace, query, checks=self._database.durable)
 
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         return await self._database.read(views.unread, self._database.namespace, task_id, after)
@@ -265,7 +271,13 @@ class SqlHousekeeping(Housekeeping):
     ) -> AsyncIterator[StoredTask | ExportedConversation]:
         async for task_id in self._ids(export.task_ids, owner, context_id):
             task = await self._database.read(
-                views.load, self._agent, task_id, owner, history_length=None, artifacts=True
+                views.load,
+                self._agent,
+                task_id,
+                owner,
+                history_length=None,
+                artifacts=True,
+                checks=self._database.durable,
             )
             if task is not None:  # it may have been swept meanwhile
                 yield task

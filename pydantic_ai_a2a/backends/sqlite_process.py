@@ -90,7 +90,7 @@ class SqliteProcess:
         self._writer.put(Job(make, _log_failure))
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(views.events_after, self._namespace, task_id, after, limit))
+        return await self.read(partial(views.events_after, self._namespace, task_id, after, limit, checks=True))
 
     # --- what the others write --------------------------------------------------------------------------------------
 
