@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .audit import audit, new_correlation_id
 from .auth.guard import Guard
 from .bindings.browser import AllowedHosts, misdirected
-from .bindings.connection import remember
+from .bindings.connection import REQUEST
 from .bindings.unread import closing
 from .errors import TaskNotFoundError, UnsupportedOperationError
 from .hosting import Hosting
@@ -138,12 +138,14 @@ class A2AApp(FastA2A):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
-        remember(scope, receive)
+        if REQUEST not in scope:
+            scope[REQUEST] = receive
         if not self.guard.anonymous:
             self.guard.redact(scope)
-        if (below := scope.get('path', '').removeprefix(scope.get('root_path', ''))).startswith('//'):
+        path = scope.get('path', '')
+        if '//' in path and (below := path.removeprefix(scope.get('root_path', ''))).startswith('//'):
             # A client put a path of the binding behind an interface URL that ends in a slash.
-            scope = {**scope, 'path': scope['path'].removesuffix(below) + '/' + below.lstrip('/')}
+            scope = {**scope, 'path': path.removesuffix(below) + '/' + below.lstrip('/')}
         if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
             await misdirected(scope, receive, send)
             return

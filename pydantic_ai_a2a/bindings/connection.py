@@ -11,26 +11,21 @@ import asyncio
 import socket
 import struct
 
-from starlette.types import Receive, Scope
+from starlette.types import Scope
 
-__all__ = ('abort', 'abort_later', 'remember')
+__all__ = ('REQUEST', 'abort', 'abort_later')
 
-_KEY = 'pydantic_ai_a2a.server_request'
+REQUEST = 'pydantic_ai_a2a.receive'
+"""Key of the scope under which the app keeps the `receive` that the server called it with, before anything wraps it."""
 _NO_LINGER = struct.pack('ii', 1, 0)
 """The kernel then forgets what it has buffered, and resets the connection when it is closed."""
-
-
-def remember(scope: Scope, receive: Receive) -> None:
-    """Keep what the server called the app with, before anything wraps it."""
-    if _KEY not in scope:
-        scope[_KEY] = getattr(receive, '__self__', None)
 
 
 def _transport_of(scope: Scope) -> asyncio.Transport | None:
     """The transport of the request's connection. One of HTTP/2 has other requests as well, and is left alone."""
     if scope.get('http_version', '1.1')[0] != '1':
         return None
-    transport = getattr(scope.get(_KEY), 'transport', None)
+    transport = getattr(getattr(scope.get(REQUEST), '__self__', None), 'transport', None)
     return transport if callable(getattr(transport, 'abort', None)) else None
 
 

@@ -102,6 +102,8 @@ class Serving:
 
 Request: TypeAlias = tuple[Operation, Params | None, Choice]
 """What a binding makes of a request: what is asked for, and the codec of the answer."""
+Perform: TypeAlias = Callable[[Call, Operation, Params | None, Choice], Awaitable[None]]
+"""Performs an operation and sends its result."""
 
 
 class Exchange(ABC):
@@ -111,6 +113,8 @@ class Exchange(ABC):
     """Of the answers."""
     unshared: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Headers that keep answers from being given to others, where caches on the way might."""
+    notify: Perform | None = None
+    """Performs the operation of a request that gets no result; None: the request gets one."""
     attributes: Mapping[str, str]
     """What an operation's span says of the binding."""
 
@@ -187,10 +191,11 @@ class Exchange(ABC):
                 traceparent = None if span is None else telemetry.traceparent()
                 kept = None if serving.keep is None else serving.keep(self.scope['headers'], caller)
                 call = Call(caller, self.correlation_id, traceparent, kept)
+                perform = self.notify or (self._stream if operation.stream else self._answer)
                 if serving.metering is None:
-                    await self.perform(call, operation, params, choice)
+                    await perform(call, operation, params, choice)
                 else:
-                    await self._metered(serving.metering, call, (operation, params, choice))
+                    await self._metered(serving.metering, perform, call, (operation, params, choice))
         except ClientGone as gone:
             await self._leave(gone)
         except Exception as exception:
@@ -253,11 +258,7 @@ class Exchange(ABC):
         for name in names:
             self.serving.guard.authorize(caller, name, self.scope, self.correlation_id)
 
-    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
-        """Perform the operation and send its result."""
-        await (self._stream if operation.stream else self._answer)(call, operation, params, choice)
-
-    async def _metered(self, metering: Metering, call: Call, request: Request) -> None:
+    async def _metered(self, metering: Metering, perform: Perform, call: Call, request: Request) -> None:
         """Perform a request if its caller may."""
         operation, params, _ = request
         self._counted = True
@@ -268,9 +269,9 @@ class Exchange(ABC):
             await metering.admit(operation.name, subject)
             if operation.stream or (isinstance(params, SendParams) and await self._waits(params)):
                 with metering.stream(subject):
-                    await self.perform(call, *request)
+                    await perform(call, *request)
             else:
-                await self.perform(call, *request)
+                await perform(call, *request)
         except QuotaExceededError as error:
             audit_refusal(error, call.caller, address, self.correlation_id)
             raise
@@ -319,7 +320,8 @@ class Exchange(ABC):
         headers = (*self.unshared, *self._headers)
         if size <= CHUNK:
             body = b''.join((before, *pieces, after))
-            await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
+            await start(self.send, 200, len(body), self.correlation_id, headers, media_type=self.media_type)
+            await self.send({'type': 'http.response.body', 'body': body})
             return
         with self.serving.readers.answer(size) as answer:
             await answer.write(chain((before,), pieces, (after,)))
@@ -416,10 +418,8 @@ class Exchange(ABC):
 
 def _stored_size(result: object) -> int:
     """About how many bytes a result has; of a result that holds no tasks, which is short, 0."""
-    if isinstance(result, TaskList):
-        return sum(map(_stored_size, result.page.tasks))
     if not isinstance(result, StoredTask):
-        return 0
+        return sum(map(_stored_size, result.page.tasks)) if isinstance(result, TaskList) else 0
     header = result.header
     bodies = (header.status_message or b'', header.metadata or b'', *(result.history or ()), *(result.artifacts or ()))
     return sum(map(len, bodies))

@@ -37,8 +37,6 @@ class _JsonRpcExchange(Exchange):
     """The request's id as JSON."""
     _wants_stream = False
     """Whether the request asks for an event stream, as far as it has been read."""
-    _notification = False
-    """True if the request has no id, as far as it has been read."""
     _choice: Choice | None = None
 
     def decode(self, body: bytes) -> Request:
@@ -57,22 +55,23 @@ class _JsonRpcExchange(Exchange):
             raise refused.error from None
         self._id = request.id
         self._wants_stream = request.operation.stream
-        self._expect(notification=request.notification)
+        if request.notification:
+            self._expect(notification=True)
         return request.operation, request.params, choice
 
     def _expect(self, *, notification: bool) -> None:
-        self._notification = notification
         if notification:
+            self.notify = self._notify
             self.send = _without_body(self.send)
 
-    async def perform(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
-        """Perform the operation. A notification waits for no task and follows none."""
-        if self._notification and isinstance(params, SendParams):
-            await super().perform(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
-        elif self._notification and operation.stream:
+    async def _notify(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
+        """Perform the operation of a notification, which waits for no task and follows none."""
+        if isinstance(params, SendParams):
+            await self._answer(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
+        elif operation.stream:
             await reply(self.send, 200, b'', self.correlation_id)
         else:
-            await super().perform(call, operation, params, choice)
+            await self._answer(call, operation, params, choice)
 
     def envelope(self) -> tuple[bytes, bytes]:
         return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'

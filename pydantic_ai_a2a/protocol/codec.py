@@ -123,7 +123,7 @@ class Codec(ABC):
         return b''.join(self.task_pieces(task))
 
     @abstractmethod
-    def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
+    def task_pieces(self, task: StoredTask) -> Iterable[bytes]:
         """Write a task in pieces, so that long messages and artifacts are not copied to join them."""
 
     def encode_task_result(self, task: StoredTask) -> bytes:
@@ -131,7 +131,7 @@ class Codec(ABC):
         return b''.join(self.result_pieces(task))
 
     @abstractmethod
-    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
+    def result_pieces(self, task: StoredTask) -> Iterable[bytes]:
         """Write the result of SendMessage in pieces, like `task_pieces`."""
 
     @abstractmethod

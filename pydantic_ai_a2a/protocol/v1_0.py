@@ -6,7 +6,7 @@ strings, null and empty strings as unset, unknown fields ignored. What is sent i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
@@ -121,7 +121,11 @@ class _SendMessageRequest(TypedDict):
 
 
 def _send_params(wire: _SendMessageRequest) -> SendParams:
-    message, configuration = cast('Message', wire['message']), wire.get('configuration') or {}
+    message = cast('Message', wire['message'])
+    tenant = (wire['tenant'] if 'tenant' in wire else '') or ''  # noqa: SIM401 - a call for each request
+    configuration = wire.get('configuration')
+    if not configuration:
+        return SendParams(message=message, metadata=wire.get('metadata'), tenant=tenant)
     return SendParams(
         message=message,
         return_immediately=configuration.get('return_immediately') or False,
@@ -129,7 +133,7 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
         accepted_output_modes=tuple(configuration.get('accepted_output_modes') or ()),
         push_config=configuration.get('task_push_notification_config'),
         metadata=wire.get('metadata'),
-        tenant=(wire['tenant'] if 'tenant' in wire else '') or '',  # noqa: SIM401 - a call for each request
+        tenant=tenant,
     )
 
 
@@ -304,12 +308,11 @@ def _payload(event: TaskEvent, last: bool) -> bytes:
     return event.payload
 
 
-def _array(before: bytes, values: Sequence[bytes]) -> Iterator[bytes]:
+def _array(pieces: list[bytes], before: bytes, values: Sequence[bytes]) -> None:
     for value in values:
-        yield before
-        yield value
+        pieces += (before, value)
         before = b','
-    yield b']'
+    pieces += (b']',)
 
 
 class V1_0(HttpCodec):
@@ -334,22 +337,21 @@ class V1_0(HttpCodec):
             return read_params(body, path, params, _FIELDS)
         return check_params(read_query(query, _QUERY, _FLAGS), path, params, _FIELDS)
 
-    def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
+    def task_pieces(self, task: StoredTask) -> list[bytes]:
         """Write a bare `Task` (§4.1.1), whose messages and artifacts are the stored bytes."""
         header = task.header
         status = stored.status(header.state, header.status_at, header.status_message)
-        yield b'{"id":%s,"contextId":%s,"status":%s' % (to_json(header.id), to_json(header.context_id), status)
+        pieces = [b'{"id":%s,"contextId":%s,"status":%s' % (to_json(header.id), to_json(header.context_id), status)]
         if task.artifacts:
-            yield from _array(b',"artifacts":[', task.artifacts)
+            _array(pieces, b',"artifacts":[', task.artifacts)
         if task.history:
-            yield from _array(b',"history":[', task.history)
-        yield b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata
+            _array(pieces, b',"history":[', task.history)
+        pieces += (b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata,)
+        return pieces
 
-    def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
+    def result_pieces(self, task: StoredTask) -> list[bytes]:
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
-        yield b'{"task":'
-        yield from self.task_pieces(task)
-        yield b'}'
+        return [b'{"task":', *self.task_pieces(task), b'}']
 
     def encode_message_result(self, message: bytes) -> bytes:
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a message."""
