@@ -107,7 +107,10 @@ class AgentJob:
         prompt, before = None, ()
         if pending is None or not pending.answers:  # else the message is an answer and nothing besides
             prompt, before = await self._told(claim, recorder)
-        history = await recorder.store(partial(self._history, claim, prompt is not None))
+        if self._read_task is None or prompt is None:
+            history = await recorder.store(partial(self._backend.history, claim))
+        else:
+            history = await recorder.store(partial(self._history, claim))
         key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
         info: RunInfo = {
             'task_id': claim.header.id,
@@ -165,11 +168,9 @@ class AgentJob:
             prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
         return prompt, before
 
-    async def _history(self, claim: Claim, has_prompt: bool) -> Sequence[ModelMessage]:
+    async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
         """Return the conversation before a run, without what its prompt tells of the task's earlier runs."""
         history = await self._backend.history(claim)
-        if self._read_task is None or not has_prompt:
-            return history
         own = f'{claim.header.id}.'
         return [message for message in history if not (message.run_id or '').startswith(own)]
 

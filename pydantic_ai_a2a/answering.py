@@ -64,8 +64,7 @@ def answered(
 
 def without_marks(message: Message) -> Message:
     """A client's message without the metadata that only the server writes."""
-    metadata = message.get('metadata', {})
-    if _MARKS.isdisjoint(metadata):
+    if 'metadata' not in message or _MARKS.isdisjoint(metadata := message['metadata']):
         return message
     return {**message, 'metadata': {name: value for name, value in metadata.items() if name not in _MARKS}}
 

@@ -39,8 +39,17 @@ _STAND_INS = frozenset({'function', 'test'})
 
 
 def has_files(prompt: str | Sequence[UserContent] | None, messages: Sequence[ModelMessage]) -> bool:
-    """Return whether a prompt, or the messages before it, have files to download."""
-    return any(map(_is_to_download, prompt or ())) or any(_to_download(messages))
+    """Return whether a prompt, or the messages before it, have files to download.
+
+    Every run asks, and a conversation may be long: so no function is called for a message without files.
+    """
+    contents: list[Any] = [] if prompt is None or prompt.__class__ is str else [prompt]
+    for message in messages:
+        if message.kind == 'request':
+            for part in message.parts:
+                if part.part_kind == 'user-prompt' and part.content.__class__ is not str:
+                    contents += (part.content,)
+    return bool(contents) and any(_is_to_download(item) for content in contents for item in content)
 
 
 class Downloads(AbstractCapability[Any]):

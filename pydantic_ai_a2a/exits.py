@@ -16,7 +16,7 @@ from pydantic_ai.output import OutputContext
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
 
-__all__ = ('Exited', 'Stalled', 'check_progress', 'contain_exits', 'contained', 'is_for_the_process')
+__all__ = ('Exited', 'Stalled', 'contain_exits', 'contained', 'is_for_the_process')
 
 T = TypeVar('T')
 
@@ -26,7 +26,14 @@ class Exited(Exception):
 
 
 class Stalled(Exception):
-    """A run has done a step and is to do the same step again. Never sent to a client."""
+    """A run has done a step and is to do the same step again. Never sent to a client.
+
+    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of an iteration of its own,
+    and gives the same step again. So the run would never end, and each step may ask the model.
+    """
+
+    def __init__(self) -> None:
+        super().__init__('A model, a hook or a function of the agent raised StopAsyncIteration.')
 
 
 async def contained(work: Awaitable[T]) -> T:
@@ -63,19 +70,6 @@ def _is_running(task: asyncio.Task[Any] | None) -> bool:
         return asyncio.current_task() is task
     except RuntimeError:  # no event loop is running
         return False
-
-
-def check_progress(step: object, following: object) -> None:
-    """Refuse to do a step of a run once more after the same step.
-
-    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of an iteration of its own,
-    and gives the same step again. So the run would never end, and each step may ask the model.
-
-    Raises:
-        Stalled: Both are the same step.
-    """
-    if following is step:
-        raise Stalled('A model, a hook or a function of the agent raised StopAsyncIteration.')
 
 
 def contain_exits(run: AgentRun[Any, Any]) -> None:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import to_json
@@ -77,8 +78,10 @@ class Recorder:
         self._n = header.last_event
         self._text: stored.TextArtifact | None = None
         self._marks_end = results.stream == 'mark'
-        delay = max(flush_delay, results.interval)
-        self._flush = _Flush(self._store, self._chunk, delay, results) if delay else None
+        self._flush_delay = flush_delay
+        self._results = results
+        self._flush = self._new_flush() if flush_delay else None
+        """In memory, where a write is over at once, it is made for the first piece of a text."""
         self._charges = charges
         self.store = (retries or Retries.once()).of(header.id)
         """Calls the store for this run: repeats what it refuses while it is unavailable."""
@@ -98,6 +101,7 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         if isinstance(event, TextDelta):
+            self._flush = self._flush or self._new_flush()
             await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
             return
         if isinstance(event, Step):
@@ -119,6 +123,10 @@ class Recorder:
             await self._flush.write(event, status, checkpoint)
         else:
             await self._store([] if event is None else [event], status, checkpoint)
+
+    def _new_flush(self) -> _Flush | None:
+        delay = max(self._flush_delay, self._results.interval)
+        return _Flush(self._store, self._chunk, delay, self._results) if delay else None
 
     def _note(self, note: Note) -> tuple[_Event, Status]:
         status = Status('working', self._now(), self._message(_text(note.text)))
@@ -253,7 +261,7 @@ class Recorder:
         if self._charges is not None and self.usage is not None:
             rest['charges'] = self._charges(self._claim.header.owner, self.usage)
         self.unstored = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
-        following = await self.store(self.store_end)
+        following = await self.store(partial(self._queue.finish, self._claim, self.unstored))
         self.unstored = None
         return following
 

@@ -19,7 +19,6 @@ from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, 
 from pydantic_ai.agent import (
     AbstractAgent,
 )
-from pydantic_ai.agent.abstract import AgentMetadata
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
@@ -43,7 +42,7 @@ from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .downloads import Downloads, has_files
 from .errors import NoModel
-from .exits import check_progress, contain_exits
+from .exits import Stalled, contain_exits
 from .quotas import Left
 from .run_options import NO_MODEL, RunInfo, RunOptions, check_options, may_change_history, may_have_model
 from .settings import Limits, Progress
@@ -162,20 +161,16 @@ class Runner:
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
+            NoModel: The agent has no model.
         """
         answer = AnswerStream(text_output)
         if self._changes_history:
             history = deepcopy(history)
         resumed = turn is not None and turn.before
-        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': self._metadata_with(info)}
-        if steering is not None or has_files(prompt, [*history, *(resumed or ())]):
-            # Not for each run, because a run with capabilities of its own takes longer to begin.
-            options['capabilities'] = self._with_downloads
-        if left is not None:
-            options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
+        downloads = steering is not None or has_files(prompt, [*history, *(resumed or ())])
         run: AgentRun[Any, Any] | None = None
         try:
-            async with self._begin(
+            async with self._agent.iter(
                 None if resumed else prompt,
                 message_history=turn.after(history) if turn is not None and resumed else history or None,
                 deferred_tool_results=None if resumed else answers,
@@ -184,7 +179,7 @@ class Runner:
                 cancellation_token=token,
                 usage=usage,
                 infer_name=False,
-                **options,
+                **self._options_of(info, given, left, downloads=downloads),
             ) as run:
                 node = run.next_node
                 if resumed:
@@ -200,6 +195,10 @@ class Runner:
                     if left is not None and run.new_messages():
                         add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
                     raise
+        except UserError as error:
+            if run is not None or self._may_have_model:
+                raise
+            raise NoModel(NO_MODEL) from error
         except STATES as state:
             if run is None or not may_wait:
                 raise
@@ -213,26 +212,19 @@ class Runner:
         files = _files(messages)
         return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, calls, result)
 
-    def _metadata_with(self, info: RunInfo) -> AgentMetadata[Any]:
+    def _options_of(
+        self, info: RunInfo, given: RunOptions | None, left: Left | None, *, downloads: bool
+    ) -> dict[str, Any]:
         metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
-        return metadata if self._metadata_of is None else _merged(self._metadata_of, metadata)
-
-    @asynccontextmanager
-    async def _begin(self, prompt: Any, **options: Any) -> AsyncGenerator[AgentRun[Any, Any]]:
-        """Begin a run of the agent.
-
-        Raises:
-            NoModel: The agent has no model.
-        """
-        begun = False
-        try:
-            async with self._agent.iter(prompt, **options) as run:
-                begun = True
-                yield run
-        except UserError as error:
-            if begun or self._may_have_model:
-                raise
-            raise NoModel(NO_MODEL) from error
+        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': metadata}
+        if (metadata_of := self._metadata_of) is not None:
+            options['metadata'] = _merged(metadata_of, metadata)
+        if downloads:
+            # Not for each run, because a run with capabilities of its own takes longer to begin.
+            options['capabilities'] = self._with_downloads
+        if left is not None:
+            options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
+        return options
 
     async def _drive(
         self,
@@ -248,15 +240,19 @@ class Runner:
         steering: Steering | None,
     ) -> None:
         while not isinstance(node, End) and run.result is None:
-            if (stream := self._stream(node, watched, shown)) is not None:
+            stream, asks = None, Agent.is_model_request_node(node)
+            if (asks or self._steps.of_tools) and watched():
+                stream = self._stream(node, shown)
+            if stream is not None:
                 await self._observe(stream, answer, emit)
             before, node, note = node, await run.next(node), None
-            check_progress(before, node)
+            if node is before:
+                raise Stalled
             if steering is not None:
                 await steering.step(run, node)
             if Agent.is_call_tools_node(node):
                 _prepare_tools(run, node.model_response, may_wait=may_wait)
-                if Agent.is_model_request_node(before):  # else a run before this one has shown and stored the response
+                if asks:  # else a run before this one has shown and stored the response
                     shown.answers = None
                     if self._steps.any and stream is None and watched():
                         await self._show(node.model_response, emit)
@@ -264,13 +260,11 @@ class Runner:
             if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
                 await emit(note)
 
-    def _stream(self, node: _Node, watched: Callable[[], bool], shown: _Shown) -> _Events | None:
-        """The events of a node; None if they are not needed, or the model cannot stream."""
+    def _stream(self, node: _Node, shown: _Shown) -> _Events | None:
+        """The events of a node that somebody watches; None if nobody needs them, or the model cannot stream."""
         if Agent.is_model_request_node(node):
-            return node.stream(shown.run.ctx) if watched() and can_stream(shown.run.ctx.deps.model) else None
-        if Agent.is_call_tools_node(node) and self._steps.of_tools and watched():
-            return shown.of_node(node)
-        return None
+            return node.stream(shown.run.ctx) if can_stream(shown.run.ctx.deps.model) else None
+        return shown.of_node(node) if self._steps.of_tools and Agent.is_call_tools_node(node) else None
 
     async def _observe(self, stream: _Events, answer: AnswerStream, emit: Emit) -> None:
         async with stream as events:
@@ -326,7 +320,10 @@ def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait
     As `output_type` of the run, `DeferredToolRequests` would have the output's schema built anew for each run, and is
     refused for agents with output validators.
     """
-    if 'tool-call' not in [part.part_kind for part in response.parts]:
+    for part in response.parts:
+        if part.part_kind == 'tool-call':
+            break
+    else:
         return
     contain_exits(run)
     schema = run.ctx.deps.output_schema

@@ -111,6 +111,7 @@ class Service:
     ) -> None:
         self._backend = backend
         self._limits = limits
+        self._max_wait = limits.max_wait
         self._idempotency_window = -(-retention.idempotency_window // timedelta(milliseconds=1))
         self._check_content = check_content
         self._check_output = check_output
@@ -132,7 +133,7 @@ class Service:
         task_id = accepted.header.id
         if params.return_immediately:
             return await self._snapshot(submission, accepted, params.history_length)
-        await self._wait(task_id, accepted.after, self._limits.max_wait)
+        await self._wait(task_id, accepted.after, self._max_wait)
         return await self._load(task_id, call.caller.owner, params.history_length)
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
@@ -194,16 +195,12 @@ class Service:
             check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
             self._check_output(params.accepted_output_modes)
         task_id, context_id = message.get('task_id'), message.get('context_id')
-        members = b''
-        for name, wire_name in _MEMBERS:
-            if value := message.get(name):
-                members += b',"%s":%s' % (wire_name, to_json(value))
         return Submission(
             owner=call.caller.owner,
             anonymous=call.caller.anonymous,
             message_id=message['message_id'],
             digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
-            body=stored.message(message['message_id'], b'ROLE_USER', parts, members),
+            body=stored.message(message['message_id'], b'ROLE_USER', parts, _members(message)),
             task_id=task_id or stored.new_id(),
             new=task_id is None,
             context_id=context_id or (stored.new_id() if task_id is None else None),
@@ -421,6 +418,14 @@ class Service:
         if task is None:
             raise TaskNotFoundError
         return task
+
+
+def _members(message: Mapping[str, Any]) -> bytes:
+    members = b''
+    for name, wire_name in _MEMBERS:
+        if message.get(name):  # `get` costs a call for each
+            members += b',"%s":%s' % (wire_name, to_json(message[name]))
+    return members
 
 
 def _request(params: SendParams, call: Call) -> bytes | None:

@@ -353,7 +353,7 @@ class Worker:
         recorder = self._recorder(claim)
         if claim.attempt > self._settings.attempts:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
-        own_task = asyncio.current_task()
+        own_task = asyncio.current_task(self._loop)
         try:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
                 try:

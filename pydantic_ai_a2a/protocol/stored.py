@@ -99,9 +99,12 @@ def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
 
 _SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
 """Members of a message that are the same when the message is sent again, beside its parts."""
+_PLAIN = ['user', *[None] * 8]
+"""The members of most messages, whose JSON is written once, and what else of the request counts."""
+_PLAIN_JSON = json.dumps(_PLAIN).encode()
 
 
-def digest(message: Message, parts: bytes, *rest: object) -> bytes:
+def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
     """Return what a message with a known id is compared by: if it is the same, the message was sent again.
 
     Args:
@@ -109,10 +112,17 @@ def digest(message: Message, parts: bytes, *rest: object) -> bytes:
         parts: Its parts, as `dump_parts` writes them.
         rest: What else of the request counts, as JSON values. Empty ones are the same as None.
     """
-    if any('data' in part or 'metadata' in part for part in message['parts']):  # clients may order their keys anew
-        parts = json.dumps(_wire_parts(message['parts']), sort_keys=True).encode()
-    members = [*(message.get(name) or None for name in _SAME), *(value or None for value in rest)]
-    return sha256(parts + json.dumps(members, sort_keys=True).encode()).digest()
+    for part in message['parts']:
+        if 'data' in part or 'metadata' in part:  # clients may order the keys anew
+            parts = json.dumps(_wire_parts(message['parts']), sort_keys=True).encode()
+            break
+    members: list[object] = []
+    for name in _SAME:
+        members += ((message[name] or None) if name in message else None,)  # `get` and `append` cost a call for each
+    for value in rest:
+        members += (value or None,)
+    plain = members == _PLAIN
+    return sha256(parts + (_PLAIN_JSON if plain else json.dumps(members, sort_keys=True).encode())).digest()
 
 
 def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:

@@ -123,16 +123,17 @@ class _SendMessageRequest(TypedDict):
 def _send_params(wire: _SendMessageRequest) -> SendParams:
     message = cast('Message', wire['message'])
     tenant = (wire['tenant'] if 'tenant' in wire else '') or ''  # noqa: SIM401 - a call for each request
-    configuration = wire.get('configuration')
+    metadata = wire['metadata'] if 'metadata' in wire else None  # noqa: SIM401 - likewise
+    configuration = wire['configuration'] if 'configuration' in wire else None  # noqa: SIM401 - likewise
     if not configuration:
-        return SendParams(message=message, metadata=wire.get('metadata'), tenant=tenant)
+        return SendParams(message=message, metadata=metadata, tenant=tenant)
     return SendParams(
         message=message,
         return_immediately=configuration.get('return_immediately') or False,
         history_length=configuration.get('history_length'),
         accepted_output_modes=tuple(configuration.get('accepted_output_modes') or ()),
         push_config=configuration.get('task_push_notification_config'),
-        metadata=wire.get('metadata'),
+        metadata=metadata,
         tenant=tenant,
     )
 
