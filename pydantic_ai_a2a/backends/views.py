@@ -29,7 +29,7 @@ _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 
 def load(
-    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, checks: bool
+    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, checks: bool = True
 ) -> Transaction[StoredTask | None]:
     """See `TaskReader.load`; `checks` tells whether the stored bodies may be damaged."""
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
@@ -39,7 +39,7 @@ def load(
 
 
 def _with_items(
-    agent: str, header: TaskHeader, history_length: int | None, artifacts: bool, checks: bool
+    agent: str, header: TaskHeader, history_length: int | None, artifacts: bool, checks: bool = True
 ) -> Transaction[StoredTask]:
     newest = _NO_LIMIT if history_length is None else history_length
     rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
@@ -62,7 +62,7 @@ def _with_items(
     return StoredTask(header, history, bodies)
 
 
-def page(agent: str, query: TaskQuery, *, checks: bool) -> Transaction[Page]:
+def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Page]:
     """See `TaskReader.list`; `checks` as for `load`."""
     conditions: list[str] = ['agent = ?']
     values: list[str | int] = [agent]
@@ -117,7 +117,9 @@ def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, 
     return [(seq, body) for seq, body in rows]
 
 
-def events_after(agent: str, task_id: str, after: int, limit: int, *, checks: bool) -> Transaction[list[TaskEvent]]:
+def events_after(
+    agent: str, task_id: str, after: int, limit: int, *, checks: bool = True
+) -> Transaction[list[TaskEvent]]:
     """Stored events of a task after a number, in order; `checks` as for `load`."""
     rows: Sequence[Any] = yield (
         'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
