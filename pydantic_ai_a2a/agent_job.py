@@ -36,7 +36,7 @@ from .types import Message
 __all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
 
 Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
-"""What a run is told: its prompt, and the messages that go before it and after the context."""
+"""The input of a run: its prompt, and the messages between the context and the prompt."""
 Read = Callable[[Message], Told]
 """Reads one message."""
 ReadTask = Callable[[Sequence[Message]], Told]

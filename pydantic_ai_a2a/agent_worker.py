@@ -187,12 +187,12 @@ class AgentWorker(Worker[list[ModelMessage]]):
 
     @property
     def reads_itself(self) -> bool:
-        """Whether a subclass has a `build_message_history` of its own."""
+        """True if a subclass overrides `build_message_history`."""
         return type(self).build_message_history is not AgentWorker.build_message_history
 
     @property
     def runs_itself(self) -> bool:
-        """Whether a subclass has a `run_task` or a `cancel_task` of its own."""
+        """True if a subclass overrides `run_task` or `cancel_task`."""
         own = type(self)
         return (own.run_task, own.cancel_task) != (AgentWorker.run_task, AgentWorker.cancel_task)
 

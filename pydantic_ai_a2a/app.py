@@ -60,7 +60,7 @@ class OwnTaskManager(TaskManager):
 
     @property
     def is_running(self) -> bool:
-        """Whether the app has started."""
+        """True once the app has started."""
         try:
             return self._hosting.begun
         except RuntimeError:  # outside of an event loop

@@ -176,7 +176,7 @@ class Conversion:
             Runner(agent, options, progress, answer_rules.hidden, download_time) if self._foreign is None else None
         )
         self.has_model = not self._is_known or may_have_model(agent, options)
-        """Whether runs may have a model without `agent.override`."""
+        """True if runs may have a model without `agent.override`."""
         if self._is_known:
             for argument, tools in answer_rules.named_tools.items():
                 check_tools(agent, options, argument, tools)

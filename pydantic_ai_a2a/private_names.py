@@ -9,6 +9,6 @@ _PRIVATE = ('localhost', 'local', 'internal', 'home.arpa')
 
 
 def is_private_name(host: str) -> bool:
-    """Whether a name is one of a private network. Case and final dots do not matter."""
+    """Return whether a name belongs to a private network. Case and final dots do not matter."""
     name = host.rstrip('.').lower()
     return any(name == private or name.endswith(f'.{private}') for private in _PRIVATE)

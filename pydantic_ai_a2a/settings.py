@@ -31,7 +31,7 @@ WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
 """What becomes of a message to a task that is queued or runs."""
 
 TextStream: TypeAlias = Literal['replace', 'mark', 'whole']
-"""How the text of an answer is streamed: see `Results.stream`."""
+"""The forms in which the text of an answer is streamed: see `Results.stream`."""
 
 
 def _positive(settings: DataclassInstance, *, or_zero: Collection[str] = ()) -> None:
@@ -135,7 +135,7 @@ class Retention:
     """How long a task may wait for its client before it is `failed`; and how long one that has ended is kept at most,
     whatever its age and their number, until its webhooks have been told so."""
     idempotency_window: Span[timedelta] = Span(timedelta(minutes=10))
-    """How long a new task's message that an anonymous client sends again is answered with its first task. An
+    """Time in which a new task's message that an anonymous client sends again is answered with its first task. An
     authenticated caller's message, and one with a `taskId`, is recognised as long as the task is kept. Zero turns that
     off for all callers: each message that arrives is a new one."""
 
@@ -244,19 +244,21 @@ class Progress:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """How the results of runs reach clients. The stored task is the same with all values of `stream`."""
+    """Settings for results of runs on their way to clients. The stored task is the same with all values of `stream`."""
 
     stream: TextStream = 'replace'
-    """How clients that watch a task get the text of an answer. `'replace'`: in pieces, and then the whole text once
-    more, in the place of the pieces. `'mark'`: in pieces, and then an empty last piece. `'whole'`: the whole text when
-    it is complete, without pieces."""
+    """Form in which clients that watch a task get the text of an answer.
+
+    `'replace'`: in pieces, and then the whole text once more, in the place of the pieces. `'mark'`: in pieces, and then
+    an empty last piece. `'whole'`: the whole text when it is complete, without pieces.
+    """
     interval: Span[float] = Span(0.1)
     """Seconds for which text is gathered into one piece. The first piece is sent at once. With 0, each piece of the
     model's is sent as it is."""
     size: int = 500
     """Characters of gathered text that are sent before `interval` has passed."""
     data_as_text: bool = False
-    """Whether a data part is followed by a text part with the same JSON, for clients that read only text."""
+    """True: a data part is followed by a text part with the same JSON, for clients that read only text."""
 
     def __post_init__(self) -> None:
         _positive(self, or_zero=('interval',))

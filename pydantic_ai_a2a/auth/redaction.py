@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 __all__ = ('redacted',)
 
 _DECODINGS = 4
-"""How often a part of a query is decoded at most: proxies and clients encode twice by mistake."""
+"""Limit of how often a part of a query is decoded: proxies and clients encode twice by mistake."""
 
 
 def redacted(query: bytes, name: str, is_secret: Callable[[str], bool]) -> bytes:

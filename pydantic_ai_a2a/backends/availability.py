@@ -1,4 +1,4 @@
-"""Whether a store takes writes, as far as this process knows, and the write that finds it out."""
+"""The availability of a store for writes, as this process knows it, and the probe that finds it out."""
 
 from __future__ import annotations
 

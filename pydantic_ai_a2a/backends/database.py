@@ -56,7 +56,7 @@ class Database(Protocol):
 
     @property
     def durable(self) -> bool:
-        """Whether the database outlives the process; then, its file may be damaged."""
+        """True if the database outlives the process, so that its file may be damaged."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Which errors of SQLite mean that the file cannot be used now, and what the log says about them."""
+"""The errors of SQLite which mean that the file cannot be used now, and their texts for the log."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _WRITE: Mapping[str, Callable[[Codec, Any, Any], Iterable[bytes]]] = {
     'ListTaskPushNotificationConfigs': lambda codec, _, found: (codec.encode_push_configs(*found),),
     'DeleteTaskPushNotificationConfig': lambda codec, _, __: (codec.encode_deleted(),),
 }
-"""How the pieces of an operation's result are written, from its params and the result."""
+"""Writes the pieces of an operation's answer from its params and its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

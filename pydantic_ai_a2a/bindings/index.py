@@ -20,7 +20,7 @@ _SHOWN = ('name', 'description', 'version')
 """Fields that an answer has of the public card, beside those that say where the agent is."""
 _WHERE = ('supportedInterfaces',)
 _WHERE_OLDER = ('url', 'preferredTransport', 'protocolVersion')
-"""What a card of 0.3 alone has instead."""
+"""The members of a card of 0.3 alone."""
 
 
 class Index:

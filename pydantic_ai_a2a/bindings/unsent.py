@@ -138,7 +138,7 @@ class Answer:
                 await asyncio.sleep(0)
 
     def is_slow(self, now: float) -> bool:
-        """Whether the client has stalled, or takes so little that it will not read the answer in time."""
+        """True if the client has stalled, or takes so little that it will not read the answer in time."""
         if now - self._moved >= _STALL:
             return True
         return (now - self._begun) * (self._sent + self.left) > self._readers.seconds * self._sent > 0

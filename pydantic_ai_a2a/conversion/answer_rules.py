@@ -1,4 +1,4 @@
-"""What clients may answer: when plain words count, what the words mean, and which arguments an approval may change."""
+"""Rules for the answers of clients: when plain words count, their meaning, and the arguments an approval may change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = (
 )
 
 PlainText: TypeAlias = Literal['none', 'deny', 'all'] | Collection[str]
-"""Which calls a client may answer in plain words."""
+"""The calls that a client may answer in plain words."""
 
 _YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
 _NO = frozenset({'no', 'n', 'deny', 'denied'})
@@ -31,12 +31,12 @@ _PLAIN_TYPES = ('string', 'integer', 'number')
 _DATA = 'Answer with data that fits "messageSchema" beside this text.'
 
 SEVERAL = f'Several answers are needed, so plain words are not enough. {_DATA}'
-"""What a person is told while more than one decision is open."""
+"""The text for a person while more than one decision is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRules:
-    """What clients may answer."""
+    """Rules for the answers of clients."""
 
     plain_text: PlainText = 'deny'
     """`'deny'`: words answer questions and deny approvals. Names of tools: words approve calls of these tools, too.
@@ -107,13 +107,13 @@ def is_closed(schema: Mapping[str, Any] | None) -> bool:
 
 
 def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: AnswerRules) -> str:
-    """What a person has to write to answer the only open decision; empty where the question says all.
+    """Return the instruction for a person who answers the only open decision; empty if the question says all.
 
     Args:
         kind: Kind of the call; `question` for a question of the agent itself.
         tool: Name of the tool.
         schema: JSON Schema of the answer to a question.
-        rules: What clients may answer.
+        rules: Rules for the answers of clients.
     """
     if rules.plain_text == 'none' or kind == 'external':
         return f'Plain words are no answer here. {_DATA}'

@@ -1,4 +1,4 @@
-"""What clients are shown of what a task waits for: a text for people, and one data part for programs.
+"""The status message of a task that waits for its client: a text for people, and one data part for programs.
 
 The data part is an A2A extension, which the agent card declares.
 """
@@ -36,7 +36,7 @@ MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How a run ends that waits for its client, or declines."""
+    """The end of a run that waits for its client, or declines."""
 
     state: TaskState
     parts: Sequence[Part]
@@ -53,14 +53,14 @@ def ask(
     rules: AnswerRules,
     task_id: str,
 ) -> Asked:
-    """What a run with deferred calls waits for.
+    """Return the end of a run with deferred calls.
 
     Args:
         deferred: The calls.
         schemas: JSON Schemas of the parameters of the tools that they call, by name.
         order: Ids of the calls in the order in which the model made them.
         changed: Arguments that earlier approvals of the same calls gave instead of the model's, by the id of the call.
-        rules: What clients may answer.
+        rules: Rules for the answers of clients.
         task_id: The task.
     """
     places = {call_id: place for place, call_id in enumerate(order)}
@@ -80,7 +80,7 @@ def ask(
 
 
 def asked_by(state: State, rules: AnswerRules, task_id: str) -> Asked:
-    """How a run ends that came to a state of the agent's choice."""
+    """Return the end of a run that came to a state of the agent's choice."""
     if isinstance(state, Rejected):
         return Asked(state='rejected', parts=[_text(state.reason)])
     if isinstance(state, AuthRequired):
@@ -92,13 +92,13 @@ def asked_by(state: State, rules: AnswerRules, task_id: str) -> Asked:
 
 
 def shown(pending: Pending, rules: AnswerRules, task_id: str, *, again: bool = False) -> list[Part]:
-    """What clients are shown of it: a text for people, and one data part for programs.
+    """Return the parts that clients are shown: a text for people, and one data part for programs.
 
     Args:
-        pending: What the task waits for.
-        rules: What clients may answer.
+        pending: The calls and questions that wait.
+        rules: Rules for the answers of clients.
         task_id: The task.
-        again: Whether the client was asked before, and its words were no clear answer.
+        again: True if the client was asked before, and its words were no clear answer.
     """
     waiting = pending.open or pending.calls
     questions = [call.text for call in waiting] if pending.calls else [pending.question]
@@ -114,7 +114,7 @@ def shown(pending: Pending, rules: AnswerRules, task_id: str, *, again: bool = F
 
 
 def to_write(pending: Pending, rules: AnswerRules) -> str:
-    """What a person has to write as an answer; empty where the question says all, or none is needed."""
+    """Return the instruction for a person who answers; empty if the question says all, or no answer is needed."""
     if pending.open:
         first, *others = pending.open
         return SEVERAL if others else instruction(first.kind, first.tool, first.schema, rules)
@@ -173,7 +173,7 @@ def _choices(call: PendingCall, rules: AnswerRules, defs: str = '') -> tuple[lis
 
     Args:
         call: The call.
-        rules: What clients may answer.
+        rules: Rules for the answers of clients.
         defs: What the names of the `$defs` begin with.
     """
     if call.kind == 'approval' and not rules.may_change(call.tool):

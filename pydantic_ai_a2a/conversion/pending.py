@@ -1,4 +1,4 @@
-"""What a task waits for: the calls of a paused run, as they are stored, and the results that the next run is given."""
+"""The calls of a paused run, as they are stored, and the results that the next run gets for them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Pending:
     question: str = ''
     """That question."""
     asked_again: int = 0
-    """How often the client was asked again, because its words were no clear answer."""
+    """Number of times that the client was asked again, because its words were no clear answer."""
 
     @property
     def open(self) -> list[PendingCall]:

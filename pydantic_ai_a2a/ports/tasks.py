@@ -38,7 +38,7 @@ class Answer:
     rest: bytes | None = None
     """The status message that asks for the rest, or again, if the task does not go on yet."""
     again: bool = False
-    """Whether the message is no answer, so that its task waits as long as it would have without it."""
+    """True if the message is no answer, so that its task waits as long as it would have without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

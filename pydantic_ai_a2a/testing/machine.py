@@ -64,7 +64,7 @@ class Task:
     """In which it is claimed; None while an earlier task of its context is queued or running."""
     holder: str | None = None
     expired: bool = False
-    """Whether its lease is over."""
+    """True once its lease has expired."""
     claim: Claim | None = None
     """The newest; valid while the task has a holder."""
     attempt: int = 0
