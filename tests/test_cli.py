@@ -105,7 +105,7 @@ def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFix
             (
                 2,
                 "backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, "
-                "not 'mysql://db'.",
+                "not a URL that begins with 'mysql'.",
             ),
         ]
     )

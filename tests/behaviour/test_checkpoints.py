@@ -24,7 +24,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
-from pydantic_ai_a2a import A2AApp, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Status, TaskQueue
@@ -40,6 +40,8 @@ from .steps import KINDS, POINTS, Steps, what
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
 
 WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
+PIECES = Results(stream='mark', interval=0)
+"""Each piece of text is sent as the model gives it, and none is sent again."""
 
 
 @pytest.fixture
@@ -153,13 +155,13 @@ async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
 async def test_a_stream_goes_on_in_the_next_process_and_says_nothing_twice(url: str) -> None:
     steps = Steps('streamed')
     held = steps.hold('middle 3')
-    async with served(steps.agent, backend=url) as client, client.send_streaming('one') as stream:
+    async with served(steps.agent, backend=url, results=PIECES) as client, client.send_streaming('one') as stream:
         await held.wait()
         before = [await anext(stream)]
         while answers(before)[-1:] != ['Read ']:
             before.append(await anext(stream))
     async with (
-        served(steps.agent, backend=url) as client,
+        served(steps.agent, backend=url, results=PIECES) as client,
         client.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
     ):
         events = [*before, *(await stream.rest())]

@@ -13,7 +13,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a import Results, Workers
 from pydantic_ai_a2a.backends.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -178,7 +178,7 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
     backend = SqliteBackend('agent', reader_lag=10**6)
     backend.queue = broken(backend.queue)
     agent = Agent(TestModel(custom_output_text='one two three four'))
-    async with serving(agent, backend=backend) as client:
+    async with serving(agent, backend=backend, results=Results(interval=0)) as client:
         async with client.send_streaming('one') as stream:
             events = await stream.rest()
         first = await client.get_task(events[0].result['task']['id'])

@@ -141,7 +141,7 @@ def test_a_host_is_refused_for_any_private_address(addresses: list[str]) -> None
 
 
 def test_one_name_or_key_is_no_list() -> None:
-    with pytest.raises(TypeError, match=r'Push\(\): private_hosts takes a list of strings'):
+    with pytest.raises(TypeError, match=r'Push\(\): private_hosts takes a list or a set of strings'):
         Push(private_hosts='hooks.internal')
     with pytest.raises(TypeError, match=r'Push\(\): keys takes a list of strings'):
         Push(keys='one key')
