@@ -138,8 +138,7 @@ class A2AApp(FastA2A):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
-        if REQUEST not in scope:
-            scope[REQUEST] = receive
+        scope.setdefault(REQUEST, receive)
         if not self.guard.anonymous:
             self.guard.redact(scope)
         path = scope.get('path', '')

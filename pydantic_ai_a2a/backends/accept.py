@@ -23,7 +23,7 @@ from .sql import (
     set_status,
     status_event,
 )
-from .transaction import Lock, LockTasks
+from .transaction import Lock
 
 __all__ = ('MIGRATION', 'cancel', 'locks_of_submit', 'submit')
 
@@ -34,7 +34,7 @@ REPLAYABLE_ANONYMOUS_ID = 16
 """From this length on a message id is unlikely to be another anonymous client's."""
 
 
-def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock | LockTasks]:
+def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
     """The context of a new task: its tasks are queued in the order of their commits."""
     return [Lock((agent, message.owner, message.context_id))] if message.new and message.context_id else []
 

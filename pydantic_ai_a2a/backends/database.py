@@ -12,7 +12,7 @@ from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ..types import TaskEvent
 from .tail import Tails
-from .transaction import Lock, LockTasks, Transaction
+from .transaction import Lock, Transaction
 
 __all__ = ('Database', 'Operation', 'Published')
 
@@ -35,7 +35,7 @@ class Operation(Generic[P, T]):
     """Whether it goes before all others that wait."""
     undo: Callable[..., Transaction[None]] | None = None
     """Takes back what was done for a caller who has gone meanwhile; called like `published`."""
-    locks: Callable[..., Sequence[Lock | LockTasks]] | None = None
+    locks: Callable[..., Sequence[Lock]] | None = None
     """What it locks from its beginning; called with what the transaction was made with. Not where one writes at a time:
     so they cost nothing there, which matters for what every task does."""
     ready: bool = False

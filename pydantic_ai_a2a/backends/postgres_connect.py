@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -220,10 +220,8 @@ def give_up(connection: Connection) -> None:
         connection.terminate()
 
 
-async def perform(connection: Connection, transaction: Transaction[T], locks: Sequence[Lock | LockTasks] = ()) -> T:
-    """Execute locks, and the steps of a transaction one after another; its result."""
-    for each in locks:
-        await _execute(connection, each)
+async def perform(connection: Connection, transaction: Transaction[T]) -> T:
+    """Execute the steps of a transaction one after another; its result."""
     try:
         step = next(transaction)
         while True:

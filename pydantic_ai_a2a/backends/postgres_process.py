@@ -24,7 +24,7 @@ from .postgres_settings import Postgres
 from .postgres_sql import begin, channel, notify
 from .postgres_thread import ConnectionThread, Session
 from .tail import Tails
-from .transaction import Lock, Transaction
+from .transaction import Transaction
 
 __all__ = ('PostgresProcess',)
 
@@ -123,11 +123,10 @@ class PostgresProcess:
         published: Callable[[Any], Published],
     ) -> Any:
         locks = operation.locks(*make.args, **make.keywords) if operation.locks is not None else ()
-        at_once = [each for each in locks if isinstance(each, Lock)]
         async with session.connection(first=operation.first) as connection:
             try:
-                await connection.execute(begin(self._settings, locks=at_once))
-                result = await perform(connection, make(), [each for each in locks if not isinstance(each, Lock)])
+                await connection.execute(begin(self._settings, locks=locks))
+                result = await perform(connection, make())
                 notices = self._notices(operation, published(result))
             except BaseException:
                 await roll_back(connection)

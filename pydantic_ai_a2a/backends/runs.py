@@ -217,7 +217,7 @@ _HANDS_ON = TERMINAL - {'canceled'}
 """States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
 
 
-def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock | LockTasks]:
+def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
     """The context: its conversation may grow, and a message that comes now has to be seen, or it is never run."""
     return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
 

@@ -184,8 +184,7 @@ class Exchange(ABC):
             if operation.name == 'ListTasks':
                 serving.guard.check_list(caller, self.scope, self.correlation_id)
             refuse_unsupported(operation, serving.capabilities, choice.codec.refusals)
-            if serving.extensions.declared:
-                params = self._activate(params, choice.codec)
+            params = self._activate(params, choice.codec)
             await serving.start()
             with telemetry.operation_span(operation.name, self.scope, self.attributes) as span:
                 traceparent = None if span is None else telemetry.traceparent()

@@ -98,7 +98,7 @@ def _without_body(send: Send) -> Send:
             if status != 204:
                 headers.append((b'content-length', b'0'))
             await send({**message, 'status': status, 'headers': headers})
-        elif not message.get('more_body'):
-            await send({'type': 'http.response.body', 'body': b''})
+        else:
+            await send({**message, 'body': b''})
 
     return send_head

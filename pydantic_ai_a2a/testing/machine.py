@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -148,18 +149,17 @@ class Machine(RuleBasedStateMachine):
     @rule(task=tasks, force=st.booleans())
     def cancel(self, task: Task, force: bool) -> None:
         canceling = self.backend.queue.cancel(task.id, OWNER, at=self.now, force=force)
-        if task.state in TERMINAL:
-            with pytest.raises(TaskNotCancelableError):
-                self.do(canceling)
-        elif task.holder is not None and not force:
-            task.cancel = True
-            assert self.do(canceling).state == 'working'
-        else:
-            self.contexts[task.context] += task.own or ()
-            task.end('canceled')
-            self.let_go(task.context)
-            task.last_event += 1
-            assert self.do(canceling).state == 'canceled'
+        with pytest.raises(TaskNotCancelableError) if task.state in TERMINAL else nullcontext():
+            state = self.do(canceling).state
+            if task.holder is not None and not force:
+                task.cancel = True
+                assert state == 'working'
+            else:
+                self.contexts[task.context] += task.own or ()
+                task.end('canceled')
+                self.let_go(task.context)
+                task.last_event += 1
+                assert state == 'canceled'
 
     # --- what holders do --------------------------------------------------------------------------------------------
 
