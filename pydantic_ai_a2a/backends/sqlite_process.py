@@ -45,7 +45,7 @@ class SqliteProcess:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
         self.others = Others(self.tails, clock.now)
-        opened = OpenedFile(file, clock)
+        self._opened = opened = OpenedFile(file, clock)
         writing = partial(opened.connect, writes=True)
         self._writer = Lane('pydantic_ai_a2a writer', writing, opened.guarded(commit), _Polling(self))
         reading = opened.guarded(read)
@@ -57,6 +57,7 @@ class SqliteProcess:
         if self.pid == getpid():
             for lane in (self._writer, *self._readers):
                 lane.stop()
+            self._opened.closed()
 
     async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
         """Run a transaction that only reads."""

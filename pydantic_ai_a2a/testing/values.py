@@ -99,9 +99,13 @@ async def claim(
 async def claim_one(
     backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
 ) -> Claim:
-    """One task that may run."""
-    [claimed] = await backend.queue.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
-    return claimed
+    """One task that may run. A claim skips the task while another process writes that somebody reads the task."""
+    claims: list[Claim] = []
+    async with asyncio.timeout(LIMIT):
+        while not claims:
+            claims = await backend.queue.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
+            await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
+    return claims[0]
 
 
 async def expire(backend: Backend, task_id: str, holder: str = 'holder') -> None:

@@ -34,8 +34,10 @@ def delete(file: Path) -> None:
 
 def replace(file: Path) -> None:
     delete(file)
-    with closing(sqlite3.connect(file)) as other:
+    other_file = file.with_name('other')
+    with closing(sqlite3.connect(other_file)) as other:
         other.execute('CREATE TABLE other (x)')
+    other_file.rename(file)
 
 
 @BELOW
@@ -64,6 +66,27 @@ async def test_a_server_whose_file_is_taken_away_takes_no_messages_until_it_is_b
     told = f'The SQLite file {file} is unavailable: {file} {happened}. Put the file back, or restart this process.'
     assert told in caplog.messages
     assert f'The SQLite file {file} is available again.' in caplog.messages
+
+
+@BELOW
+@covers(ROW)
+async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_restarted_and_loses_no_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'agent.db'
+    backend = f'sqlite:///{file}'
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        task = await client.send('hi')
+        delete(file)
+        with closing(sqlite3.connect(file)) as other:
+            other.execute('CREATE TABLE other (x)')
+        file.with_name('moved').rename(file)
+        assert await refused(client) == (503, '1', -32000)
+        assert await readiness(client) == (503, 'failed')
+    assert f'{file}-wal was deleted or replaced while it is open. Restart this process.' in caplog.text
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        assert await client.get_task(task['id']) == task
+        await client.send('hi')
 
 
 def damage(file: Path) -> None:
