@@ -1,7 +1,8 @@
 """Deliveries of events to webhooks: written with the events, for the configurations of their task. Pure, like `sql`.
 
 A task's `push` says what it has: nothing, configurations, or one that takes every chunk; so a task without any pays for
-no statement. A configuration's `due_at` says when its oldest delivery may be tried: NULL if it has none.
+no statement. A configuration's `due_at` says when its oldest delivery may be tried, on the clock of leases: 0 for at
+once, and NULL if it has no delivery.
 """
 
 from __future__ import annotations

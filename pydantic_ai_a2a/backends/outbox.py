@@ -15,10 +15,12 @@ from ..types import TaskEvent
 from .push_configs import NAMES
 from .transaction import Transaction
 
-__all__ = ('dead', 'done', 'failed', 'lease', 'next_at', 'release', 'retry')
+__all__ = ('dead', 'done', 'failed', 'lease', 'release', 'retry', 'wait')
 
 _CONFIG = 'agent = ? AND seq = ?'
 _PENDING = 'SELECT 1 FROM delivery WHERE delivery.agent = push_config.agent AND config = push_config.seq'
+# A subquery is evaluated once, so that PostgreSQL looks up the due rows in the index and reads no others.
+_DUE = 'due_at <= (SELECT a2a_clock())'
 _GO_ON = f'CASE WHEN EXISTS ({_PENDING} AND died_at IS NULL) THEN 0 END'
 _NEXT = (
     'SELECT d.id, d.task_id, task.owner, c.id, c.version, c.takes, c.body, d.n, d.state, d.payload, d.failures,'
@@ -28,14 +30,15 @@ _NEXT = (
 )
 
 
-def next_at(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int | None]:
-    """When something is due that who asks would get; None if nothing waits."""
+def wait(agent: str, *, limit: int, held: Mapping[str, int]) -> Transaction[int | None]:
+    """Return how long the sender waits for its next delivery; see `Leased.wait`."""
     others, served = _others(held, limit)
     rows = yield (
-        f'SELECT MIN(due_at) FROM push_config WHERE agent = ? AND due_at IS NOT NULL{others}',
+        f'SELECT MIN(due_at) - a2a_clock() FROM push_config WHERE agent = ? AND due_at IS NOT NULL{others}',
         (agent, *served),
     )
-    return rows[0][0]
+    ms: int | None = rows[0][0]
+    return None if ms is None else max(ms, 0)
 
 
 def _others(held: Mapping[str, int], room: int) -> tuple[str, list[str]]:
@@ -44,35 +47,35 @@ def _others(held: Mapping[str, int], room: int) -> tuple[str, list[str]]:
     return f' AND owner NOT IN ({", ".join("?" * len(served))})' if served else '', served
 
 
-def lease(agent: str, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Transaction[Leased]:
+def lease(agent: str, *, lease: int, limit: int, held: Mapping[str, int]) -> Transaction[Leased]:
     """See `Outbox.lease`."""
     has, room = Counter(held), limit
     deliveries: list[Delivery] = []
     while room:
         others, served = _others(has, room)
         due = yield (
-            f'SELECT seq, owner FROM push_config WHERE agent = ? AND due_at <= ?{others} ORDER BY due_at, seq LIMIT ?'
+            f'SELECT seq, owner FROM push_config WHERE agent = ? AND {_DUE}{others} ORDER BY due_at, seq LIMIT ?'
             ' /* FOR NO KEY UPDATE SKIP LOCKED */',
-            (agent, at, *served, room),
+            (agent, *served, room),
         )
         last = len(due) < room
         for place, owner in due:
             if has[owner] < room:
-                taken = yield from _take(agent, place, until)
+                taken = yield from _take(agent, place, lease)
                 deliveries += taken
                 has[owner] += len(taken)
                 room -= len(taken)
         if last:
             break
-    return Leased(deliveries, (yield from next_at(agent, limit=room, held=has)))
+    return Leased(deliveries, (yield from wait(agent, limit=room, held=has)))
 
 
-def _take(agent: str, place: int, until: int) -> Transaction[list[Delivery]]:
-    """What is next for a configuration, and who asks has it until then; or nothing is left, and nothing due."""
+def _take(agent: str, place: int, lease: int) -> Transaction[list[Delivery]]:
+    """Lease the next delivery of a configuration. If the configuration has none left, it is no longer due."""
     rows = yield _NEXT, (agent, place)
     yield (
-        f'UPDATE push_config SET due_at = CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
-        (until if rows else None, agent, place),
+        f'UPDATE push_config SET due_at = a2a_clock() + CAST(? AS BIGINT), lease = lease + 1 WHERE {_CONFIG}',
+        (lease if rows else None, agent, place),
     )
     return [_delivery(row) for row in rows]
 
@@ -115,21 +118,21 @@ def done(agent: str, delivery: Delivery) -> Transaction[None]:
         yield from _go_on(agent, delivery)
 
 
-def failed(agent: str, delivery: Delivery, *, at: int, retry_at: int | None, error: str) -> Transaction[None]:
+def failed(agent: str, delivery: Delivery, *, at: int, pause: int | None, error: str) -> Transaction[None]:
     """See `Outbox.failed`."""
     if not (yield from _held(agent, delivery)):
         return
     yield (
         'UPDATE delivery SET failures = failures + 1, error = ?, died_at = CAST(? AS BIGINT)'
         ' WHERE agent = ? AND id = ?',
-        (error, at if retry_at is None else None, agent, delivery.id),
+        (error, at if pause is None else None, agent, delivery.id),
     )
-    if retry_at is None:
+    if pause is None:
         yield from _go_on(agent, delivery)
     else:
         yield (
-            f'UPDATE push_config SET due_at = ?, lease = lease + 1 WHERE {_CONFIG}',
-            (retry_at, agent, delivery.place),
+            f'UPDATE push_config SET due_at = a2a_clock() + ?, lease = lease + 1 WHERE {_CONFIG}',
+            (pause, agent, delivery.place),
         )
 
 

@@ -71,17 +71,17 @@ class SqlOutbox(Outbox):
         self._agent = database.namespace
         self._due = due
 
-    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
-        next_at = await self._database.read(outbox.next_at, self._agent, limit=limit, held=held)
-        if next_at is None or next_at > at:  # so that who only looks writes nothing
-            return Leased((), next_at)
-        return await self._database.write(_LEASE, self._agent, at=at, until=until, limit=limit, held=held)
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
+        wait = await self._database.read(outbox.wait, self._agent, limit=limit, held=held)
+        if wait != 0:  # a sender without work writes nothing
+            return Leased((), wait)
+        return await self._database.write(_LEASE, self._agent, lease=lease, limit=limit, held=held)
 
     async def done(self, delivery: Delivery) -> None:
         await self._database.write(_DONE, self._agent, delivery)
 
-    async def failed(self, delivery: Delivery, *, at: int, retry_at: int | None, error: str) -> None:
-        await self._database.write(_FAILED, self._agent, delivery, at=at, retry_at=retry_at, error=error)
+    async def failed(self, delivery: Delivery, *, at: int, pause: int | None, error: str) -> None:
+        await self._database.write(_FAILED, self._agent, delivery, at=at, pause=pause, error=error)
 
     async def release(self, delivery: Delivery) -> None:
         await self._database.write(_RELEASE, self._agent, delivery)

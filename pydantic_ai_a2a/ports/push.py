@@ -87,8 +87,8 @@ class Leased(NamedTuple):
     """What a sender may try now."""
 
     deliveries: Sequence[Delivery]
-    next_at: int | None
-    """When there is something to try that who asks would get (ms); None if nothing waits."""
+    wait: int | None
+    """Milliseconds until the sender could get another delivery: 0 for at once, None if no delivery waits for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,20 +111,22 @@ class DeadDelivery:
 
 
 class Outbox(ABC):
-    """Events on their way to webhooks, in order for each configuration. Many processes may send at once."""
+    """Events on their way to webhooks, in order for each configuration. Many processes may send at once.
+
+    The store measures leases and pauses by the clock that measures the leases of tasks: nobody sets it.
+    """
 
     @abstractmethod
-    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
         """Take the oldest undelivered event of up to `limit` configurations which are due and which nobody holds.
 
-        A lease that is not ended goes to the next who asks after `until` (ms). Of an owner, another one is taken only
-        while who asks has fewer of that owner than would be left of `limit`: so there is always room for others.
+        A delivery whose lease has expired goes to the next sender that asks. A sender gets another delivery of an owner
+        only while it has fewer of that owner than would be left of `limit`: so there is always room for other owners.
 
         Args:
-            at: The time (ms).
-            until: When the leases end (ms).
-            limit: How many may be taken.
-            held: How many of each owner who asks has already, if any.
+            lease: Length of the leases in milliseconds. A lease of less than 0 has expired at once.
+            limit: How many deliveries may be taken.
+            held: How many deliveries of each owner the sender has already.
         """
 
     @abstractmethod
@@ -132,8 +134,15 @@ class Outbox(ABC):
         """It was delivered: forget it, and go on with the configuration's next one."""
 
     @abstractmethod
-    async def failed(self, delivery: Delivery, *, at: int, retry_at: int | None, error: str) -> None:
-        """It was tried in vain: try again at `retry_at` (ms), before all that follow; or for None, give it up."""
+    async def failed(self, delivery: Delivery, *, at: int, pause: int | None, error: str) -> None:
+        """Record that a try has failed.
+
+        Args:
+            delivery: The delivery, which is tried again before all that follow.
+            at: The time (ms since the epoch), which `DeadDelivery.at` tells.
+            pause: Milliseconds until the next try; None gives the delivery up.
+            error: Why it failed.
+        """
 
     @abstractmethod
     async def release(self, delivery: Delivery) -> None:

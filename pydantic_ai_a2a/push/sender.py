@@ -47,7 +47,7 @@ class Sender:
         reader: Has the tasks, for versions that send them whole.
         settings: The user's.
         seal: Reads what was registered.
-        now: The time (ms).
+        now: The wall clock (ms), for the time at which a delivery is given up.
         chance: A random number from 0 to 1.
     """
 
@@ -123,15 +123,13 @@ class Sender:
         free = self._settings.at_once - len(self._active)
         if free <= 0:
             return _POLL  # whatever ends first wakes the loop
-        now, held = self._now(), Counter(self._active.values())
-        leased = await self._outbox.lease(at=now, until=now + self._lease, limit=free, held=held)
+        held = Counter(self._active.values())
+        leased = await self._outbox.lease(lease=self._lease, limit=free, held=held)
         for delivery in leased.deliveries:
             task = self._loop.create_task(self._deliver(delivery), context=Context())
             self._active[task] = delivery.owner
             task.add_done_callback(self._ended)
-        if leased.next_at is None:
-            return _POLL
-        return min(max((leased.next_at - now) / 1000, 0.0), _POLL)
+        return _POLL if leased.wait is None else min(leased.wait / 1000, _POLL)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._active[task]
@@ -160,10 +158,9 @@ class Sender:
             await self._outbox.done(delivery)
 
     async def _failed(self, delivery: Delivery, error: str) -> None:
-        failures, now = delivery.failures + 1, self._now()
-        retry_at = None
+        failures, pause = delivery.failures + 1, None
         if failures < self._settings.tries:
-            retry_at = now + int(pause_after(failures, self._settings.backoff, self._chance()) * 1000)
+            pause = int(pause_after(failures, self._settings.backoff, self._chance()) * 1000)
         logger.warning(
             'Delivery %s of task %s failed (%s), try %d of %d.',
             delivery.id,
@@ -172,7 +169,7 @@ class Sender:
             failures,
             self._settings.tries,
         )
-        await self._outbox.failed(delivery, at=now, retry_at=retry_at, error=error)
+        await self._outbox.failed(delivery, at=self._now(), pause=pause, error=error)
 
     async def _body(self, delivery: Delivery) -> bytes:
         """What is sent: the event, or the task as the event has changed it."""

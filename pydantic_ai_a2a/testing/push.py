@@ -17,12 +17,9 @@ from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
 from .base import PortSuite
-from .values import AT, LIMIT, OWNER, claim_one, ending, message, run, submit
+from .values import AT, LEASE, LIMIT, OVER, OWNER, claim_one, ending, message, run, submit
 
 __all__ = ('OutboxSuite', 'PushConfigSuite')
-
-LATER = AT + 60_000
-"""When leases end."""
 
 
 def config(name: str = 'c', takes: Takes = 'artifacts', body: bytes = b'secret') -> PushConfig:
@@ -45,9 +42,9 @@ async def register(backend: Backend, *names: str, task_id: str = 't', **fields: 
 
 
 async def lease(
-    backend: Backend, *, at: int = AT, limit: int = 100, held: Mapping[str, int] | None = None
+    backend: Backend, *, lease: int = LEASE, limit: int = 100, held: Mapping[str, int] | None = None
 ) -> list[Delivery]:
-    leased = await outbox_of(backend).lease(at=at, until=at + 60_000, limit=limit, held=held or {})
+    leased = await outbox_of(backend).lease(lease=lease, limit=limit, held=held or {})
     return [*leased.deliveries]
 
 
@@ -58,10 +55,10 @@ async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None
             pass
 
 
-async def told(backend: Backend, *, at: int = AT) -> dict[str, list[str]]:
+async def told(backend: Backend) -> dict[str, list[str]]:
     """Deliver all that is due; what each configuration was told, in short."""
     heard: dict[str, list[str]] = {}
-    while deliveries := await lease(backend, at=at):
+    while deliveries := await lease(backend):
         for delivery in deliveries:
             heard.setdefault(delivery.config.id, []).append(in_short(delivery.event))
             await outbox_of(backend).done(delivery)
@@ -237,12 +234,15 @@ class OutboxSuite(PortSuite):
 
     async def test_what_is_leased_is_nobody_elses_until_the_lease_ends(self, backend: Backend) -> None:
         await finished(backend)
-        [first] = await lease(backend)
-        assert await lease(backend, at=AT + 59_999) == []
-        [again] = await lease(backend, at=LATER)
+        [first] = await lease(backend, lease=OVER)
+        [again] = await lease(backend)
         assert (again.id, again.event, again.failures) == (first.id, first.event, 0)
+        waiting = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
+        assert list(waiting.deliveries) == []
+        assert waiting.wait is not None
+        assert 0 < waiting.wait <= LEASE
         await outbox_of(backend).done(first)  # too late: it may be on its way again
-        assert await lease(backend, at=LATER) == []
+        assert await lease(backend) == []
         await outbox_of(backend).done(again)
         assert await told(backend) == {'c': ['2 completed']}
 
@@ -256,15 +256,22 @@ class OutboxSuite(PortSuite):
     async def test_what_failed_is_tried_again_at_its_time_and_before_what_follows(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
-        await outbox_of(backend).failed(first, at=AT, retry_at=AT + 1000, error='HTTP 500')
-        waiting = await outbox_of(backend).lease(at=AT + 999, until=LATER, limit=1, held={})
-        assert (list(waiting.deliveries), waiting.next_at) == ([], AT + 1000)
-        [again] = await lease(backend, at=AT + 1000)
+        await outbox_of(backend).failed(first, at=AT, pause=OVER, error='HTTP 500')
+        [again] = await lease(backend)
         assert (again.id, again.failures) == (first.id, 1)
         await outbox_of(backend).done(again)
-        assert await told(backend, at=AT + 1000) == {'c': ['2 completed']}
-        nothing = await outbox_of(backend).lease(at=LATER, until=LATER, limit=1, held={})
-        assert (list(nothing.deliveries), nothing.next_at) == ([], None)
+        assert await told(backend) == {'c': ['2 completed']}
+        nothing = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
+        assert (list(nothing.deliveries), nothing.wait) == ([], None)
+
+    async def test_what_failed_waits_for_its_time_and_what_follows_waits_with_it(self, backend: Backend) -> None:
+        await finished(backend)
+        [first] = await lease(backend)
+        await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
+        waiting = await outbox_of(backend).lease(lease=OVER, limit=1, held={})
+        assert list(waiting.deliveries) == []
+        assert waiting.wait is not None
+        assert 0 < waiting.wait <= LEASE
 
     async def test_what_is_handed_back_may_be_tried_at_once(self, backend: Backend) -> None:
         await finished(backend)
@@ -354,8 +361,8 @@ class OutboxSuite(PortSuite):
         assert [each.config.id for each in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
         for bob in (4, 5):  # nor does who asks wait for what others would get
             held = {'/bob': bob, '/cid': 4}
-            nothing = await outbox_of(backend).lease(at=AT, until=LATER, limit=4, held=held)
-            assert (list(nothing.deliveries), nothing.next_at) == ([], None)
+            nothing = await outbox_of(backend).lease(lease=LEASE, limit=4, held=held)
+            assert (list(nothing.deliveries), nothing.wait) == ([], None)
         assert [each.config.id for each in await lease(backend, limit=4, held={'/bob': 3})] == ['b4']
         assert [each.config.id for each in await lease(backend, limit=1)] == ['b5']
 
@@ -384,7 +391,7 @@ class OutboxSuite(PortSuite):
         await configs_of(backend).delete('t', OWNER, 'c')
         await outbox_of(backend).done(first)
         await fail(backend, first)
-        assert await lease(backend, at=LATER) == []
+        assert await lease(backend) == []
         assert list(await outbox_of(backend).dead()) == []
 
     async def test_one_that_is_replaced_gets_what_waits_for_it(self, backend: Backend) -> None:
@@ -433,4 +440,4 @@ async def canceled(backend: Backend, owner: str, *names: str) -> None:
 
 async def fail(backend: Backend, delivery: Delivery, *, at: int = AT) -> None:
     """Give it up."""
-    await outbox_of(backend).failed(delivery, at=at, retry_at=None, error='HTTP 500')
+    await outbox_of(backend).failed(delivery, at=at, pause=None, error='HTTP 500')

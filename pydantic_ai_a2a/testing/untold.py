@@ -12,7 +12,7 @@ from ..settings import Retention
 from ..types import TaskQuery
 from .base import PortSuite
 from .push import fail, finished, in_short, lease, outbox_of, sweep, with_config
-from .values import AT, OWNER, message, run, submit
+from .values import AT, LEASE, OWNER, message, run, submit
 
 __all__ = ('UntoldSuite',)
 
@@ -52,7 +52,7 @@ class UntoldSuite(PortSuite):
     async def test_it_stays_while_something_is_to_be_tried_again(self, backend: Backend) -> None:
         await finished(backend)
         [first] = await lease(backend)
-        await outbox_of(backend).failed(first, at=AT, retry_at=AT + 3_600_000, error='HTTP 500')
+        await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
         await sweep(backend, Retention(tasks=timedelta(seconds=1)), at=AT + 10_000)
         assert await kept(backend) == ['t']
 

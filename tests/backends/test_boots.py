@@ -10,7 +10,8 @@ import pytest
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import claim, claim_one, message, submit
+from pydantic_ai_a2a.testing.push import lease, register
+from pydantic_ai_a2a.testing.values import AT, OWNER, claim, claim_one, message, submit
 
 from ..clocks import HOUR, SetClock
 
@@ -51,6 +52,29 @@ def test_the_leases_of_another_boot_have_expired(working: SqliteFile, tmp_path: 
     boot_id.write_text('another boot\n')
     assert claimed_after_start(working, Clock(boot_id)) == [2]
     assert claimed_after_start(working, Clock(boot_id)) == []
+
+
+def test_a_delivery_that_a_process_was_sending_before_another_boot_is_sent_again(tmp_path: Path) -> None:
+    file, boot_id = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal'), tmp_path / 'boot_id'
+    boot_id.write_text('another boot\n')
+
+    async def tell() -> None:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG)
+        await submit(backend, message(new='t'))
+        await register(backend, 'c')
+        await backend.queue.cancel('t', OWNER, at=AT)
+        backend.close()
+
+    async def take(clock: Clock) -> int:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock)
+        await claim(backend, 'another')  # as a server does when it starts
+        deliveries = await lease(backend)
+        backend.close()
+        return len(deliveries)
+
+    asyncio.run(tell())
+    clocks = (SYSTEM, SYSTEM, Clock(boot_id), Clock(boot_id))
+    assert [asyncio.run(take(clock)) for clock in clocks] == [1, 0, 1, 0]
 
 
 def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_one(tmp_path: Path) -> None:

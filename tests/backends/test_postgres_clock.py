@@ -15,7 +15,8 @@ from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import opened
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import LEASE, LIMIT
+from pydantic_ai_a2a.testing.push import lease, register
+from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, submit
 
 from ..behaviour.stage import Stage, ended, serving
 from ..client import texts
@@ -76,6 +77,26 @@ async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
         await there.queue.release(claimed)
         stage.open('hi')
         assert texts(await ended(client, task['id'])) == ['hi']
+
+
+@pytest.mark.parametrize('hours', [1, -1], ids=['ahead', 'behind'])
+async def test_deliveries_do_not_depend_on_the_time_that_a_process_was_told(
+    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, hours: int
+) -> None:
+    here = another()
+    await submit(here, message(new='t'))
+    await register(here, 'c')
+    await here.queue.cancel('t', OWNER, at=here.now())
+    set_clock(postgres, postgres_url, hours)
+    there = another()
+    await there.queued()
+    assert abs(there.now() - here.now() - hours * HOUR) < HOUR // 2
+    assert len(await lease(here)) == 1
+    assert await lease(there) == []
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute('UPDATE a2a.push_config SET due_at = due_at - 3600000')
+    await connection.close()
+    assert len(await lease(there)) == 1
 
 
 async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on(

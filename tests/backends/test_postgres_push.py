@@ -14,7 +14,7 @@ from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.push import outbox_of, register
-from pydantic_ai_a2a.testing.values import AT, LIMIT, message, run, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, message, run, submit
 
 from .gates import gate
 
@@ -78,5 +78,5 @@ async def test_who_sweeps_waits_for_who_tells_a_webhook_without_a_lock_on_what_i
         assert await rows(postgres_url, 'SELECT task_id FROM a2a.delivery FOR UPDATE NOWAIT') != []
         await telling.open()
         await sweeping
-    assert (await outbox_of(backend).lease(at=AT + 11 * DAY, until=AT + 12 * DAY, limit=9, held={})).next_at is None
+    assert (await outbox_of(backend).lease(lease=LEASE, limit=9, held={})).wait is None
     assert await rows(postgres_url, 'SELECT id FROM a2a.delivery') == []

@@ -10,7 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.ports import Backend, PushConfig
-from pydantic_ai_a2a.testing.values import AT, message, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, message, submit
 
 from .command import command, finish, in_store
 
@@ -31,8 +31,8 @@ def dead(count: int = 3) -> Callable[[Backend], Awaitable[None]]:
             config = PushConfig(id='mine', version='1.0', takes='artifacts', body=b'secret')
             await configs.create(task_id, owner, config, limit=1)
             await backend.queue.cancel(task_id, owner, at=AT + n)
-            [delivery] = (await outbox.lease(at=AT, until=AT + 1, limit=1, held={})).deliveries
-            await outbox.failed(delivery, at=AT + n, retry_at=None, error='HTTP 500')
+            [delivery] = (await outbox.lease(lease=LEASE, limit=1, held={})).deliveries
+            await outbox.failed(delivery, at=AT + n, pause=None, error='HTTP 500')
 
     return fill
 

@@ -278,8 +278,8 @@ class ServesWhoComesFirst(SqlOutbox):
 
 
 class GivesUpAtOnce(SqlOutbox):
-    async def failed(self, delivery: Delivery, *, retry_at: int | None, **options: Any) -> None:
-        await super().failed(delivery, retry_at=None, **options)
+    async def failed(self, delivery: Delivery, *, pause: int | None, **options: Any) -> None:
+        await super().failed(delivery, pause=None, **options)
 
 
 class KeepsWhatItHas(SqlOutbox):

@@ -11,17 +11,18 @@ import pytest
 
 from pydantic_ai_a2a import Push
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
-from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
 from pydantic_ai_a2a.push.secrets import Seal
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.testing.push import configs_of, outbox_of
-from pydantic_ai_a2a.testing.values import AT, OWNER, message, status_event, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, OWNER, message, status_event, submit
 from pydantic_ai_a2a.types import PushTarget
 
 from ..behaviour.stage import told_in_log, told_to_loop
 from ..client import LIMIT
+from ..clocks import SetClock
 from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
@@ -36,8 +37,8 @@ def test_pauses_grow_and_end_at_an_hour() -> None:
     assert pause_after(1, 0.1, 0.5) == 0.1
 
 
-def memory() -> SqliteBackend:
-    return SqliteBackend('agent', reader_lag=10_000)
+def memory(clock: Clock = SYSTEM) -> SqliteBackend:
+    return SqliteBackend('agent', reader_lag=10_000, clock=clock)
 
 
 @asynccontextmanager
@@ -94,20 +95,21 @@ async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
         async with sending(backend):
             await canceled(backend, hook)
             [first] = await hook.got(1)
-        [delivery] = (await outbox_of(backend).lease(at=SYSTEM.now(), until=SYSTEM.now(), limit=1, held={})).deliveries
+        [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
         assert (delivery.id, delivery.failures) == (first.id, 0)
 
 
 async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_its_lease() -> None:
-    backend = memory()
+    clock = SetClock()
+    backend = memory(clock)
     with told_to_loop() as told, told_in_log('could not be carried out') as logged:
         async with webhook(HANGS) as hook, sending(backend, outbox=Breaking(outbox_of(backend), 'release')):
             await canceled(backend, hook)
             await hook.got(1)
     assert (told, logged.is_set()) == ([], True)
-    at = SYSTEM.now()
-    assert not (await outbox_of(backend).lease(at=at, until=at, limit=1, held={})).deliveries
-    [delivery] = (await outbox_of(backend).lease(at=at + 600_000, until=at, limit=1, held={})).deliveries
+    assert not (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
+    with clock.later():
+        [delivery] = (await outbox_of(backend).lease(lease=LEASE, limit=1, held={})).deliveries
     assert delivery.failures == 0
 
 
@@ -163,9 +165,9 @@ class Breaking(Outbox):
             self._breaks.clear()
             raise StoreUnavailable
 
-    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
         self._break('lease')
-        return await self._outbox.lease(at=at, until=until, limit=limit, held=held)
+        return await self._outbox.lease(lease=lease, limit=limit, held=held)
 
     async def done(self, delivery: Delivery) -> None:
         self._break('done')
@@ -246,6 +248,6 @@ class Once(Breaking):
         super().__init__(outbox, '')
         self._deliveries = [delivery]
 
-    async def lease(self, *, at: int, until: int, limit: int, held: Mapping[str, int]) -> Leased:
+    async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
         deliveries, self._deliveries = self._deliveries, []
         return Leased(deliveries, None)
