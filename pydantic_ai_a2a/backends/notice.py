@@ -13,7 +13,11 @@ __all__ = ('MIGRATION', 'WATCH', 'Noticed', 'look', 'mark')
 MIGRATION = ('CREATE INDEX task_watched ON task (agent, watched_until) WHERE watched_until > 0',)
 
 WATCH = 10_000
-"""How long a mark says that a task is watched (ms). It is renewed when half of it has passed."""
+"""How long a mark says that a task is watched (ms). It is renewed when half of it has passed.
+
+Marks are compared by the clock of leases on SQLite. On PostgreSQL each process estimates the database's clock, because
+notifications bring marks too.
+"""
 
 _NEWEST = (
     'SELECT COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
@@ -28,7 +32,7 @@ class Noticed(NamedTuple):
     newest: Mapping[str, int | None]
     """The newest event of each task that was asked for; None for one that is not there."""
     watched: Mapping[str, int]
-    """Tasks that somebody reads, and until when that is known (ms)."""
+    """Tasks that somebody reads, and until when their marks count (ms)."""
     canceled: Sequence[str]
     """Running tasks that somebody wants to be canceled."""
     ready: bool

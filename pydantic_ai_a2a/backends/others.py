@@ -27,7 +27,7 @@ class Others:
 
     Args:
         tails: The readers of this process.
-        now: The time (ms), which is the same for all processes.
+        now: The clock of the marks (ms). All processes that share the store share this clock too, and nobody sets it.
     """
 
     def __init__(self, tails: Tails, now: Callable[[], int]) -> None:

@@ -214,7 +214,7 @@ class _Queue(SqlQueue):
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
         process = self._backend.process
         if process.tails.watched(submission.task_id):  # another process may run it
-            submission = replace(submission, watched_until=submission.at + WATCH)
+            submission = replace(submission, watched_until=process.others.now() + WATCH)
             process.others.will_mark(submission.task_id, submission.watched_until)
         return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
 

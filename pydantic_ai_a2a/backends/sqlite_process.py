@@ -44,7 +44,7 @@ class SqliteProcess:
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         self.pid = getpid()
         self.tails = Tails(self._read_events, reader_lag, self.wake)
-        self.others = Others(self.tails, clock.now)
+        self.others = Others(self.tails, clock.steady)
         self._opened = opened = OpenedFile(file, clock)
         writing = partial(opened.connect, writes=True)
         self._writer = Lane('pydantic_ai_a2a writer', writing, opened.guarded(commit), _Polling(self))

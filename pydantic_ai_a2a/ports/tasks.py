@@ -66,7 +66,10 @@ class Submission:
     at: int
     """Now (ms)."""
     watched_until: int = 0
-    """Until when its task's events are read in the process that takes it (ms), for others that may run it."""
+    """Until when the process that takes the message reads its task's events, on a clock of the store (ms).
+
+    The store sets it, for other processes that may run the task.
+    """
     answers_calls: bool = False
     """Whether it says that it answers calls: only a task that waits with some takes it."""
     answer: Answer | None = None

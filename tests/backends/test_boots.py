@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,27 @@ def test_a_delivery_that_a_process_was_sending_before_another_boot_is_sent_again
     asyncio.run(tell())
     clocks = (SYSTEM, SYSTEM, Clock(boot_id), Clock(boot_id))
     assert [asyncio.run(take(clock)) for clock in clocks] == [1, 0, 1, 0]
+
+
+def test_a_reader_of_another_boot_is_forgotten(tmp_path: Path) -> None:
+    file, boot_id = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal'), tmp_path / 'boot_id'
+    boot_id.write_text('another boot\n')
+
+    async def read_and_stop() -> None:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG)
+        reader = backend.events.subscribe('t', print)
+        await submit(backend, message(new='t'))  # with the mark
+        backend.close()
+        reader.close()
+
+    def marked() -> int:
+        with closing(sqlite3.connect(file.path)) as connection:
+            return connection.execute('SELECT COUNT(*) FROM task WHERE watched_until > 0').fetchone()[0]
+
+    asyncio.run(read_and_stop())
+    assert marked() == 1
+    assert claimed_after_start(file, Clock(boot_id)) == [1]
+    assert marked() == 0
 
 
 def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_one(tmp_path: Path) -> None:

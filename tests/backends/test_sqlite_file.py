@@ -15,16 +15,17 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.backends.answer import Answer
+from pydantic_ai_a2a.backends.notice import WATCH
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.backends.transaction import Transaction
+from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
 from pydantic_ai_a2a.testing.values import AT, LEASE, READER_LAG, message, run, state_of, submit
 
 from ..client import LIMIT
+from ..clocks import HOUR, SetClock
 
-"""Later than any test runs (ms)."""
-
-Open = Callable[[], SqliteFileBackend]
+Open = Callable[..., SqliteFileBackend]
 
 
 def nothing(_: object = None) -> None:
@@ -36,8 +37,9 @@ def another(tmp_path: Path) -> Iterator[Open]:
     """Opens the file once more, as another process would."""
     opened: list[SqliteFileBackend] = []
 
-    def make() -> SqliteFileBackend:
-        opened.append(SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG))
+    def make(clock: Clock = SYSTEM) -> SqliteFileBackend:
+        file = SqliteFile(path=tmp_path / 'agent.db')
+        opened.append(SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock))
         return opened[-1]
 
     yield make
@@ -115,6 +117,39 @@ async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_pa
             assert await ready.get() is None
     reader.close()
     stop()
+
+
+@pytest.mark.parametrize('hours', [-1, 1], ids=['behind', 'ahead'])
+async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall_clocks_say(
+    another: Open, hours: int
+) -> None:
+    clock, wrong = SetClock(), SetClock()
+    wrong.wall = hours * HOUR
+    here, there = another(clock), another(wrong)
+    await submit(here, message(new='t'))
+    stop = here.listen(nothing, nothing)
+    reader = there.events.subscribe('t', nothing)
+    async with asyncio.timeout(LIMIT):
+        while not here.events.watched('t'):
+            await here.queued()
+    reader.close()
+    there.close()
+    with clock.later():
+        assert not here.events.watched('t')
+    stop()
+
+
+async def test_a_message_of_a_task_that_is_read_marks_it_by_the_same_clock(another: Open, tmp_path: Path) -> None:
+    wrong = SetClock()
+    wrong.wall = HOUR
+    here = another(wrong)
+    reader = here.events.subscribe('t', nothing)
+    await submit(here, message(new='t', at=here.now()))
+    other = sqlite3.connect(tmp_path / 'agent.db')
+    [[until]] = other.execute('SELECT watched_until FROM task').fetchall()
+    other.close()
+    assert 0 < until <= wrong.steady() + WATCH
+    reader.close()
 
 
 async def test_a_write_for_which_nobody_waits_is_logged_if_it_fails(another: Open, tmp_path: Path) -> None:
