@@ -18,12 +18,14 @@ from .migrations import MIGRATIONS, Migrations, missing, version
 from .sqlite_errors import is_busy, reason_of
 from .sqlite_steps import perform, tell_time
 
-__all__ = ('SqliteFile', 'connect', 'stored_version', 'vacuum')
+__all__ = ('NOTE_CLOCK', 'SqliteFile', 'connect', 'stored_version', 'vacuum')
 
 Synchronous = Literal['full', 'normal']
 
 _PAUSE = 0.01
 """Seconds between two attempts to take a lock that SQLite does not wait for."""
+NOTE_CLOCK = "UPDATE a2a_boot SET clock = a2a_clock() WHERE id = ''"
+"""Remember how far the steady clock has come, where the system names no boot: after a restart, the clock is behind."""
 _SHRINKS = 'PRAGMA auto_vacuum = INCREMENTAL'
 _FORM = "'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db', with ?synchronous=normal if you like"
 
@@ -121,7 +123,7 @@ def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) ->
     now = clock.steady()
     connection.execute('BEGIN IMMEDIATE')
     connection.execute('CREATE TABLE IF NOT EXISTS a2a_boot (id TEXT NOT NULL, clock BIGINT NOT NULL)')
-    # Where the system names no boot, a clock that has gone back tells of one.
+    # Where the system names no boot, a clock that has gone back since the last sweep tells of one.
     if not connection.execute('SELECT 1 FROM a2a_boot WHERE id = ? AND clock <= ?', (clock.boot, now)).fetchone():
         connection.execute('DELETE FROM a2a_boot')
         connection.execute('INSERT INTO a2a_boot (id, clock) VALUES (?, ?)', (clock.boot, now))

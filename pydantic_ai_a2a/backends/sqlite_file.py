@@ -9,7 +9,7 @@ from ..settings import Retention
 from .database import Operation
 from .shared import SharedBackend
 from .sql_ports import SqlHousekeeping
-from .sqlite_connect import SqliteFile, vacuum
+from .sqlite_connect import NOTE_CLOCK, SqliteFile, vacuum
 from .sqlite_process import SqliteProcess
 from .sqlite_steps import check_version
 from .transaction import Transaction
@@ -27,7 +27,12 @@ def _give_back() -> Transaction[None]:
         yield 'PRAGMA incremental_vacuum(1)', ()  # Python gives back one page for each statement, whatever its number
 
 
-_GIVE_BACK = Operation(_give_back)
+def _after_sweep() -> Transaction[None]:
+    yield NOTE_CLOCK, ()
+    yield from _give_back()
+
+
+_AFTER_SWEEP = Operation(_after_sweep)
 
 
 class SqliteFileBackend(SharedBackend[SqliteProcess]):
@@ -66,9 +71,9 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 
 
 class _Housekeeping(SqlHousekeeping):
-    """Keeps the file small as well, not only its tables."""
+    """Keeps the file small as well as its tables, and notes the clock in it."""
 
     async def sweep(self, retention: Retention, *, at: int) -> int:
         swept = await super().sweep(retention, at=at)
-        await self._database.write(_GIVE_BACK)
+        await self._database.write(_AFTER_SWEEP)
         return swept

@@ -11,6 +11,7 @@ import pytest
 
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.push import lease, register
 from pydantic_ai_a2a.testing.values import AT, OWNER, claim, claim_one, message, submit
@@ -115,3 +116,20 @@ def test_where_the_system_names_no_boot_a_steady_clock_that_went_back_tells_of_o
     assert claimed_after_start(file, before) == []
     assert claimed_after_start(file, after) == [2]
     assert claimed_after_start(file, after) == []
+
+
+def test_a_restart_is_noticed_although_the_file_was_made_soon_after_the_boot_before(tmp_path: Path) -> None:
+    file, nowhere = SqliteFile(path=tmp_path / 'agent.db'), tmp_path / 'nowhere'
+    clock = SetClock(0, nowhere)
+
+    async def work_for_hours() -> None:
+        backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock)
+        await submit(backend, message(new='t'))
+        clock.passed = 3 * HOUR
+        await claim_one(backend, 't')
+        await backend.housekeeping.sweep(Retention(), at=AT)
+        backend.close()
+
+    asyncio.run(work_for_hours())
+    assert claimed_after_start(file, clock) == []
+    assert claimed_after_start(file, SetClock(HOUR, nowhere)) == [2]
