@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import UnsupportedOperationError
 from ..lifecycle import INTERRUPTED
 from ..ports import Erased, Status
-from . import conversations
+from . import conversations, totals
 from .sql import HEADER, Rows, Transaction, header_of, status_event
 from .sweep import ROWS, TASKS, Told, drop_events, drop_task
 from .transaction import Lock
@@ -23,6 +23,8 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
         erased = yield from _erase_conversations(agent, owner, context_id)
     if not erased and context_id is None:
         erased = yield from _erase_entries(agent, owner)
+    if not (yield totals.lock_sweep(agent)):
+        yield from totals.fold(agent)  # or the owner's name would stay until the next sweep
     return erased, told
 
 

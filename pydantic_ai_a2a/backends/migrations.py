@@ -7,7 +7,7 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ..errors import BackendUnusable
-from . import accept, checkpoints, contexts, conversations, dead, deliveries, kept, notice, pauses, quotas
+from . import accept, checkpoints, contexts, conversations, dead, deliveries, notice, pauses, quotas, totals
 from .schema import LISTS, SCHEMA, TURN
 from .transaction import Transaction
 
@@ -31,8 +31,9 @@ MIGRATIONS: Migrations = (
     TURN,
     dead.STORAGE,
     contexts.ROUND_COLUMN,
-    kept.MIGRATION,
+    totals.COUNTED,
     LISTS,
+    totals.MIGRATION,
 )
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'

@@ -20,6 +20,8 @@ _TYPES = (
     ('BLOB', 'BYTEA'),
     (' WITHOUT ROWID', ''),
 )
+_TRIGGER = re.compile(r'(CREATE TRIGGER (\w+) .*) BEGIN (.*) END')
+"""A trigger as SQLite has it, with its statements; PostgreSQL's calls a function."""
 _ROOM = 'ALTER TABLE task SET (fillfactor = 80)'
 """A renewed lease then is a new version of the row on its page, and no index has to be told."""
 CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
@@ -44,7 +46,7 @@ def translated(statement: str) -> str:
 
 def migrations_of(migrations: Migrations) -> Migrations:
     """The steps of the schema, with PostgreSQL's types."""
-    steps = [[_typed(statement) for statement in statements] for statements in migrations]
+    steps = [[typed for statement in statements for typed in _typed(statement)] for statements in migrations]
     steps[0].append(_ROOM)
     return steps
 
@@ -57,10 +59,15 @@ def script_of(settings: Postgres, migrations: Migrations, known: int) -> str:
     return script(migrations_of(migrations), known, first)
 
 
-def _typed(statement: str) -> str:
+def _typed(statement: str) -> list[str]:
     for ours, theirs in _TYPES:
         statement = statement.replace(ours, theirs)
-    return statement
+    if trigger := _TRIGGER.fullmatch(statement):
+        # The function finds the tables whatever the search path of the session is that fires the trigger.
+        create, name, body = trigger.groups()
+        function = f'CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT'
+        return [f'{function} AS $$ BEGIN {body} RETURN NULL; END $$', f'{create} EXECUTE FUNCTION {name}()']
+    return [statement]
 
 
 def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = ()) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from pydantic_core import from_json, to_json
@@ -13,9 +14,9 @@ from ..ports import Status
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from . import contexts, conversations, deliveries, kept, quotas
-from .kept import ENDED
+from . import contexts, conversations, deliveries, quotas, totals
 from .sql import HEADER, HEADER_SIZE, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
+from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 
 __all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'log_expired', 'sweep')
@@ -34,14 +35,14 @@ _NO_LIMIT = 2**62
 _UNENDED = ', '.join(f"'{state}'" for state in sorted(LIVE | INTERRUPTED))
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _IDLE = (
-    'SELECT owner, id, updated_at, counted FROM conversation c WHERE agent = ?'
+    'SELECT owner, id, updated_at FROM conversation c WHERE agent = ?'
     f' AND NOT EXISTS ({_LIVES} AND state IN ({_UNENDED}))'
 )
 
 
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Told]]:
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
-    if (yield Lock((agent, 'sweep'), wait=False)):
+    if (yield totals.lock_sweep(agent)):
         return 0, []  # another process does it
     yield [contexts.let_go_who_is_first(agent, ROWS)]
     ended = yield from _expire_waiting(agent, retention, at)
@@ -51,8 +52,7 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, T
     left = yield from _sweep_left(agent)
     swept += left + (yield from _sweep_contexts(agent, retention, at, ROWS - left))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
-    for table in ('task', 'conversation'):
-        yield from kept.count_new(agent, table)
+    swept += yield from totals.fold(agent)
     return swept, ended
 
 
@@ -125,16 +125,16 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
         f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
         (agent, waiting),
     )
-    surplus = yield from kept.surplus(agent, 'task', retention.max_tasks, rows[0][0])
+    surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
     rows = yield (
         # The oldest are those without events: logs are dropped in this order, and before their tasks.
-        f'SELECT id, status_at, counted FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
+        f'SELECT id, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
         ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, waiting, agent, TASKS),
     )
-    swept = dropped = 0
-    for index, (task_id, status_at, counted) in enumerate(rows):
+    swept = 0
+    for index, (task_id, status_at) in enumerate(rows):
         if index >= surplus and status_at >= at - _ms(retention.tasks.total_seconds()):
             break
         swept += yield from drop_events(agent, task_id, ROWS)
@@ -142,12 +142,15 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
         if left:
             break
         swept += yield from drop_task(agent, task_id)
-        dropped += counted
         if swept >= ROWS:
             break
-    if dropped:
-        yield [kept.add(agent, 'task', -dropped)]
     return swept
+
+
+def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
+    """Return how many rows of some kinds are above a limit."""
+    rows = yield totals.count(agent, None, kinds)
+    return max(0, rows[0][0] - limit)
 
 
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
@@ -171,14 +174,14 @@ def _sweep_left(agent: str) -> Transaction[int]:
 
 
 def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
-    surplus = yield from kept.surplus(agent, 'conversation', retention.max_contexts)
+    surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
     before = at - _ms(retention.contexts.total_seconds())
     rows = yield (
         f'{_IDLE} AND updated_at < ? ORDER BY updated_at LIMIT ?',
         (agent, _NO_LIMIT if surplus else before, TASKS),
     )
-    swept = dropped = 0
-    for index, (owner, context_id, updated_at, counted) in enumerate(rows):
+    swept = 0
+    for index, (owner, context_id, updated_at) in enumerate(rows):
         if index >= surplus and updated_at >= before:
             break
         if (yield Lock((agent, owner, context_id), wait=False)):
@@ -186,11 +189,8 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
         # A message may have come since: then the row is another one, or there is a task again.
         if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
             swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
-            dropped += counted
         if swept >= limit:
             break
-    if dropped:
-        yield [kept.add(agent, 'conversation', -dropped)]
     return swept
 
 

@@ -11,6 +11,7 @@ from ..errors import StoredDamaged
 from ..lifecycle import STOPPED, TERMINAL
 from ..protocol import stored
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from . import totals
 from .damage import check_stored
 from .sql import BY_ID_AND_OWNER, HEADER, Transaction, header_of
 
@@ -77,7 +78,10 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
             conditions.append(condition)
             values.append(value)
     where = ' AND '.join(conditions)
-    total = yield f'SELECT COUNT(*) FROM task WHERE {where}', tuple(values)
+    if query.context_id is None and query.since is None:
+        total = yield totals.count(agent, query.owner, () if query.state is None else (query.state,))
+    else:
+        total = yield f'SELECT COUNT(*) FROM task WHERE {where}', tuple(values)
     if query.before is not None:
         where += ' AND (status_at, id) < (?, ?)'
         values = [*values, *query.before]

@@ -20,6 +20,7 @@ from .reader import TaskReaderSuite
 from .runs import RunSuite
 from .steering import SteeringSuite
 from .submit import SubmitSuite
+from .totals import TotalsSuite
 from .untold import UntoldSuite
 
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
@@ -40,6 +41,7 @@ class PushSuite(PushConfigSuite, OutboxSuite, UntoldSuite):
 class BackendSuite(
     TaskQueueSuite,
     TaskReaderSuite,
+    TotalsSuite,
     EventLogSuite,
     HousekeepingSuite,
     QuotaSuite,

@@ -1,0 +1,121 @@
+"""The number of tasks of each owner in each state, and of conversations, without counting rows. Pure, like `sql`.
+
+A trigger adds a row to `total_change` in the transaction that changes a task's state, adds a task or deletes it, and
+likewise for conversations. Transactions only add such rows, so they never wait for each other because of a total. Each
+sweep moves changes into `total`, which has one row for each owner and state. A total is its rows of `total` and the
+changes since: a few rows, however many tasks are stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from .transaction import Lock, Statement, Transaction
+
+__all__ = ('CONVERSATIONS', 'COUNTED', 'ENDED', 'ENDED_STATES', 'MIGRATION', 'count', 'fold', 'lock_sweep')
+
+ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
+ENDED = f'state IN {ENDED_STATES}'
+CONVERSATIONS = 'conversation'
+"""The kind under which conversations are counted, for all owners together; tasks are counted under their states."""
+EVERYBODY = ''
+"""The owner of the totals of all owners."""
+
+COUNTED = (
+    'CREATE TABLE kept (agent TEXT NOT NULL, name TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (agent, name))',
+    'ALTER TABLE task ADD COLUMN counted INTEGER NOT NULL DEFAULT 0',
+    'ALTER TABLE conversation ADD COLUMN counted INTEGER NOT NULL DEFAULT 0',
+    f'CREATE INDEX task_uncounted ON task (agent, counted) WHERE counted = 0 AND {ENDED}',
+    'CREATE INDEX conversation_uncounted ON conversation (agent, counted) WHERE counted = 0',
+)
+"""An older migration, whose table and columns are not used any more."""
+_CHANGE = 'BEGIN INSERT INTO total_change (agent, owner, old_kind, new_kind) VALUES'
+MIGRATION = (
+    'DROP INDEX task_uncounted',
+    'DROP INDEX conversation_uncounted',
+    'DROP TABLE kept',
+    """
+    CREATE TABLE total (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        number BIGINT NOT NULL,
+        PRIMARY KEY (agent, owner, kind)
+    )
+    """,
+    """
+    CREATE TABLE total_change (
+        seq INTEGER PRIMARY KEY,
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        old_kind TEXT,
+        new_kind TEXT
+    )
+    """,
+    'CREATE INDEX total_change_owner ON total_change (agent, owner)',
+    'CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW'
+    f' {_CHANGE} (NEW.agent, NEW.owner, NULL, NEW.state); END',
+    'CREATE TRIGGER task_moved AFTER UPDATE OF state ON task FOR EACH ROW WHEN (OLD.state <> NEW.state)'
+    f' {_CHANGE} (NEW.agent, NEW.owner, OLD.state, NEW.state); END',
+    'CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW'
+    f' {_CHANGE} (OLD.agent, OLD.owner, OLD.state, NULL); END',
+    'CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW'
+    f" {_CHANGE} (NEW.agent, '{EVERYBODY}', NULL, '{CONVERSATIONS}'); END",
+    'CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW'
+    f" {_CHANGE} (OLD.agent, '{EVERYBODY}', '{CONVERSATIONS}', NULL); END",
+    'INSERT INTO total (agent, owner, kind, number) SELECT agent, owner, state, COUNT(*) FROM task'
+    ' GROUP BY agent, owner, state',
+    f"INSERT INTO total (agent, owner, kind, number) SELECT agent, '{EVERYBODY}', state, COUNT(*) FROM task"
+    ' GROUP BY agent, state',
+    f"INSERT INTO total (agent, owner, kind, number) SELECT agent, '{EVERYBODY}', '{CONVERSATIONS}', COUNT(*)"
+    ' FROM conversation GROUP BY agent',
+)
+_BATCH = 1000
+"""Changes that one transaction moves at most."""
+_ADD = (
+    'INSERT INTO total (agent, owner, kind, number) VALUES (?, ?, ?, ?)'
+    ' ON CONFLICT (agent, owner, kind) DO UPDATE SET number = total.number + excluded.number'
+)
+_DROP = 'DELETE FROM total WHERE agent = ? AND owner = ? AND kind = ? AND number = 0'
+
+
+def lock_sweep(agent: str) -> Lock:
+    """Keep out other sweeps of a namespace; only its holder may change totals. It never waits."""
+    return Lock((agent, 'sweep'), wait=False)
+
+
+def count(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement:
+    """The statement that reads the number of rows of some kinds; without kinds, of tasks in any state.
+
+    Args:
+        agent: Namespace.
+        owner: Owner of the tasks; None for all owners.
+        kinds: States of tasks, or `CONVERSATIONS`.
+    """
+    among = f'IN ({", ".join("?" * len(kinds))})' if kinds else f"<> '{CONVERSATIONS}'"
+    of_owner, owners = ('', ()) if owner is None else (' AND owner = ?', (owner,))
+    return (
+        'SELECT CAST(COALESCE((SELECT SUM(number) FROM total'
+        f' WHERE agent = ? AND owner = ? AND kind {among}), 0) AS BIGINT)'
+        f' + (SELECT COUNT(CASE WHEN new_kind {among} THEN 1 END) - COUNT(CASE WHEN old_kind {among} THEN 1 END)'
+        f' FROM total_change WHERE agent = ?{of_owner})',
+        (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners),
+    )
+
+
+def fold(agent: str) -> Transaction[int]:
+    """Move a batch of changes into the totals, under `lock_sweep`; return 0 if it moved all of them, else 1."""
+    rows = yield (
+        'DELETE FROM total_change WHERE seq IN (SELECT seq FROM total_change WHERE agent = ? LIMIT ?)'
+        ' RETURNING owner, old_kind, new_kind',
+        (agent, _BATCH),
+    )
+    numbers: Counter[tuple[str, str]] = Counter()
+    for owner, old, new in rows:
+        for kind, number in ((old, -1), (new, 1)):
+            if kind is not None:
+                numbers.update({(counted, kind): number for counted in (owner, EVERYBODY)})
+    changed = [(agent, owner, kind, number) for (owner, kind), number in numbers.items() if number]
+    yield [(_ADD, changed), (_DROP, [row[:3] for row in changed])]
+    return int(len(rows) == _BATCH)
