@@ -95,8 +95,11 @@ def let_go_who_is_first(agent: str, limit: int) -> Write:
     Processes of an older version tell nobody; they may run beside this one while it is upgraded.
     """
     waiting = 'SELECT id FROM task WHERE agent = ? AND queued = 1 AND behind = 1 ORDER BY round, queue_seq LIMIT ?'
+    first = (
+        f'SELECT id FROM task WHERE agent = ? AND id IN ({waiting}) AND queued = 1 AND {_FIRST}'
+        ' /* FOR NO KEY UPDATE SKIP LOCKED */'
+    )
     return (
-        f'UPDATE task SET behind = 0, round = COALESCE({_NOW}, 0) WHERE agent = ? AND id IN ({waiting}) AND queued = 1'
-        f' AND {_FIRST}',
-        [(agent, agent, agent, limit)],
+        f'UPDATE task SET behind = 0, round = COALESCE({_NOW}, 0) WHERE agent = ? AND id IN ({first})',
+        [(agent, agent, agent, agent, limit)],
     )

@@ -67,12 +67,13 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[To
         (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
     )
     rows = yield waiting
-    if rows:
-        yield LockTasks(agent, [row[0] for row in rows])
-        locked = {row[0] for row in rows}
-        rows = [row for row in (yield waiting) if row[0] in locked]  # some may have gone on
+    free = yield from _lock(agent, [row[0] for row in rows])
+    if free:
+        rows = yield waiting  # some may have gone on
     ended: Told = []
     for row in rows:
+        if row[0] not in free:
+            continue
         header = header_of(row)
         metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{row[HEADER_SIZE]}'})
         parts = b'[' + stored.text_part('The task waited too long.') + b']'
@@ -80,6 +81,14 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[To
         status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
         ended.append((header.id, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
+
+
+def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
+    """Lock tasks, and return their ids. A sweep leaves tasks that another transaction has locked to a later one."""
+    if not tasks:
+        return []
+    locked = {row[0] for row in (yield LockTasks(agent, tasks, wait=False))}
+    return [task_id for task_id in tasks if task_id not in locked]
 
 
 def log_expired(ended: Told) -> None:
@@ -97,7 +106,7 @@ def _sweep_events(agent: str, before: int) -> Transaction[int]:
         (agent, before, TASKS),
     )
     swept = 0
-    for (task_id,) in rows:
+    for task_id in (yield from _lock(agent, [row[0] for row in rows])):
         swept += yield from drop_events(agent, task_id, ROWS - swept)
         left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if left:
@@ -133,10 +142,10 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
         (agent, waiting, agent, TASKS),
     )
+    before = at - _ms(retention.tasks.total_seconds())
+    due = [task_id for index, (task_id, status_at) in enumerate(rows) if index < surplus or status_at < before]
     swept = 0
-    for index, (task_id, status_at) in enumerate(rows):
-        if index >= surplus and status_at >= at - _ms(retention.tasks.total_seconds()):
-            break
+    for task_id in (yield from _lock(agent, due)):
         swept += yield from drop_events(agent, task_id, ROWS)
         left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
         if left:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
 import asyncpg
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import Postgres, Workers
+from pydantic_ai_a2a import Postgres, Retention, Workers
 from pydantic_ai_a2a.backends import others
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.backends.postgres_sql import channel
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, claim, claim_one, ending, message, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, claim, claim_one, ending, message, run, submit
 
 from ..behaviour.stage import ended, heard, serving
 from ..client import texts
@@ -120,3 +121,39 @@ async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
         assert texts(await client.send('two')) == ['two']
         await held.open()
         assert texts(await ended(client, 'lost')) == ['lost']
+
+
+async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for kind in ('free', 'locked'):
+        for what in ('waits', 'ended', 'old', 'queued'):
+            await submit(backend, message(new=f'{kind} {what}', context=f'{kind} {what}'))
+        await run(backend, f'{kind} waits', 'input-required', at=AT)
+        await run(backend, f'{kind} ended', at=AT + 150_000)
+        await run(backend, f'{kind} old', at=AT)
+    connection = await asyncpg.connect(postgres_url)
+    # As a process of an older version would leave it.
+    await connection.execute("UPDATE a2a.task SET behind = 1 WHERE state = 'submitted'")
+    keep = Retention(events=timedelta(seconds=10), tasks=timedelta(seconds=100), waiting=timedelta(seconds=150))
+
+    async def swept(task: str) -> list[bool]:
+        """Tell which steps of a sweep have been taken with the tasks of a kind."""
+        rows = await connection.fetch('SELECT * FROM a2a.task WHERE id LIKE $1', f'{task} %')
+        tasks = {row['id'].removeprefix(f'{task} '): row for row in rows}
+        return [
+            tasks['waits']['state'] == 'failed',
+            tasks['ended']['events_swept'] == 1,
+            'old' not in tasks,
+            tasks['queued']['behind'] == 0,
+        ]
+
+    names = [f'locked {what}' for what in ('waits', 'ended', 'old', 'queued')]
+    async with gate(postgres_url, locked(*names)) as held, asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(keep, at=AT + 200_000):
+            pass
+        assert (await swept('free'), await swept('locked')) == ([True] * 4, [False] * 4)
+        await held.open()
+    while await backend.housekeeping.sweep(keep, at=AT + 200_000):
+        pass
+    assert await swept('locked') == [True] * 4
+    await connection.close()
