@@ -23,12 +23,6 @@ from .types import Caller
 __all__ = ('Left', 'Metering', 'audit_refusal')
 
 _ALL = '*'
-_LIKE: Mapping[str, str] = {
-    'SendStreamingMessage': 'SendMessage',
-    'ListTasks': 'GetTask',
-    'SubscribeToTask': 'GetTask',
-}
-"""As which operation one counts that is not named itself: else there would be twice as much of the same."""
 _SLOTS = 60
 """Parts of a window in which everything is forgotten at once."""
 _BILLION = 10**9
@@ -172,14 +166,15 @@ def _rates(rates: Rate | Mapping[str, Rate] | None) -> dict[str, tuple[str, int,
     given = {_ALL: rates} if isinstance(rates, Rate) else rates or {}
     if unknown := given.keys() - OPERATIONS.keys() - {_ALL}:
         raise ValueError(f'Quotas.rates has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
-    found: dict[str, tuple[str, int, int]] = {}
-    for operation in (*OPERATIONS, _ALL):
-        name = next((each for each in (operation, _LIKE.get(operation), _ALL) if each in given), None)
+    names = {name: (name, operation.counts_as, _ALL) for name, operation in OPERATIONS.items()} | {_ALL: (_ALL,)}
+    buckets: dict[str, tuple[str, int, int]] = {}
+    for operation, candidates in names.items():
+        name = next((candidate for candidate in candidates if candidate in given), None)
         if name is not None:
             rate = given[name]
             interval = max(1, rate.per // timedelta(microseconds=1) // rate.count)
-            found[operation] = (name, interval, rate.burst or rate.count)
-    return found
+            buckets[operation] = (name, interval, rate.burst or rate.count)
+    return buckets
 
 
 def _network(address: str) -> str:

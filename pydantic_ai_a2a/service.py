@@ -87,6 +87,8 @@ class TaskList(NamedTuple):
     """What ListTasks answers."""
 
     page: Page
+    page_size: int
+    """The number of tasks that were asked for at most."""
     next_page_token: str
     """Where the next page begins, for this owner and filter only; empty after the last."""
 
@@ -289,7 +291,7 @@ class Service:
         if params.page_token is not None:
             query = replace(query, before=read_token(params.page_token, query))
         page = await self._backend.reader.list(query)
-        return TaskList(page, '' if page.next is None else page_token(page.next, query))
+        return TaskList(page, params.page_size, '' if page.next is None else page_token(page.next, query))
 
     async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
         """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
@@ -330,23 +332,19 @@ class Service:
         return task
 
     async def subscribe_to_task(
-        self,
-        call: Call,
-        params: SubscribeParams,
-        on_drop: Callable[[], object],
-        last_event_id: int | None = None,
+        self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
     ) -> EventStream:
-        """The task and then its events until it ends; or only what follows the event the client has (§3.1.6)."""
+        """Return the task and then its events until it ends; or only those after the client's last one (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
         await self._check_seen(params.id, owner)
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
             task = await self._load(params.id, owner, None)
-            if last_event_id is None:
+            if params.last_event_id is None:
                 if not params.ended_too:
                     check_subscribe(task.header)
-            elif await self._backend.events.has(params.id, last_event_id):
-                return self._resume(task, subscription, last_event_id, ends)
+            elif await self._backend.events.has(params.id, params.last_event_id):
+                return self._resume(task, subscription, params.last_event_id, ends)
         except BaseException:
             subscription.close()
             raise

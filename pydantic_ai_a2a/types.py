@@ -293,4 +293,6 @@ class SubscribeParams:
     """States that end the stream besides those of A2A 1.0."""
     ended_too: bool = False
     """Whether a task that has ended is shown; A2A 1.0 refuses it."""
+    last_event_id: int | None = None
+    """The number of the last event that the client has; None for all events from now on, after the task."""
     tenant: str = ''

@@ -12,15 +12,6 @@ __all__ = ('needed_scopes',)
 _SCOPE = re.compile(r'[!#-\[\]-~]+')
 """A scope-token of RFC 6749 §3.3, which can stand in a header."""
 _ALL = '*'
-_LIKE: Mapping[str, str] = {
-    'SendStreamingMessage': 'SendMessage',
-    'ListTasks': 'GetTask',
-    'SubscribeToTask': 'GetTask',
-    'GetTaskPushNotificationConfig': 'CreateTaskPushNotificationConfig',
-    'ListTaskPushNotificationConfigs': 'CreateTaskPushNotificationConfig',
-    'DeleteTaskPushNotificationConfig': 'CreateTaskPushNotificationConfig',
-}
-"""Whose scopes an operation needs that is not named itself: else the same would be had without them another way."""
 
 
 def needed_scopes(scopes: Mapping[str, str | Collection[str]]) -> dict[str, frozenset[str]]:
@@ -37,7 +28,7 @@ def needed_scopes(scopes: Mapping[str, str | Collection[str]]) -> dict[str, froz
         raise ValueError(f'scopes= has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
     given = {name: _read(value) for name, value in scopes.items()}
     rest = given.get(_ALL, frozenset[str]())
-    return {name: given.get(name, given.get(_LIKE.get(name, name), rest)) for name in OPERATIONS}
+    return {name: given.get(name, given.get(operation.scopes_of, rest)) for name, operation in OPERATIONS.items()}
 
 
 def _read(value: str | Collection[str]) -> frozenset[str]:

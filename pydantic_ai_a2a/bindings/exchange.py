@@ -26,7 +26,7 @@ from ..protocol.operations import Operation, refuse_unsupported
 from ..protocol.versions import Choice, Versions, in_dialect_of
 from ..quotas import Metering, audit_refusal
 from ..service import EventStream, Service, TaskList
-from ..types import Call, Caller, SendParams, StoredTask
+from ..types import Call, Caller, SendParams, StoredTask, SubscribeParams
 from .base import (
     CHUNK,
     AnswerUnread,
@@ -51,20 +51,6 @@ from .unsent import Answer, Readers
 __all__ = ('Exchange', 'Request', 'Serving')
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-_WRITE: Mapping[str, Callable[[Codec, Any, Any], Iterable[bytes]]] = {
-    'SendMessage': lambda codec, _, task: codec.result_pieces(task),
-    'GetTask': lambda codec, _, task: codec.task_pieces(task),
-    'CancelTask': lambda codec, _, task: codec.task_pieces(task),
-    'ListTasks': lambda codec, params, found: codec.page_pieces(
-        found.page, page_size=params.page_size, next_page_token=found.next_page_token
-    ),
-    'CreateTaskPushNotificationConfig': lambda codec, _, registered: (codec.encode_push_config(registered),),
-    'GetTaskPushNotificationConfig': lambda codec, _, registered: (codec.encode_push_config(registered),),
-    'ListTaskPushNotificationConfigs': lambda codec, _, found: (codec.encode_push_configs(*found),),
-    'DeleteTaskPushNotificationConfig': lambda codec, _, __: (codec.encode_deleted(),),
-}
-"""Writes the pieces of an operation's answer from its params and its result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +167,7 @@ class Exchange(ABC):
                 caller = self._caller = await self._in_tenant(serving.tenants, caller, params)
             if serving.guard.scoped:
                 self._authorize(caller, operation, params)
-            if operation.name == 'ListTasks':
+            if operation.lists:
                 serving.guard.check_list(caller, self.scope, self.correlation_id)
             refuse_unsupported(operation, serving.capabilities, choice.codec.refusals)
             params = self._activate(params, choice.codec)
@@ -302,7 +288,7 @@ class Exchange(ABC):
         return params
 
     async def _answer(self, call: Call, operation: Operation, params: Params | None, choice: Choice) -> None:
-        if operation.name == 'GetExtendedAgentCard':
+        if (write := operation.write) is None:
             await self._show_card(call)
             return
         direct = self.serving.direct
@@ -313,7 +299,7 @@ class Exchange(ABC):
         else:
             result: Any = await getattr(self.serving.service, operation.service)(call, params)
             codec = _codec_for(result, choice) if choice.task_decides else choice.codec
-            size, pieces = _stored_size(result), _WRITE[operation.name](codec, params, result)
+            size, pieces = _stored_size(result), write(codec, result)
             del result  # the pieces hold it until they are sent
         before, after = self.envelope()
         headers = (*self.unshared, *self._headers)
@@ -395,11 +381,9 @@ class Exchange(ABC):
             pass
 
     async def _open(self, call: Call, operation: Operation, params: Any, writing: asyncio.Task[Any]) -> EventStream:
-        service = self.serving.service
-        if operation.name == 'SubscribeToTask':
-            last_event_id = parse_event_id(header(self.scope, b'last-event-id'))
-            return await service.subscribe_to_task(call, params, writing.cancel, last_event_id)
-        return await service.stream_message(call, params, writing.cancel)
+        if isinstance(params, SubscribeParams):
+            params = replace(params, last_event_id=parse_event_id(header(self.scope, b'last-event-id')))
+        return await getattr(self.serving.service, operation.service)(call, params, writing.cancel)
 
     def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:
         return EventWriter(

@@ -50,18 +50,7 @@ from .operations import OPERATIONS, Operation
 __all__ = ('METHODS', 'FastA2ADialect')
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
-    {
-        'message/send': OPERATIONS['SendMessage'],
-        'message/stream': OPERATIONS['SendStreamingMessage'],
-        'tasks/get': OPERATIONS['GetTask'],
-        'tasks/list': OPERATIONS['ListTasks'],
-        'tasks/cancel': OPERATIONS['CancelTask'],
-        'tasks/resubscribe': OPERATIONS['SubscribeToTask'],
-        'tasks/pushNotification/set': OPERATIONS['CreateTaskPushNotificationConfig'],
-        'tasks/pushNotification/get': OPERATIONS['GetTaskPushNotificationConfig'],
-        'tasks/pushNotificationConfig/list': OPERATIONS['ListTaskPushNotificationConfigs'],
-        'tasks/pushNotificationConfig/delete': OPERATIONS['DeleteTaskPushNotificationConfig'],
-    }
+    {operation.fasta2a: operation for operation in OPERATIONS.values() if operation.fasta2a}
 )
 """The operations by FastA2A's method names."""
 
@@ -138,7 +127,7 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
 )
 _DEFAULT_PARAMS: dict[str, Params] = {
     'tasks/list': ListParams(),
-    **{method: _push_params(None) for method in METHODS if 'pushNotification' in method},
+    **{name: _push_params(None) for name, operation in METHODS.items() if operation.params is PushParams},
 }
 _FIELDS = names_of(FlatPart, _Message, Configuration, _SendParams, TaskParams, _ListParams)
 

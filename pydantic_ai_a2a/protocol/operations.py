@@ -1,13 +1,17 @@
-"""The operations of A2A 1.0, as one table that every binding reads. Knows neither params nor who may call what."""
+"""The operations of A2A, as one table: codecs, bindings, scopes and quotas read it. Knows neither wire nor callers.
+
+A new operation is a row here, its params in `types`, their decoding in the codecs, and a method of the service.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
+from ..types import CancelParams, CardParams, GetParams, ListParams, PushParams, SendParams, SubscribeParams
 
 __all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported')
 
@@ -21,67 +25,150 @@ class Operation:
 
     name: str
     """Its method name in A2A 1.0."""
-    service: str
-    """The name of the service's method that performs it; empty where no task is concerned."""
+    v0_3: str = ''
+    """Its method name in A2A 0.3; empty if 0.3 has no such method."""
+    fasta2a: str = ''
+    """Its method name in FastA2A's dialect; empty if the dialect has no such method."""
     http: tuple[tuple[str, str], ...]
     """Verbs and paths of the HTTP+JSON binding, relative to the interface's URL (§11.3)."""
+    params: type[Any]
+    """The type that codecs decode its params to."""
+    service: str = ''
+    """The name of the service's method that performs it; empty for the card, which needs no task."""
+    write: Callable[[Any, Any], Iterable[bytes]] | None = None
+    """Writes the pieces of its answer from a codec and the result; None for streams and for the card."""
     stream: bool = False
-    """Whether it answers with a stream of events."""
+    """True if its answer is a stream of events."""
     capability: Capability | None = None
-    """What the agent card must declare for it to be served (§3.3.4)."""
+    """The capability that the agent card must declare for it to be served (§3.3.4)."""
+    scopes_of: str = ''
+    """The operation whose scopes it needs where it has none itself: else it would be a way around them."""
+    counts_as: str = ''
+    """The operation whose rate it counts for where it has none itself: else callers would have twice as much."""
+    lists: bool = False
+    """True if it shows tasks that the caller does not name."""
 
 
+_SEND = 'SendMessage'
+_GET = 'GetTask'
+_CREATE = 'CreateTaskPushNotificationConfig'
 _CONFIGS = '/tasks/{id}/pushNotificationConfigs'
 _CONFIG = f'{_CONFIGS}/{{configId}}'
 
 _ALL = (
-    Operation(name='SendMessage', service='send_message', http=(('POST', '/message:send'),)),
+    Operation(
+        name=_SEND,
+        v0_3='message/send',
+        fasta2a='message/send',
+        http=(('POST', '/message:send'),),
+        params=SendParams,
+        service='send_message',
+        write=lambda codec, task: codec.result_pieces(task),
+    ),
     Operation(
         name='SendStreamingMessage',
-        service='stream_message',
+        v0_3='message/stream',
+        fasta2a='message/stream',
         http=(('POST', '/message:stream'),),
+        params=SendParams,
+        service='stream_message',
         stream=True,
         capability='streaming',
+        scopes_of=_SEND,
+        counts_as=_SEND,
     ),
-    Operation(name='GetTask', service='get_task', http=(('GET', '/tasks/{id}'),)),
-    Operation(name='ListTasks', service='list_tasks', http=(('GET', '/tasks'),)),
-    Operation(name='CancelTask', service='cancel_task', http=(('POST', '/tasks/{id}:cancel'),)),
+    Operation(
+        name=_GET,
+        v0_3='tasks/get',
+        fasta2a='tasks/get',
+        http=(('GET', '/tasks/{id}'),),
+        params=GetParams,
+        service='get_task',
+        write=lambda codec, task: codec.task_pieces(task),
+    ),
+    Operation(
+        name='ListTasks',
+        fasta2a='tasks/list',
+        http=(('GET', '/tasks'),),
+        params=ListParams,
+        service='list_tasks',
+        write=lambda codec, tasks: codec.page_pieces(
+            tasks.page, page_size=tasks.page_size, next_page_token=tasks.next_page_token
+        ),
+        scopes_of=_GET,
+        counts_as=_GET,
+        lists=True,
+    ),
+    Operation(
+        name='CancelTask',
+        v0_3='tasks/cancel',
+        fasta2a='tasks/cancel',
+        http=(('POST', '/tasks/{id}:cancel'),),
+        params=CancelParams,
+        service='cancel_task',
+        write=lambda codec, task: codec.task_pieces(task),
+    ),
     Operation(
         name='SubscribeToTask',
-        service='subscribe_to_task',
+        v0_3='tasks/resubscribe',
+        fasta2a='tasks/resubscribe',
         # The specification's text says POST, its a2a.proto says GET.
         http=(('POST', '/tasks/{id}:subscribe'), ('GET', '/tasks/{id}:subscribe')),
+        params=SubscribeParams,
+        service='subscribe_to_task',
         stream=True,
         capability='streaming',
+        scopes_of=_GET,
+        counts_as=_GET,
     ),
     Operation(
-        name='CreateTaskPushNotificationConfig',
-        service='create_push_config',
+        name=_CREATE,
+        v0_3='tasks/pushNotificationConfig/set',
+        fasta2a='tasks/pushNotification/set',
         http=(('POST', _CONFIGS),),
+        params=PushParams,
+        service='create_push_config',
+        write=lambda codec, config: (codec.encode_push_config(config),),
         capability='pushNotifications',
     ),
     Operation(
         name='GetTaskPushNotificationConfig',
-        service='get_push_config',
+        v0_3='tasks/pushNotificationConfig/get',
+        fasta2a='tasks/pushNotification/get',
         http=(('GET', _CONFIG),),
+        params=PushParams,
+        service='get_push_config',
+        write=lambda codec, config: (codec.encode_push_config(config),),
         capability='pushNotifications',
+        scopes_of=_CREATE,
     ),
     Operation(
         name='ListTaskPushNotificationConfigs',
-        service='list_push_configs',
+        v0_3='tasks/pushNotificationConfig/list',
+        fasta2a='tasks/pushNotificationConfig/list',
         http=(('GET', _CONFIGS),),
+        params=PushParams,
+        service='list_push_configs',
+        write=lambda codec, configs: (codec.encode_push_configs(*configs),),
         capability='pushNotifications',
+        scopes_of=_CREATE,
     ),
     Operation(
         name='DeleteTaskPushNotificationConfig',
-        service='delete_push_config',
+        v0_3='tasks/pushNotificationConfig/delete',
+        fasta2a='tasks/pushNotificationConfig/delete',
         http=(('DELETE', _CONFIG),),
+        params=PushParams,
+        service='delete_push_config',
+        write=lambda codec, _: (codec.encode_deleted(),),
         capability='pushNotifications',
+        scopes_of=_CREATE,
     ),
     Operation(
         name='GetExtendedAgentCard',
-        service='',
+        v0_3='agent/getAuthenticatedExtendedCard',
         http=(('GET', '/extendedAgentCard'),),
+        params=CardParams,
         capability='extendedAgentCard',
     ),
 )

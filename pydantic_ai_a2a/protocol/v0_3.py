@@ -31,18 +31,7 @@ from .operations import OPERATIONS, REFUSALS, Capability, Operation
 __all__ = ('METHODS', 'V0_3')
 
 METHODS: Mapping[str, Operation] = MappingProxyType(
-    {
-        'message/send': OPERATIONS['SendMessage'],
-        'message/stream': OPERATIONS['SendStreamingMessage'],
-        'tasks/get': OPERATIONS['GetTask'],
-        'tasks/cancel': OPERATIONS['CancelTask'],
-        'tasks/resubscribe': OPERATIONS['SubscribeToTask'],
-        'tasks/pushNotificationConfig/set': OPERATIONS['CreateTaskPushNotificationConfig'],
-        'tasks/pushNotificationConfig/get': OPERATIONS['GetTaskPushNotificationConfig'],
-        'tasks/pushNotificationConfig/list': OPERATIONS['ListTaskPushNotificationConfigs'],
-        'tasks/pushNotificationConfig/delete': OPERATIONS['DeleteTaskPushNotificationConfig'],
-        'agent/getAuthenticatedExtendedCard': OPERATIONS['GetExtendedAgentCard'],
-    }
+    {operation.v0_3: operation for operation in OPERATIONS.values() if operation.v0_3}
 )
 """The operations by their 0.3 method names."""
 
@@ -157,7 +146,9 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
     Annotated[_SendRpc | GetRpc | CancelRpc | ResubscribeRpc | _PushRpc | _UnreadRpc, Discriminator('method')],
     config=ConfigDict(defer_build=True),
 )
-_DEFAULT_PARAMS: dict[str, Params] = {method: _push_params(None) for method in METHODS if 'pushNotification' in method}
+_DEFAULT_PARAMS: dict[str, Params] = {
+    name: _push_params(None) for name, operation in METHODS.items() if operation.params is PushParams
+}
 _FIELDS = names_of(_File, _Part, _Message, Configuration, _SendParams, TaskParams)
 
 

@@ -246,7 +246,7 @@ _REQUEST: TypeAdapter[Any] = TypeAdapter(
 )
 _DEFAULT_PARAMS: dict[str, Params] = {
     'ListTasks': ListParams(),
-    **{method: _push_params(None) for method in OPERATIONS if 'PushNotification' in method},
+    **{name: _push_params(None) for name, operation in OPERATIONS.items() if operation.params is PushParams},
 }
 
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
@@ -329,9 +329,9 @@ class V1_0(HttpCodec):
         self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
     ) -> Params | None:
         """Read the params of an operation: what the path and the body say, or the query."""
-        if operation.capability == 'pushNotifications':
+        if operation.params is PushParams:
             return _push_of(path, query, body)
-        if operation.name == 'GetExtendedAgentCard':
+        if operation.params is CardParams:
             return CardParams(with_path(read_query(query, _CARD_QUERY, ()), path, _CARD_QUERY))
         params = _reads(operation.name)
         if body is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from a2a.types import a2a_pb2
@@ -12,6 +12,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol.operations import OPERATIONS, refuse_unsupported
+from pydantic_ai_a2a.service import Service
 
 
 def test_the_operations_are_those_of_the_proto_in_its_spelling() -> None:
@@ -64,6 +65,20 @@ def test_each_operation_on_tasks_is_a_service_method_of_its_own() -> None:
             '',
         ]
     )
+
+
+def test_each_service_method_takes_the_params_of_its_row() -> None:
+    rows = {operation.service: operation.params for operation in OPERATIONS.values() if operation.service}
+
+    assert {name: get_type_hints(getattr(Service, name))['params'] for name in rows} == rows
+
+
+def test_each_operation_but_streams_and_the_card_writes_its_result() -> None:
+    assert {name for name, operation in OPERATIONS.items() if operation.write is None} == {
+        'SendStreamingMessage',
+        'SubscribeToTask',
+        'GetExtendedAgentCard',
+    }
 
 
 @pytest.mark.parametrize(
