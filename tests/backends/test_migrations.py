@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.backends import deliveries
+from pydantic_ai_a2a.backends import deliveries, totals
 from pydantic_ai_a2a.backends.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
 from pydantic_ai_a2a.ports import Backend
 from pydantic_ai_a2a.testing.push import lease
 from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG, claim, conversation, events, history, run, turn
+from pydantic_ai_a2a.types import TaskQuery, TaskState
 
 TASK = (
     'INSERT INTO task (agent, id, owner, context_id, state, status_at, status_message, queue_seq, fence, attempt, run,'
@@ -33,6 +34,15 @@ RECORD = (
 )
 PROMPT = b'{"parts":[{"content":"hi","timestamp":"2023-11-14T22:13:20Z","part_kind":"user-prompt"}],"kind":"request"}'
 WHY = b'{"messageId":"w","role":"ROLE_AGENT","parts":[],"metadata":{"correlationId":"dead.1.4"}}'
+
+LISTS: list[tuple[str | None, TaskState | None]] = [
+    (OWNER, None),
+    (OWNER, 'failed'),
+    (OWNER, 'working'),
+    (None, None),
+    (None, 'completed'),
+]
+"""Lists of tasks: owner and state."""
 
 
 def says(task_id: str, context_id: str, text: str) -> bytes:
@@ -88,6 +98,14 @@ async def test_tasks_and_conversations_of_the_first_schema_are_there_and_go_on(b
     record = await backend.conversations(OWNER).read_record('c')
     assert record is not None
     assert record.usage.requests == 3
+
+
+async def test_tasks_and_conversations_of_the_first_schema_are_in_the_totals(backend: Backend, tmp_path: Path) -> None:
+    pages = [await backend.reader.list(TaskQuery(owner=owner, state=state)) for owner, state in LISTS]
+    assert [page.total for page in pages] == [3, 1, 0, 3, 1]
+    with closing(sqlite3.connect(tmp_path / 'agent.db')) as connection:
+        statement, values = totals.count('agent', None, [totals.CONVERSATIONS])
+        assert connection.execute(statement, values).fetchall() == [(1,)]
 
 
 async def test_a_task_of_the_first_schema_that_was_started_too_often_is_a_dead_letter(backend: Backend) -> None:

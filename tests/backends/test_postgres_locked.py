@@ -17,7 +17,8 @@ from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.backends.postgres_sql import channel
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, claim, claim_one, ending, message, run, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, OWNER, claim, claim_one, ending, message, run, submit
+from pydantic_ai_a2a.types import TaskQuery
 
 from ..behaviour.stage import ended, heard, serving
 from ..client import texts
@@ -157,3 +158,26 @@ async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> N
         pass
     assert await swept('locked') == [True] * 4
     await connection.close()
+
+
+async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a_total(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+
+    async def total() -> int:
+        return (await backend.reader.list(TaskQuery(owner=OWNER))).total
+
+    canceled = "UPDATE a2a.task SET state = 'canceled', queued = 0"
+    added = (
+        'INSERT INTO a2a.task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)'
+        f" VALUES ('agent', 'other', '{OWNER}', 'other', 'completed', {AT}, 9, '1.0')"
+    )
+    async with gate(postgres_url, f'{canceled}; {added}') as held, asyncio.timeout(LIMIT):
+        await submit(backend, message(new='second'))
+        assert await backend.housekeeping.sweep(Retention(), at=AT) == 0
+        assert await total() == 2
+        await held.commit()
+    assert await total() == 3
+    assert (await backend.reader.list(TaskQuery(owner=OWNER, state='canceled'))).total == 1
