@@ -14,10 +14,24 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai_a2a import Postgres, Retention, Workers
 from pydantic_ai_a2a.backends import others
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
-from pydantic_ai_a2a.backends.postgres_sql import channel
+from pydantic_ai_a2a.backends.postgres_sql import channel, lock
+from pydantic_ai_a2a.backends.transaction import Lock
 from pydantic_ai_a2a.ports import Marks
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import AT, LEASE, LIMIT, OVER, OWNER, claim, claim_one, ending, message, run, submit
+from pydantic_ai_a2a.testing.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    claim,
+    claim_one,
+    ending,
+    erase,
+    message,
+    run,
+    submit,
+)
 from pydantic_ai_a2a.types import TaskQuery
 
 from ..behaviour.stage import ended, heard, serving
@@ -181,3 +195,13 @@ async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a
         await held.commit()
     assert await total() == 3
     assert (await backend.reader.list(TaskQuery(owner=OWNER, state='canceled'))).total == 1
+
+
+async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    await run(backend, 't')
+    async with gate(postgres_url, lock(Lock(('agent', 'sweep')))) as held, asyncio.timeout(LIMIT):
+        assert (await erase(backend)).tasks == 1
+        assert (await backend.reader.list(TaskQuery(owner=OWNER))).total == 0
+        await held.open()
