@@ -32,6 +32,7 @@ from .errors import (
     StoreUnavailable,
     UnsupportedOperationError,
 )
+from .exits import Exited, is_cancelled, is_for_the_process
 from .hooks import RunFailure
 from .job import Job
 from .ports import Backend, Checkpoint, Claim, Finish, Status, Submission
@@ -93,8 +94,7 @@ class Direct:
         """Whether a message is answered with a message; one to a task never is."""
         if 'task_id' in message:
             return False
-        rule = self._rule(message) if callable(self._rule) else self._rule
-        reply: object = await rule if isawaitable(rule) else rule
+        reply: object = self._rule if isinstance(self._rule, str) else await _ask(self._rule, message)
         if reply not in ('task', 'message'):
             raise ValueError(f"reply= must say 'task' or 'message', not {reply!r}.")
         return reply == 'message'
@@ -160,6 +160,7 @@ class Direct:
         owner, context_id = submission.owner, submission.context_id
         assert context_id is not None, 'a new message has one'
         key = id(asyncio.get_running_loop()), owner, context_id
+        task = asyncio.current_task()
         async with self._contexts.setdefault(key, asyncio.Lock()):
             claim = await self._claim(submission, context_id)
             turn = _Turn(self._backend)
@@ -169,12 +170,11 @@ class Direct:
                 with telemetry.run_span(claim.header.id, context_id, submission.traceparent):
                     result = await (await self._job.begin(claim, recorder, self._job.token(), claim.header.id))
                 await self._job.record(claim, recorder, result)
-            except (StoreUnavailable, KeyboardInterrupt, GeneratorExit):
+            except StoreUnavailable:
                 raise
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-                    raise  # else the agent itself has raised it
+                if is_for_the_process(error, task) or is_cancelled(error, task):
+                    raise
                 raise await self._failed(submission, correlation_id, error) from None
             finally:
                 await self._settle(owner, recorder.usage)
@@ -232,6 +232,22 @@ class Direct:
             )
             await self._job.hooks.failed(failed)
         return _error(failure)
+
+
+async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
+    """Call the user's function.
+
+    Raises:
+        Exited: The function raised what is no `Exception`, although neither the request nor the process ends.
+    """
+    task = asyncio.current_task()
+    try:
+        reply = rule(message)
+        return await reply if isawaitable(reply) else reply
+    except BaseException as error:
+        if isinstance(error, Exception) or is_for_the_process(error, task) or is_cancelled(error, task):
+            raise
+        raise Exited.of(error) from error
 
 
 class _Turn:

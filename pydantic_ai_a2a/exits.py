@@ -1,7 +1,7 @@
 """Turns exceptions that would end the process, such as the `SystemExit` of a tool, into errors of the task.
 
-asyncio stops the whole event loop for a `SystemExit` or a `KeyboardInterrupt` that ends one of its tasks, and Pydantic
-AI runs each tool call as a task of its own.
+asyncio stops the whole event loop for a `SystemExit` or a `KeyboardInterrupt` that ends one of its tasks. Pydantic AI
+runs each tool call and each streamed model request as a task of its own, and raises the error of a run in another one.
 """
 
 from __future__ import annotations
@@ -11,18 +11,34 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar
 
 from pydantic_ai.capabilities import WrapperCapability
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import ModelResponse, ToolCallPart
+from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
 
-__all__ = ('Exited', 'Stalled', 'contain_exits', 'contained', 'is_for_the_process')
+__all__ = (
+    'Exited',
+    'Stalled',
+    'contain_exits',
+    'contain_model_exits',
+    'contain_prepare_exits',
+    'contained',
+    'is_cancelled',
+    'is_for_the_process',
+)
 
 T = TypeVar('T')
 
 
 class Exited(Exception):
-    """A tool, an output function or a hook raised an exception that would end the process. Never sent to a client."""
+    """The user's code raised an exception that would end the process. Never sent to a client."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Exited:
+        """Return the error to raise instead of `error`, and from it."""
+        return cls(f'{type(error).__name__} was raised.')
 
 
 class Stalled(Exception):
@@ -48,7 +64,7 @@ async def contained(work: Awaitable[T]) -> T:
     except (SystemExit, GeneratorExit) as error:
         if is_for_the_process(error, task):
             raise
-        raise Exited(f'{type(error).__name__} was raised.') from error
+        raise Exited.of(error) from error
 
 
 def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
@@ -62,6 +78,11 @@ def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> 
         task: The asyncio task that executed the code.
     """
     return isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and not _is_running(task))
+
+
+def is_cancelled(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
+    """True if an exception is the cancellation of the task in which it was raised; code may raise another one."""
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _is_running(task: asyncio.Task[Any] | None) -> bool:
@@ -83,8 +104,36 @@ def contain_exits(run: AgentRun[Any, Any]) -> None:
         tools.root_capability = _Contained(tools.root_capability)
 
 
+def contain_model_exits(run: AgentRun[Any, Any]) -> None:
+    """Have the streamed model requests of a run raise `Exited`: their hooks run in a task of Pydantic AI's."""
+    if not isinstance(run.ctx.deps.root_capability, _Contained):
+        run.ctx.deps.root_capability = _Contained(run.ctx.deps.root_capability)
+
+
+def contain_prepare_exits(run: AgentRun[Any, Any]) -> None:
+    """Have the `prepare` functions of tools raise `Exited`: those of several toolsets run in tasks of Pydantic AI's."""
+    tools = run.ctx.deps.tool_manager
+    tools.toolset = tools.toolset.visit_and_replace(_contain_prepare)
+
+
+def _contain_prepare(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+    return _ContainedToolset(toolset) if isinstance(toolset, FunctionToolset) else toolset
+
+
+class _ContainedToolset(WrapperToolset[Any]):
+    """Gets the tools of a toolset for the steps of a run."""
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return await contained(self.wrapped.get_tools(ctx))
+
+
 class _Contained(WrapperCapability[Any]):
     """Calls the hooks of a run's capabilities. The tool managers of all its steps inherit it."""
+
+    async def wrap_model_request(
+        self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: Any
+    ) -> ModelResponse:
+        return await contained(self.wrapped.wrap_model_request(ctx, request_context=request_context, handler=handler))
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any

@@ -53,6 +53,7 @@ class RunEnds:
         self._metering = metering
         self._beside = beside
         self._wait = wait
+        self.on_expired = None if hooks.on_failure is None else self._expired
 
     async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
         """Record a run that was cancelled.
@@ -93,7 +94,7 @@ class RunEnds:
                 await self._hand_back(claim, recorder)
                 return
             if self._hooks.on_failure is not None:
-                self._beside(self._hooks.failed(_told(claim, failure, error)))
+                self._beside(self._hooks.failed(_told(claim.header, failure.kind, run_id(claim), error)))
             if following is not None:  # it begins like any other: there may be no free slot for it now
                 self._wait(claim.header.id)
                 await self._backend.queue.release(following)
@@ -123,6 +124,10 @@ class RunEnds:
         if self._metering is not None and recorder.usage is not None:
             await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
 
+    def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
+        """Tell the hook of a task whose client has not answered in time."""
+        self._beside(self._hooks.failed(_told(header, kind, correlation_id)))
+
     async def is_queued(self, task_id: str) -> bool:
         """True if the task is there and waits for a worker."""
         header = await self._header(task_id)
@@ -137,14 +142,13 @@ class RunEnds:
         return None if task is None else task.header
 
 
-def _told(claim: Claim, failure: Failure, error: BaseException | None) -> RunFailure:
-    header = claim.header
+def _told(header: TaskHeader, kind: str, correlation_id: str, error: BaseException | None = None) -> RunFailure:
     return RunFailure(
         task_id=header.id,
         context_id=header.context_id,
         caller=Caller.of(header.owner),
-        kind=failure.kind,
-        correlation_id=run_id(claim),
+        kind=kind,
+        correlation_id=correlation_id,
         error=error,
     )
 

@@ -50,6 +50,7 @@ __all__ = (
     'check_tools',
     'may_change_history',
     'may_have_model',
+    'may_prepare_tools',
     'models_of',
 )
 
@@ -222,6 +223,15 @@ def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> b
         isinstance(capability, _USERS_CODE) or not type(capability).__module__.startswith('pydantic_ai.')
         for capability in _capabilities(agent, options)
     )
+
+
+def may_prepare_tools(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether a tool has a `prepare` function."""
+    leaves: list[AbstractToolset[Any]] = []
+    for toolset in (*agent.toolsets, *(options.get('toolsets') or ())):
+        toolset.apply(leaves.append)
+    functions = (leaf for leaf in leaves if isinstance(leaf, FunctionToolset))
+    return any(tool.prepare is not None for leaf in functions for tool in leaf.tools.values())
 
 
 def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:

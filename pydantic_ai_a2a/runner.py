@@ -42,9 +42,17 @@ from .conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from .conversion.stream import AnswerStream
 from .downloads import Downloads, has_files
 from .errors import NoModel
-from .exits import Stalled, contain_exits
+from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .quotas import Left
-from .run_options import NO_MODEL, RunInfo, RunOptions, check_options, may_change_history, may_have_model
+from .run_options import (
+    NO_MODEL,
+    RunInfo,
+    RunOptions,
+    check_options,
+    may_change_history,
+    may_have_model,
+    may_prepare_tools,
+)
 from .settings import Limits, Progress
 from .steering import Steering
 from .turn import Turn
@@ -119,6 +127,7 @@ class Runner:
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)
+        self._prepares_tools = may_prepare_tools(agent, options)
         self._may_have_model = may_have_model(agent, options)
 
     async def run(
@@ -182,19 +191,20 @@ class Runner:
                 **self._options_of(info, given, left, downloads=downloads),
             ) as run:
                 node = run.next_node
-                if resumed:
-                    node = await _resume(run, prompt, resumed[-1], steering)
-                    if Agent.is_call_tools_node(node):
-                        _prepare_tools(run, node.model_response, may_wait=may_wait)
+                if self._prepares_tools:
+                    contain_prepare_exits(run)
                 try:
+                    if resumed:
+                        node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
                     shown = _Shown(run, None if resumed else answers)
                     await self._drive(
                         run, node, answer, watched, emit, shown=shown, turn=turn, may_wait=may_wait, steering=steering
                     )
                 except (asyncio.CancelledError, RunCancelled):
-                    if left is not None and run.new_messages():
-                        add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
+                    _charge_unanswered(run, left)
                     raise
+                except SystemExit as error:  # within the block, whose errors Pydantic AI raises in a task of its own
+                    raise Exited.of(error) from error
         except UserError as error:
             if run is not None or self._may_have_model:
                 raise
@@ -263,7 +273,10 @@ class Runner:
     def _stream(self, node: _Node, shown: _Shown) -> _Events | None:
         """The events of a node that somebody watches; None if nobody needs them, or the model cannot stream."""
         if Agent.is_model_request_node(node):
-            return node.stream(shown.run.ctx) if can_stream(shown.run.ctx.deps.model) else None
+            if not can_stream(shown.run.ctx.deps.model):
+                return None
+            contain_model_exits(shown.run)
+            return node.stream(shown.run.ctx)
         return shown.of_node(node) if self._steps.of_tools and Agent.is_call_tools_node(node) else None
 
     async def _observe(self, stream: _Events, answer: AnswerStream, emit: Emit) -> None:
@@ -308,6 +321,12 @@ class _Shown:
         return None if tool is not None and tool.kind in _DEFERRED else event
 
 
+def _charge_unanswered(run: AgentRun[Any, Any], left: Left | None) -> None:
+    """Add what a request has used that was broken off, if anybody counts that."""
+    if left is not None and run.new_messages():
+        add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
+
+
 def _merged(
     metadata_of: Callable[[RunContext[Any]], Mapping[str, Any]], metadata: Mapping[str, Any]
 ) -> Callable[[RunContext[Any]], dict[str, Any]]:
@@ -347,20 +366,27 @@ def _stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Reje
 
 
 async def _resume(
-    run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None, last: ModelMessage, steering: Steering | None
+    run: AgentRun[Any, Any],
+    prompt: str | Sequence[UserContent] | None,
+    last: ModelMessage,
+    steering: Steering | None,
+    *,
+    may_wait: bool,
 ) -> _Node:
     """The node with which a run goes on after the last message that is stored of it."""
     run.ctx.deps.prompt = prompt
     first = run.next_node
     assert not isinstance(first, End)
-    node = await run.next(first)
+    node: _Node = await run.next(first)
     if Agent.is_model_request_node(node) and isinstance(last, ModelResponse) and last.state != 'suspended':
         # A final response, after which an agent with instructions would ask the model once more.
         response = run.all_messages()[-1]
         assert isinstance(response, ModelResponse)
-        return CallToolsNode[Any, Any](response)
-    if steering is not None:
+        node = CallToolsNode[Any, Any](response)
+    elif steering is not None:
         await steering.step(run, node)
+    if Agent.is_call_tools_node(node):
+        _prepare_tools(run, node.model_response, may_wait=may_wait)
     return node
 
 

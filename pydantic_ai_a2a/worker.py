@@ -306,7 +306,8 @@ class Worker:
     async def _sweep(self) -> None:
         try:
             for _ in range(_SWEEP_BATCHES):
-                if not await self._backend.housekeeping.sweep(self._retention, at=self._backend.now()):
+                sweep = self._backend.housekeeping.sweep
+                if not await sweep(self._retention, at=self._backend.now(), on_expired=self._ends.on_expired):
                     return
                 await asyncio.sleep(0)
         except Exception:  # what is too old is kept a little longer

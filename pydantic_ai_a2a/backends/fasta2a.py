@@ -33,6 +33,7 @@ from ..ports import (
     Finish,
     Housekeeping,
     Marks,
+    OnExpired,
     Status,
     Submission,
     Subscription,
@@ -444,17 +445,17 @@ class _Housekeeping(Housekeeping):
         self._memory = backend.memory
         self._storage = backend.storage
 
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         with self._memory.lock:
             swept, ended = self._memory.run(sweep.sweep(self._memory.namespace, retention, at))
-            for task_id, event in ended:
-                self._memory.tails.publish(task_id, [event])
-        sweep.log_expired(ended)
-        for task_id, _ in ended:
-            task = await self._memory.reader.load(task_id, None, history_length=0, artifacts=False)
+            for header, event in ended:
+                self._memory.tails.publish(header.id, [event])
+        for header, _ in ended:
+            task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
             said = None if task is None else task.header.status_message
             messages = None if said is None else [stored.load_message(said)]
-            await self._storage.update_task(task_id, 'failed', new_messages=messages)
+            await self._storage.update_task(header.id, 'failed', new_messages=messages)
+        sweep.tell_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

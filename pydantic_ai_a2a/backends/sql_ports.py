@@ -19,6 +19,7 @@ from ..ports import (
     Finish,
     Housekeeping,
     Marks,
+    OnExpired,
     QuotaStore,
     Spent,
     Status,
@@ -58,7 +59,11 @@ def _of_finish(result: tuple[Claim | None, list[TaskEvent]], agent: str, claim: 
     return ((claim.header.id, result[1]),)
 
 
-def _of_sweep(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Published:
+def _of_sweep(result: tuple[object, sweep.Expired], *_: Any, **__: Any) -> Published:
+    return [(header.id, (event,)) for header, event in result[1]]
+
+
+def _of_erase(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Published:
     return [(task_id, (event,)) for task_id, event in result[1]]
 
 
@@ -78,8 +83,8 @@ _EMIT = Operation(runs.emit, _of_emit)
 _FINISH = Operation(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=True)
 _RELEASE = Operation(runs.release, ready=True)
 _SWEEP = Operation(sweep.sweep, _of_sweep)
-_ERASE_TASK = Operation(sweep.erase_task, _of_sweep, erases=True)
-_ERASE = Operation(erase.erase, _of_sweep, erases=True)
+_ERASE_TASK = Operation(sweep.erase_task, _of_erase, erases=True)
+_ERASE = Operation(erase.erase, _of_erase, erases=True)
 _RETRY = Operation(dead.retry, ready=True)
 _TAKE = Operation(quotas.take)
 _CHARGE = Operation(quotas.charge)
@@ -241,9 +246,9 @@ class SqlHousekeeping(Housekeeping):
         self._database = database
         self._agent = database.namespace
 
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         swept, ended = await self._database.write(_SWEEP, self._agent, retention, at)
-        sweep.log_expired(ended)
+        sweep.tell_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..clock import SYSTEM, Clock
+from ..ports import OnExpired
 from ..settings import Retention
 from .database import Operation
 from .shared import SharedBackend
@@ -73,7 +74,7 @@ class SqliteFileBackend(SharedBackend[SqliteProcess]):
 class _Housekeeping(SqlHousekeeping):
     """Keeps the file small as well as its tables, and notes the clock in it."""
 
-    async def sweep(self, retention: Retention, *, at: int) -> int:
-        swept = await super().sweep(retention, at=at)
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        swept = await super().sweep(retention, at=at, on_expired=on_expired)
         await self._database.write(_AFTER_SWEEP)
         return swept

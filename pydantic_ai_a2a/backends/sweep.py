@@ -10,21 +10,23 @@ from pydantic_core import from_json, to_json
 
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import INTERRUPTED, LIVE
-from ..ports import Status
+from ..ports import OnExpired, Status
 from ..protocol import stored
 from ..settings import Retention
-from ..types import TaskEvent
+from ..types import TaskEvent, TaskHeader
 from . import contexts, conversations, deliveries, quotas, totals
 from .sql import HEADER, HEADER_SIZE, Transaction, drop_checkpoint, end_unheld, find_locked, header_of, status_event
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 
-__all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'log_expired', 'sweep')
+__all__ = ('ROWS', 'TASKS', 'Expired', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep', 'tell_expired')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 Told: TypeAlias = list[tuple[str, TaskEvent]]
 """Events of tasks, for their readers."""
+Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
+"""Tasks whose clients have not answered in time, and the events with which they end."""
 
 ROWS = 500
 """Rows that one sweep deletes at most, so that it never holds up the queue."""
@@ -40,7 +42,7 @@ _IDLE = (
 )
 
 
-def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Told]]:
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
     if (yield totals.lock_sweep(agent)):
         return 0, []  # another process does it
@@ -60,7 +62,7 @@ def _ms(seconds: float) -> int:
     return int(seconds * 1000)
 
 
-def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Told]:
+def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
     waiting = (
         f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
         ' AND status_at < ? ORDER BY status_at LIMIT ?',
@@ -70,7 +72,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[To
     free = yield from _lock(agent, [row[0] for row in rows])
     if free:
         rows = yield waiting  # some may have gone on
-    ended: Told = []
+    ended: Expired = []
     for row in rows:
         if row[0] not in free:
             continue
@@ -79,7 +81,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[To
         parts = b'[' + stored.text_part('The task waited too long.') + b']'
         body = stored.message(stored.new_id(), b'ROLE_AGENT', parts, b',"metadata":' + metadata)
         status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
-        ended.append((header.id, (yield from end_unheld(agent, header, status, EXPIRED))))
+        ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
 
 
@@ -91,11 +93,13 @@ def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
     return [task_id for task_id in tasks if task_id not in locked]
 
 
-def log_expired(ended: Told) -> None:
-    """Log the tasks that `sweep` has failed, under the correlation ids that their clients read."""
-    for task_id, event in ended:
+def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:
+    """Log the tasks that `sweep` has failed, under the correlation ids that clients read, and call the listener."""
+    for header, event in ended:
         correlation_id = from_json(event.payload)['statusUpdate']['status']['message']['metadata']['correlationId']
-        logger.error('Task %s failed (%s, correlation id %s).', task_id, EXPIRED, correlation_id)
+        logger.error('Task %s failed (%s, correlation id %s).', header.id, EXPIRED, correlation_id)
+        if on_expired is not None:
+            on_expired(header, EXPIRED, correlation_id)
 
 
 def _sweep_events(agent: str, before: int) -> Transaction[int]:

@@ -10,7 +10,7 @@ client is told to try again, and a run repeats its call until it succeeds. Any o
 from __future__ import annotations
 
 from .backend import Backend
-from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, ExportedConversation, Housekeeping
+from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, ExportedConversation, Housekeeping, OnExpired
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .reading import EventLog, Subscription, TaskReader
@@ -36,6 +36,7 @@ __all__ = (
     'Housekeeping',
     'Leased',
     'Marks',
+    'OnExpired',
     'Outbox',
     'PushConfig',
     'PushConfigs',

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import astuple, dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage
@@ -20,7 +20,11 @@ __all__ = (
     'Erased',
     'ExportedConversation',
     'Housekeeping',
+    'OnExpired',
 )
+
+OnExpired: TypeAlias = Callable[[TaskHeader, str, str], object]
+"""Takes a task that failed because its client did not answer in time, the class of the failure, the correlation id."""
 
 
 DEAD_LETTER = 'attempts'
@@ -87,8 +91,11 @@ class Housekeeping(ABC):
     """What keeps the store small, and what operators do to it."""
 
     @abstractmethod
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0.
+
+        `on_expired` is called for each task that this sweep has failed because its client did not answer within
+        `retention.waiting`, once that is stored.
 
         A task that has ended stays, and counts for nothing, while it has deliveries that are neither done nor given up:
         for `retention.waiting` after its end, or as long as the others if that is longer.

@@ -392,6 +392,25 @@ async def test_the_run_metadata_are_the_messages() -> None:
     assert answer.headers[spoken().extensions_header.lower()] == URI
 
 
+async def test_a_request_ends_while_a_function_decides_about_it() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(said: FastA2AMessage) -> Any:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with serving(ECHO, reply=endless) as client:
+        exchange = Slow().ask(client)
+        await began.wait()
+        exchange.task.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+
+
 async def test_a_function_that_says_something_else_is_an_error_of_the_server() -> None:
     def wrong(said: FastA2AMessage) -> Any:
         return 'both'

@@ -17,10 +17,11 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
-from pydantic_ai_a2a import A2AApp, Push, Retention, Workers
+from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
 from pydantic_ai_a2a.backends.sql import Transaction
 from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
 from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.ports import OnExpired
 from pydantic_ai_a2a.testing import values
 
 from ..client import LIMIT, Client, RpcError, message, state_of, texts
@@ -166,12 +167,12 @@ class Clogged(SqlHousekeeping):
         super().__init__(backend)
         self.swept = asyncio.Event()
 
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         if self.times:
             self.times -= 1
             raise StorageError
         self.swept.set()
-        return await super().sweep(retention, at=at)
+        return await super().sweep(retention, at=at, on_expired=on_expired)
 
 
 @ALIKE
@@ -243,11 +244,27 @@ async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
     backend.close()
 
 
+def ann(_: object) -> Caller:
+    return Caller(id='ann')
+
+
 @ALIKE
 async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
     retention = Retention(waiting=timedelta(milliseconds=1))
-    async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:
+    failures: asyncio.Queue[RunFailure] = asyncio.Queue()
+    workers = Workers(lease=0.03)
+    options: dict[str, Any] = {'on_failure': failures.put, 'authenticate': ann}
+    async with serving(Tools().agent, retention=retention, workers=workers, **options) as client:
         task = await ended(client, (await client.send('delete'))['id'])
+        failure = await failures.get()
+    assert failure == RunFailure(
+        task_id=task['id'],
+        context_id=task['contextId'],
+        caller=Caller(id='ann'),
+        kind='expired',
+        correlation_id=f'{task["id"]}.1',
+        error=None,
+    )
     said = task['status']['message']
     assert (state_of(task), said['parts'][0]['text']) == ('FAILED', 'The task waited too long.')
     assert said['metadata'] == {'failure': 'expired', 'correlationId': f'{task["id"]}.1'}

@@ -29,6 +29,7 @@ from pydantic_ai_a2a.ports import (
     Delivery,
     Finish,
     Leased,
+    OnExpired,
     Subscription,
 )
 from pydantic_ai_a2a.settings import Retention
@@ -222,7 +223,7 @@ class RetriesAgain(SqlHousekeeping):
 
 
 class KeepsEverything(SqlHousekeeping):
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return 0
 
 
@@ -293,7 +294,7 @@ class TellsOfAllDead(SqlOutbox):
 
 
 class SweepsTheUntold(SqlHousekeeping):
-    async def sweep(self, retention: Retention, *, at: int) -> int:
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return await super().sweep(replace(retention, waiting=timedelta(milliseconds=1)), at=at)
 
 
