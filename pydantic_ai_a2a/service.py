@@ -16,6 +16,7 @@ from .answering import answered, audit_answers, with_mark, without_marks
 from .audit import Fact, audit
 from .conversion import answers
 from .conversion.answer_rules import AnswerRules
+from .conversion.inbound import check_types
 from .errors import (
     AnswerNeeded,
     InvalidParamsError,
@@ -191,7 +192,9 @@ class Service:
         answers_calls = answers.answers_calls(message)
         if answers_calls and 'task_id' not in message:
             raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
-        if not answers_calls:
+        if answers_calls:
+            check_types(message)
+        else:
             self._check_content(message)
         if params.accepted_output_modes:
             check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)

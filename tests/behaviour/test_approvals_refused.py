@@ -18,6 +18,7 @@ from pydantic_ai_a2a import A2AApp, Caller
 from pydantic_ai_a2a.audit import LOGGER
 
 from ..client import Client, RpcError, message, texts
+from ..dialects import unversioned
 from .asking import CALLS, ROW, Tools, answers, approve, asked, model
 from .queues import Overtaken
 from .rows import covers
@@ -62,6 +63,20 @@ async def test_an_answer_that_does_not_fit_is_refused_and_the_task_stays_as_it_w
         assert await client.get_task(task['id']) == task
         assert texts(await client.send(answers(task, approve()))) == ['delete + deleted a']
     assert (refused.value.code, refused.value.fields) == (-32602, [f'message.parts[0].data.{field}'])
+
+
+@covers(ROW)
+@unversioned('0.3 has no media type of text and data')
+@pytest.mark.parametrize('at', [0, 1])
+async def test_the_media_types_of_an_answer_are_checked(at: int) -> None:
+    parts: list[dict[str, Any]] = [{'data': {'callAnswers': [approve()]}}, {'text': 'yes'}]
+    parts[at]['mediaType'] = 'image/png'
+    async with serving(Tools().agent) as client:
+        task = await client.send('delete')
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(parts=parts, taskId=task['id']))
+        assert await client.get_task(task['id']) == task
+    assert (refused.value.code, refused.value.fields) == (-32005, [])
 
 
 INJECTED: list[list[Any]] = [
