@@ -145,7 +145,8 @@ class _Member:
         try:
             written = self.adapter.dump_json(value, by_alias=True, warnings=False)
             result = from_json(written, allow_inf_nan=False)
-            dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if b'null' in written else result
+            lost = b'null' in written or b'"None"' in written
+            dumped = self.adapter.dump_python(value, by_alias=True, warnings=False) if lost else result
         except (ValueError, TypeError, RecursionError) as error:
             raise UnserializableOutput(
                 f'The output, {type(value).__name__} for {self.metadata["python_type"]}, cannot be written as JSON.'

@@ -325,6 +325,8 @@ class Measured(BaseModel):
         (Measured, Measured(values={}, note=[{'x': (1, nan)}]), "result['note'][0]['x'][1]"),
         (dict[str, Any], {'a': nan}, "result['a']"),
         (Any, [inf], 'result[0]'),
+        (Any, {'a': {None: 1, nan: 2}}, "result['a'][nan]"),
+        (dict[Any, int], {-inf: 1}, 'result[-inf]'),
         (Artifacts, Artifacts(good=1.0, bad=nan), 'result'),
     ],
 )
@@ -337,6 +339,8 @@ def test_null_and_numbers_that_a_serializer_writes_otherwise_are_kept() -> None:
     output = Measured(values={'a': None, 'b': 1.5}, note={1, 2})
     [(written, _)] = described(Measured, output)
     assert written == {'values': {'a': None, 'b': 1.5}, 'note': [1, 2], 'safe': 'nan'}
+    [(written, _)] = described(dict[Any, Any], {None: 1, 1.5: 'None'})
+    assert written == {'None': 1, '1.5': 'None'}
 
 
 @pytest.mark.parametrize(
