@@ -318,8 +318,7 @@ class _Host:
             await self._entered
             worker = self.worker = self._make_worker()
             try:
-                if self._runs_tasks:
-                    await worker.start()
+                await (worker.start() if self._runs_tasks else worker.ask_store())
                 with self._signals():
                     self._up.set_result(None)
                     await self._stop.wait()

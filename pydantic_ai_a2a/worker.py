@@ -99,13 +99,17 @@ class Worker:
 
     async def start(self) -> None:
         """Listen for work, and take what waits already."""
-        await self._backend.queued()  # the first answer tells the wall clock of a database, for `Backend.now`
+        await self.ask_store()
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._beating = self._loop.create_task(self._beat(), context=Context())
         if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
             self._heartbeat = Heartbeat(self._renew, self._settings.lease)
         self._filling = self._loop.create_task(self._fill(), context=Context())
         await self._filling
+
+    async def ask_store(self) -> None:
+        """Ask the store something: the first answer tells the wall clock of a database, for `Backend.now`."""
+        await self._backend.queued()
 
     def running(self, task_id: str) -> bool:
         """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""

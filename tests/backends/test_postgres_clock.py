@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
+from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Postgres, Workers
+from pydantic_ai_a2a import Postgres, Workers, to_a2a
 from pydantic_ai_a2a.backends import postgres_listener
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.clock import SYSTEM
@@ -19,7 +21,7 @@ from pydantic_ai_a2a.testing.push import lease, register
 from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, submit
 
 from ..behaviour.stage import Stage, ended, serving
-from ..client import texts
+from ..client import Client, lifespan, texts
 from ..postgres import Postgres as Server
 from .gates import database
 
@@ -105,6 +107,19 @@ async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on
     set_clock(postgres, postgres_url, 1)
     async with opened(Namespace(target=None, backend=postgres_url, namespace='agent')) as backend:
         assert backend.now() - SYSTEM.now() > HOUR // 2
+
+
+async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_its_first_message_on(
+    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str
+) -> None:
+    await another().queued()  # makes the tables
+    set_clock(postgres, postgres_url, 1)
+    app = to_a2a(Agent('test'), backend=another())
+    app.hosting.runs_tasks = False
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await Client(app).send('hi', returnImmediately=True)
+    at = datetime.fromisoformat(task['status']['timestamp'])
+    assert at - datetime.now(UTC) > timedelta(minutes=30)
 
 
 async def test_a_clock_that_is_set_is_noticed_by_who_listens(
