@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import socket
 import sys
@@ -49,7 +50,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object
     """The exit code, and what was written on why."""
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
-    return exit_.value.code, capsys.readouterr().err.strip().splitlines()[-1].partition('error: ')[2]
+    return exit_.value.code, capsys.readouterr().err.strip().splitlines()[-1].partition('Error: ')[2]
 
 
 @pytest.mark.parametrize('command', ['serve', 'worker'])
@@ -68,8 +69,8 @@ def test_what_cannot_be_found_is_said(command: str, capsys: pytest.CaptureFixtur
         [
             (2, "'joker' does not name an app: write MODULE:NAME, such as joker:app."),
             (2, "':app' does not name an app: write MODULE:NAME, such as joker:app."),
-            (2, "There is no module 'nothing', neither in the directory nor on the Python path."),
-            (2, "There is no module 'joker.inner', neither in the directory nor on the Python path."),
+            (2, "There is no module 'nothing', in the directory or on the Python path."),
+            (2, "There is no module 'joker.inner', in the directory or on the Python path."),
             (2, "The module 'joker' has no 'ap'. It has 'agent', 'app', 'shared'."),
             (2, "The module 'bare' has no 'app'."),
             (2, "The module 'joker' has no 'app.none'. It has 'agent', 'app', 'shared'."),
@@ -132,12 +133,50 @@ def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: pytest
 
 def test_a_host_is_allowed_by_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert refused(capsys, 'serve', 'joker:app', '--allowed-host', 'https://agent.example.com') == snapshot(
-        (2, "argument --allowed-host: invalid host_name value: 'https://agent.example.com'")
+        (
+            2,
+            "allowed_hosts= takes names such as agent.example.com or *.example.com, not 'https://agent.example.com'.",
+        )
     )
 
 
-def test_a_command_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert refused(capsys) == snapshot((2, 'the following arguments are required: COMMAND'))
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main([])
+    assert exit_.value.code == 2
+    assert capsys.readouterr().err.startswith('Usage: pydantic-ai-a2a [OPTIONS] COMMAND')
+
+
+@pytest.mark.parametrize(
+    ('line', 'text'),
+    [
+        ('serve', "Missing argument 'MODULE:NAME'."),
+        ('serve joker:app --prot 80', 'No such option.*--prot.*Did you mean .*--port'),
+        ('serve joker:app --port http', "Invalid value for '--port': 'http' is not a valid integer."),
+        ('serve joker:agent --auth joker:app --anonymous', '--auth and --anonymous exclude each other.'),
+        ('migrate --sql --check', '--sql, --all-sql and --check exclude each other.'),
+    ],
+)
+def test_a_wrong_command_line_is_explained(line: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, why = refused(capsys, *line.split())
+    assert code == 2
+    assert re.match(text, why), why
+
+
+def test_options_and_commands_are_completed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv('_PYDANTIC_AI_A2A_COMPLETE', 'bash_complete')
+    completions: list[list[str]] = []
+    for words, position in (('pydantic-ai-a2a dead', '1'), ('pydantic-ai-a2a serve joker:app --a', '3')):
+        monkeypatch.setenv('COMP_WORDS', words)
+        monkeypatch.setenv('COMP_CWORD', position)
+        with pytest.raises(SystemExit):
+            main([])
+        completions.append([line.partition(',')[2] for line in capsys.readouterr().out.splitlines()])
+    assert completions == snapshot(
+        [['dead-deliveries', 'dead-letters'], ['--app-dir', '--allowed-host', '--auth', '--anonymous']]
+    )
 
 
 def test_the_script_and_the_module_are_the_same_command(
@@ -149,4 +188,4 @@ def test_the_script_and_the_module_are_the_same_command(
     with pytest.raises(SystemExit) as exit_:
         runpy.run_module('pydantic_ai_a2a', run_name='__main__')
     assert exit_.value.code == 0
-    assert capsys.readouterr().out.startswith('usage: pydantic-ai-a2a serve ')
+    assert capsys.readouterr().out.startswith('Usage: pydantic-ai-a2a serve ')

@@ -317,7 +317,7 @@ async def test_a_turn_takes_no_calls_for_the_messages_before_it() -> None:
 def test_importing_the_package_loads_nothing_slow_that_an_app_can_do_without() -> None:
     code = (
         'import sys; import pydantic_ai; before = set(sys.modules); import pydantic_ai_a2a;'
-        "print(*{'uvicorn', 'pydantic_ai.models.function'} & (sys.modules.keys() - before))"
+        "print(*{'click', 'uvicorn', 'pydantic_ai.models.function'} & (sys.modules.keys() - before))"
     )
     ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert ran.stdout.split() == []

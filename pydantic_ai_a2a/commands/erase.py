@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
-from argparse import ArgumentParser, Namespace
 from contextlib import suppress
 from dataclasses import asdict
 from getpass import getuser
+from typing import Any
 
+import click
 from pydantic_core import to_json
 
 from ..audit import Event, Fact, audit, new_correlation_id
@@ -18,54 +18,60 @@ from ..lifecycle import LIVE, TERMINAL
 from ..ports import Backend, Erased
 from ..settings import Limits
 from ..types import TaskHeader, TaskQuery
-from .stores import add_store, add_whose, opened, whose
+from .stores import Store, opened, store_options, whose_options
 from .target import say
 
-__all__ = ('add_erase', 'erase', 'erase_all')
+__all__ = ('erase', 'erase_all')
 
 _AT_ONCE = 100
 
 
-def add_erase(parser: ArgumentParser) -> None:
-    """Add the arguments of `erase`."""
-    add_store(parser)
-    add_whose(parser)
-    parser.add_argument('--yes', action='store_true', help='do it; without, only say what would be erased')
-    parser.add_argument('--cancel', action='store_true', help='cancel what is queued or running first')
-    parser.add_argument(
-        '--grace',
-        type=float,
-        default=Limits().cancel_grace,
-        metavar='SECONDS',
-        help='how long a run has to stop then, before its task is taken from it (default: %(default)s)',
-    )
-    parser.add_argument(
-        '--compact', action='store_true', help='write a file anew, so that no byte is left in it; others wait meanwhile'
-    )
-    parser.add_argument('--json', action='store_true', help='write what was erased as JSON')
+@click.command()
+@store_options
+@whose_options
+@click.option('--yes', is_flag=True, help='Erase. Without it, only write how much would be erased.')
+@click.option('--cancel', is_flag=True, help='Cancel queued and running tasks first.')
+@click.option(
+    '--grace',
+    default=Limits().cancel_grace,
+    show_default=True,
+    metavar='SECONDS',
+    help='Time for a cancelled run to stop before the run loses its task.',
+)
+@click.option('--compact', is_flag=True, help='Rewrite a SQLite file: no erased byte stays in it.')
+@click.option('--json', 'as_json', is_flag=True, help='Write the counts as JSON.')
+def erase(**options: Any) -> int:
+    """Erase the tasks and conversations of an owner.
+
+    With --context, the command erases one context of the owner.
+    """
+    return asyncio.run(_erase(**options))
 
 
-def erase(options: Namespace) -> int:
-    """Erase all tasks and conversations of an owner, or of one of its contexts."""
-    owner, context_id = whose(options)
-    return asyncio.run(_erase(options, owner, context_id))
-
-
-async def _erase(options: Namespace, owner: str, context_id: str | None) -> int:
+async def _erase(
+    *,
+    store: Store,
+    owner: str,
+    context_id: str | None,
+    yes: bool,
+    cancel: bool,
+    grace: float,
+    compact: bool,
+    as_json: bool,
+) -> int:
     what = f'the owner {owner}' + ('' if context_id is None else f' in the context {context_id}')
-    async with opened(options) as backend:
-        if not options.yes:
+    async with opened(store) as backend:
+        if not yes:
             say(await _would_erase(backend, owner, context_id, what))
             return 1
-        erased = await erase_all(backend, owner, context_id, grace=options.grace if options.cancel else None)
-        if options.json:
-            counts = {'owner': owner, 'contextId': context_id, **asdict(erased)}
-            sys.stdout.write(f'{to_json(counts).decode()}\n')
+        erased = await erase_all(backend, owner, context_id, grace=grace if cancel else None)
+        if as_json:
+            click.echo(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}))
         elif erased:
-            sys.stdout.write(f'erased of {what}: {_told(erased)}\n')
+            click.echo(f'erased of {what}: {_told(erased)}')
         if not erased:
             say(f'nothing is stored of {what}')
-        if options.compact:
+        if compact:
             await backend.compact()
     return 0 if erased else 1
 

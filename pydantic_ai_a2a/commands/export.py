@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from argparse import ArgumentParser, Namespace
 
+from click import command
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessagesTypeAdapter
@@ -14,27 +14,26 @@ from pydantic_core import to_json
 from ..ports import ExportedConversation
 from ..protocol.v1_0 import V1_0
 from ..types import StoredTask
-from .stores import add_store, add_whose, opened, whose
+from .stores import Store, opened, store_options, whose_options
 from .target import say
 
-__all__ = ('add_export', 'export')
+__all__ = ('export',)
 
 
-def add_export(parser: ArgumentParser) -> None:
-    """Add the arguments of `export`."""
-    add_store(parser)
-    add_whose(parser)
+@command()
+@store_options
+@whose_options
+def export(store: Store, owner: str, context_id: str | None) -> int:
+    """Write the tasks and conversations of an owner.
+
+    The output is JSON Lines. With --context, it holds one context of the owner.
+    """
+    return asyncio.run(_export(store, owner, context_id))
 
 
-def export(options: Namespace) -> int:
-    """Write all tasks and conversations of an owner, or of one of its contexts, as JSON Lines."""
-    owner, context_id = whose(options)
-    return asyncio.run(_export(options, owner, context_id))
-
-
-async def _export(options: Namespace, owner: str, context_id: str | None) -> int:
+async def _export(store: Store, owner: str, context_id: str | None) -> int:
     lines = 0
-    async with opened(options) as backend:
+    async with opened(store) as backend:
         async for item in backend.housekeeping.export(owner, context_id):
             body = _task(item) if isinstance(item, StoredTask) else _conversation(item)
             sys.stdout.write(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}\n')

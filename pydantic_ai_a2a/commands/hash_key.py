@@ -1,31 +1,31 @@
-"""The command `hash-key`: makes a key for a caller, and the hash that the server is configured with. Stores nothing."""
+"""The command `hash-key`: makes a key for a caller, and the hash that the server is configured with."""
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
 from secrets import token_urlsafe
 
-from ..auth import hashes
-from .target import Refused
+import click
 
-__all__ = ('add_hash_key', 'hash_key')
+from ..auth import hashes
+
+__all__ = ('hash_key',)
 
 _BYTES = 32
 
 
-def add_hash_key(parser: ArgumentParser) -> None:
-    """Add the arguments of `hash-key`."""
-    parser.add_argument('--stdin', action='store_true', help='hash the key that standard input has, and make none')
+@click.command('hash-key')
+@click.option('--stdin', is_flag=True, help='Hash the key that standard input holds, and make none.')
+def hash_key(stdin: bool) -> int:
+    """Make a key or token for a caller, and its hash.
 
-
-def hash_key(options: Namespace) -> int:
-    """Make a new key or token for a caller, and its hash for BearerAuth or APIKeyAuth."""
-    if options.stdin:
-        sys.stdout.write(f'{_hashed(sys.stdin.readline().strip())}\n')
+    BearerAuth and APIKeyAuth take the hash in the place of the key.
+    """
+    if stdin:
+        click.echo(_hashed(sys.stdin.readline().strip()))
     else:
         key = token_urlsafe(_BYTES)
-        sys.stdout.write(f'key:  {key}\nhash: {_hashed(key)}\n')
+        click.echo(f'key:  {key}\nhash: {_hashed(key)}')
     return 0
 
 
@@ -33,4 +33,4 @@ def _hashed(key: str) -> str:
     try:
         return hashes.hash_key(key)
     except ValueError as error:
-        raise Refused(str(error)) from None
+        raise click.UsageError(str(error)) from None

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
+
+from click import UsageError, argument, command, echo, option
+from starlette.types import ASGIApp
 
 from ..backends.migrations import MIGRATIONS, script
 from ..backends.postgres_settings import Postgres
 from ..backends.postgres_sql import script_of
 from ..backends.shared import SharedBackend
 from ..backends.sqlite_connect import SqliteFile, connect, stored_version
-from .target import Refused, apart, find, say
+from .target import apart, find, place_options, say
 
-__all__ = ('add_migrate', 'migrate')
+__all__ = ('migrate',)
 
 
 class _Store(NamedTuple):
@@ -28,33 +29,30 @@ class _Store(NamedTuple):
     migrate: Callable[[], object]
 
 
-def add_migrate(parser: ArgumentParser) -> None:
-    """Add the arguments of `migrate`."""
-    parser.add_argument(
-        'target', nargs='?', metavar='MODULE:NAME', help='where the app is whose store this is, such as joker:app'
-    )
-    parser.add_argument('--app-dir', default='', metavar='DIR', help='where the module is (default: here)')
-    parser.add_argument('--backend', metavar='URL', help='where the tasks are kept, such as sqlite:///agent.db')
-    instead = parser.add_mutually_exclusive_group()
-    instead.add_argument('--sql', action='store_true', help='print the steps that it lacks, as SQL, and take none')
-    instead.add_argument(
-        '--all-sql', action='store_true', help='print all steps, without a look at what is there, and take none'
-    )
-    instead.add_argument('--check', action='store_true', help='take no step, and end with 1 if it lacks any')
+@command()
+@argument('target', required=False, metavar='[MODULE:NAME]')
+@place_options
+@option('--sql', is_flag=True, help='Print the missing steps as SQL, and take none.')
+@option('--all-sql', is_flag=True, help='Print all steps as SQL without reading the store, and take none.')
+@option('--check', is_flag=True, help='Take no step, and end with 1 if any is missing.')
+def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool, all_sql: bool, check: bool) -> int:
+    """Take the steps to the newest schema that a store lacks.
 
-
-def migrate(options: Namespace) -> int:
-    """Take the numbered steps to the newest schema that a store lacks. Servers and workers do that when they start."""
-    store = _store(options)
-    if options.all_sql:
-        sys.stdout.write(store.script(0))
+    Servers and workers take these steps, too, when they start.
+    """
+    if sql + all_sql + check > 1:
+        raise UsageError('--sql, --all-sql and --check exclude each other.')
+    settings = _of_url(backend) if target is None else _of_app(target, find(target, app_dir, backend))
+    store = _of_file(settings) if isinstance(settings, SqliteFile) else _of_postgres(settings)
+    if all_sql:
+        echo(store.script(0), nl=False)
         return 0
     version = store.version()
-    if options.sql:
-        sys.stdout.write(store.script(version))
+    if sql:
+        echo(store.script(version), nl=False)
         return 0
     newest = len(MIGRATIONS)
-    if options.check:
+    if check:
         say(f'the store has the schema {version}, and {newest} is the newest')
         return int(version < newest)
     store.migrate()
@@ -62,33 +60,28 @@ def migrate(options: Namespace) -> int:
     return 0
 
 
-def _store(options: Namespace) -> _Store:
-    settings = _of_app(options) if options.target is not None else _of_url(options.backend)
-    return _of_file(settings) if isinstance(settings, SqliteFile) else _of_postgres(settings)
-
-
-def _of_app(options: Namespace) -> SqliteFile | Postgres:
-    backends = [app.backend for app in apart(find(options), options.target)]
-    stores = {each.settings if isinstance(each, SharedBackend) else None for each in backends}
+def _of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
+    backends = [served.backend for served in apart(app, target)]
+    stores = {backend.settings if isinstance(backend, SharedBackend) else None for backend in backends}
     store = stores.pop()
     if stores:
-        raise Refused(f'{options.target} holds apps with several stores: name one of the apps, or its --backend.')
+        raise UsageError(f'{target} holds apps with several stores: name one of the apps, or its --backend.')
     if store is None:
-        raise Refused(f'{options.target} has a backend of its own, which has no schema that is known here.')
+        raise UsageError(f'{target} has a backend of its own, which has no schema that is known here.')
     return store
 
 
 def _of_url(url: str | None) -> SqliteFile | Postgres:
     if url is None:
-        raise Refused('Which store? Name an app, such as joker:app, or its --backend.')
+        raise UsageError('Which store? Name an app, such as joker:app, or its --backend.')
     try:
         if url.startswith('sqlite:'):
             return SqliteFile.of(url)
         if url.startswith('postgres'):
             return Postgres(url)
     except ValueError as error:
-        raise Refused(str(error)) from None
-    raise Refused(f'{url!r} is no store that has a schema, such as sqlite:///agent.db.')
+        raise UsageError(str(error)) from None
+    raise UsageError(f'{url!r} is no store that has a schema, such as sqlite:///agent.db.')
 
 
 def _of_file(file: SqliteFile) -> _Store:
@@ -101,7 +94,7 @@ def _of_postgres(settings: Postgres) -> _Store:
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise
-        raise Refused('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
+        raise UsageError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
     return _Store(
         partial(script_of, settings, MIGRATIONS),
         lambda: asyncio.run(postgres.once(settings, postgres.stored_version)),

@@ -1,16 +1,16 @@
-"""The commands `serve` and `worker`: what runs until a signal ends it. Knows no operation."""
+"""The commands `serve` and `worker`, which run until a signal ends them."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import socket
-from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
 from typing import Any
 
+import click
 from starlette.responses import PlainTextResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,93 +19,87 @@ from ..app import A2AApp
 from ..bindings.browser import AllowedHosts
 from ..bindings.health import Live, Ready
 from ..serve import answering, check_callers, listen, run, url_of
-from .target import Refused, add_target, apart, find, say
+from .target import apart, find, place_options, say
 
-__all__ = ('HealthOnly', 'add_serve', 'add_worker', 'serve', 'worker')
+__all__ = ('HealthOnly', 'serve', 'worker')
 
 _NOT_FOUND = PlainTextResponse('Not Found', 404)
 
 
-def add_serve(parser: ArgumentParser) -> None:
-    """Add the arguments of `serve`."""
-    add_target(parser)
-    parser.add_argument('--host', default='127.0.0.1', help='address to listen on (default: %(default)s)')
-    parser.add_argument('--port', type=int, default=8000, help='port to listen on (default: %(default)s)')
-    parser.add_argument(
-        '--allowed-host',
-        action='append',
-        type=host_name,
-        metavar='NAME',
-        help='answer for a host of this name, too; may be given several times',
-    )
-    parser.add_argument('--no-worker', action='store_true', help='run no tasks here: worker processes do')
-    callers = parser.add_mutually_exclusive_group()
-    callers.add_argument('--auth', metavar='MODULE:NAME', help="an agent's callers: where a BearerAuth or the like is")
-    callers.add_argument('--anonymous', action='store_true', help='let everybody call, on a public address, too')
+@click.command()
+@click.argument('target', metavar='MODULE:NAME')
+@place_options
+@click.option('--host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on.')
+@click.option('--port', default=8000, show_default=True, metavar='PORT', help='Port to listen on.')
+@click.option(
+    '--allowed-host', multiple=True, metavar='NAME', help='Also answer for a host of this name. Can be repeated.'
+)
+@click.option('--no-worker', is_flag=True, help='Run no tasks here: worker processes run them.')
+@click.option('--auth', metavar='MODULE:NAME', help='Authenticate the callers of an agent: a BearerAuth or the like.')
+@click.option('--anonymous', is_flag=True, help='Let everybody call, also on a public address.')
+def serve(
+    *,
+    target: str,
+    app_dir: str,
+    backend: str | None,
+    host: str,
+    port: int,
+    allowed_host: Sequence[str],
+    no_worker: bool,
+    auth: str | None,
+    anonymous: bool,
+) -> int:
+    """Serve an app or an agent over HTTP.
 
-
-def add_worker(parser: ArgumentParser) -> None:
-    """Add the arguments of `worker`."""
-    add_target(parser)
-    parser.add_argument('--health-port', type=int, metavar='PORT', help='answer /health/live and /health/ready here')
-    parser.add_argument(
-        '--health-host', default='127.0.0.1', metavar='HOST', help='address for that (default: %(default)s)'
-    )
-
-
-def host_name(text: str) -> str:
-    """The name of a host, or ValueError."""
-    return AllowedHosts([text]).names[0]
-
-
-def serve(options: Namespace) -> int:
-    """Serve an app or an agent until SIGINT or SIGTERM."""
-    app = find(options)
-    if options.no_worker:
-        for each in apart(app, options.target):
-            each.hosting.runs_tasks = False
-    _check_callers(app, options)
-    run(
-        app,
-        host=options.host,
-        port=options.port,
-        allowed_hosts=options.allowed_host,
-        anonymous=options.anonymous,
-    )
+    MODULE:NAME is the app or the agent, such as joker:app. The server ends at SIGINT or SIGTERM.
+    """
+    if auth is not None and anonymous:
+        raise click.UsageError('--auth and --anonymous exclude each other.')
+    app = find(target, app_dir, backend, auth)
+    if no_worker:
+        for served in apart(app, target):
+            served.hosting.runs_tasks = False
+    names = allowed_host or None
+    try:
+        hosts = None if names is None else AllowedHosts(names)
+        check_callers(app, host, hosts, anonymous, name=target, say='--anonymous, or --auth for an agent')
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    run(app, host=host, port=port, allowed_hosts=names, anonymous=anonymous)
     return 0
 
 
-def _check_callers(app: ASGIApp, options: Namespace) -> None:
-    """See that everybody may call only where that is meant."""
-    said = '--anonymous, or --auth for an agent'
-    try:
-        hosts = None if options.allowed_host is None else AllowedHosts(options.allowed_host)
-        check_callers(app, options.host, hosts, options.anonymous, name=options.target, say=said)
-    except ValueError as error:
-        raise Refused(str(error)) from None
+@click.command()
+@click.argument('target', metavar='MODULE:NAME')
+@place_options
+@click.option('--health-port', type=int, metavar='PORT', help='Answer /health/live and /health/ready on this port.')
+@click.option(
+    '--health-host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on for health.'
+)
+def worker(target: str, app_dir: str, backend: str | None, health_host: str, health_port: int | None) -> int:
+    """Run the tasks of an app that other processes serve.
 
-
-def worker(options: Namespace) -> int:
-    """Run the tasks of an app that other processes serve, until SIGINT or SIGTERM."""
-    app = find(options)
-    apps = apart(app, options.target)
+    MODULE:NAME is the app, such as joker:app. The worker ends at SIGINT or SIGTERM.
+    """
+    app = find(target, app_dir, backend)
+    apps = apart(app, target)
     for each in apps:
         each.hosting.drain_delay = 0.0  # there is no traffic to send elsewhere
     try:
-        asyncio.run(_work(app, apps, options))
+        asyncio.run(_work(app, apps, target, health_host, health_port))
     except asyncio.CancelledError:
         return 1
     return 0
 
 
-async def _work(app: Any, apps: Sequence[A2AApp], options: Namespace) -> None:
+async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None) -> None:
     """Run tasks until a signal comes; the second one does not wait for those that run."""
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(_signals())
-        if options.health_port is not None:
-            await stack.enter_async_context(_health_server(app, options.health_host, options.health_port))
+        if port is not None:
+            await stack.enter_async_context(_health_server(app, host, port))
         await stack.enter_async_context(_working(app, apps))
-        say(f'the worker runs the tasks of {options.target}')
+        say(f'the worker runs the tasks of {target}')
         await stopped.wait()
         say('the worker stops')
 

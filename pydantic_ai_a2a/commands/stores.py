@@ -1,36 +1,49 @@
-"""Opens the store that an operator's command works on, and says whose of what is in it. Knows no command."""
+"""The store that a command works on, and the owner whose tasks it works on: their options, and opening the store."""
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import wraps
+from typing import Any, NamedTuple
+
+from click import UsageError, argument, option
 
 from ..backends.sqlite_connect import SqliteFile
 from ..ports import Backend
 from ..stores import open_store
 from ..types import ANONYMOUS, Caller
-from .target import Refused, apart, find
+from .target import Command, apart, find, place_options
 
-__all__ = ('add_owner', 'add_store', 'add_whose', 'check_there', 'opened', 'owner_of', 'whose')
+__all__ = ('Store', 'opened', 'owner_of', 'owner_options', 'owner_or_anonymous', 'store_options', 'whose_options')
 
 
-def add_store(parser: ArgumentParser) -> None:
-    """Add the arguments that name a store: that of an app, or a URL and a namespace."""
-    parser.add_argument(
-        'target', nargs='?', metavar='MODULE:NAME', help='where the app is whose tasks these are, such as joker:app'
-    )
-    parser.add_argument('--app-dir', default='', metavar='DIR', help='where the module is (default: here)')
-    parser.add_argument('--backend', metavar='URL', help='where the tasks are kept, such as sqlite:///agent.db')
-    parser.add_argument(
-        '--namespace', metavar='NAME', help='whose they are there, without an app: the name of the agent'
-    )
+class Store(NamedTuple):
+    """A store on the command line: that of an app or agent, or a URL and a namespace."""
+
+    target: str | None
+    app_dir: str
+    backend: str | None
+    namespace: str | None
+
+
+def store_options(command: Command) -> Command:
+    """Add the arguments that name a store. The command gets them as `store`."""
+
+    @argument('target', required=False, metavar='[MODULE:NAME]')
+    @place_options
+    @option('--namespace', metavar='NAME', help='Namespace of the agent, by default its name.')
+    @wraps(command)
+    def with_store(target: str | None, app_dir: str, backend: str | None, namespace: str | None, **options: Any) -> int:
+        return command(store=Store(target, app_dir, backend, namespace), **options)
+
+    return with_store
 
 
 @asynccontextmanager
-async def opened(options: Namespace) -> AsyncGenerator[Backend]:
-    """The backend of the app that the command line names, or the one over the store that it names."""
-    backend = _of_app(options) if options.target is not None else _of_url(options)
+async def opened(store: Store) -> AsyncGenerator[Backend]:
+    """Open the backend of the named app, or a backend over the named store."""
+    backend = _of_url(store) if store.target is None else _of_app(store.target, store)
     async with AsyncExitStack() as stack:
         stack.callback(backend.close)
         if isinstance(backend, AbstractAsyncContextManager):
@@ -39,64 +52,75 @@ async def opened(options: Namespace) -> AsyncGenerator[Backend]:
         yield backend
 
 
-def _of_app(options: Namespace) -> Backend:
-    if options.namespace is not None:
-        raise Refused('--namespace is for --backend without an app; an app has its namespace already.')
-    apps = apart(find(options), options.target)
+def _of_app(target: str, store: Store) -> Backend:
+    if store.namespace is not None:
+        raise UsageError('--namespace is for --backend without an app; an app has its namespace already.')
+    apps = apart(find(target, store.app_dir, store.backend), target)
     if len(apps) > 1:
-        raise Refused(f'{options.target} holds {len(apps)} apps: name one of them, or its --backend and --namespace.')
+        raise UsageError(f'{target} holds {len(apps)} apps: name one of them, or its --backend and --namespace.')
     return apps[0].backend
 
 
-def _of_url(options: Namespace) -> Backend:
-    if options.backend is None or options.namespace is None:
-        raise Refused('Whose tasks? Name an app, such as joker:app, or both --backend and --namespace.')
-    check_there(options.backend)
+def _of_url(store: Store) -> Backend:
+    if store.backend is None or store.namespace is None:
+        raise UsageError('Whose tasks? Name an app, such as joker:app, or both --backend and --namespace.')
+    _check_there(store.backend)
     try:
-        return open_store(options.backend, options.namespace)
+        return open_store(store.backend, store.namespace)
     except ValueError as error:
-        raise Refused(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
-def check_there(url: str) -> None:
+def _check_there(url: str) -> None:
     """Refuse a file that is not there: with a name that is mistyped, an empty one would be made and looked into."""
     if url.startswith('sqlite:'):
         try:
             path = SqliteFile.of(url).path
         except ValueError as error:
-            raise Refused(str(error)) from None
+            raise UsageError(str(error)) from None
         if not path.exists():
-            raise Refused(f'There is no file {path}.')
+            raise UsageError(f'There is no file {path}.')
 
 
-def add_owner(parser: ArgumentParser) -> None:
-    """Add the arguments that name an owner."""
-    parser.add_argument('--owner', metavar='TENANT/CALLER', help='whose, as the store has it; / is who is anonymous')
-    parser.add_argument('--caller', metavar='ID', help='whose, by the id that authentication gives')
-    parser.add_argument('--tenant', metavar='ID', help='and the tenant of that caller')
+def owner_options(command: Command) -> Command:
+    """Add the options that name an owner. The command gets its key, or None, as `owner`."""
+
+    @option('--owner', metavar='TENANT/CALLER', help='Owner of the tasks, / for anonymous callers.')
+    @option('--caller', metavar='ID', help='Caller who owns the tasks, instead of --owner.')
+    @option('--tenant', metavar='ID', help='Tenant of that caller.')
+    @wraps(command)
+    def with_owner(owner: str | None, caller: str | None, tenant: str | None, **options: Any) -> int:
+        return command(owner=owner_of(owner, caller, tenant), **options)
+
+    return with_owner
 
 
-def owner_of(options: Namespace) -> str | None:
-    """The owner that the command line names, if it does."""
-    if options.owner is None:
-        named = options.caller is not None or options.tenant is not None
-        return Caller(id=options.caller or '', tenant=options.tenant or '').owner if named else None
-    if options.caller is not None or options.tenant is not None:
-        raise Refused('An owner is named with --owner, or with --caller and --tenant.')
-    if options.owner.count('/') != 1:
-        raise Refused(f'{options.owner!r} is no owner: write TENANT/CALLER, such as /ann, or --caller ann.')
-    return options.owner
+def owner_of(owner: str | None, caller: str | None, tenant: str | None) -> str | None:
+    """Return the key of the owner that the options name, or None if they name none."""
+    if owner is None:
+        named = caller is not None or tenant is not None
+        return Caller(id=caller or '', tenant=tenant or '').owner if named else None
+    if caller is not None or tenant is not None:
+        raise UsageError('An owner is named with --owner, or with --caller and --tenant.')
+    if owner.count('/') != 1:
+        raise UsageError(f'{owner!r} is no owner: write TENANT/CALLER, such as /ann, or --caller ann.')
+    return owner
 
 
-def add_whose(parser: ArgumentParser) -> None:
-    """Add the arguments that name an owner, or one of its contexts."""
-    add_owner(parser)
-    parser.add_argument('--context', metavar='ID', help='only this context; of who is anonymous, if no owner is named')
+def whose_options(command: Command) -> Command:
+    """Add the options that name an owner or one of its contexts: `owner` and `context_id` of the command."""
+
+    @owner_options
+    @option('--context', 'context_id', metavar='ID', help='Only this context. Default owner: /.')
+    @wraps(command)
+    def with_whose(owner: str | None, context_id: str | None, **options: Any) -> int:
+        return command(owner=owner_or_anonymous(owner, context_id), context_id=context_id, **options)
+
+    return with_whose
 
 
-def whose(options: Namespace) -> tuple[str, str | None]:
-    """The owner and the context, if one is named."""
-    owner = owner_of(options)
-    if owner is None and options.context is None:
-        raise Refused('Whose? Name an owner with --owner or --caller, or a --context. The owner / is who is anonymous.')
-    return ANONYMOUS.owner if owner is None else owner, options.context
+def owner_or_anonymous(owner: str | None, context_id: str | None) -> str:
+    """Return the owner. A context that is named without an owner belongs to the anonymous callers."""
+    if owner is None and context_id is None:
+        raise UsageError('Whose? Name an owner with --owner or --caller, or a --context. Anonymous callers are /.')
+    return ANONYMOUS.owner if owner is None else owner

@@ -1,54 +1,61 @@
-"""Finds the app or the agent that a command names. Knows no command."""
+"""Finds the app or the agent that a command line names."""
 
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
+from click import UsageError, echo, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
-from typing_extensions import TypeIs
 
 from ..app import A2AApp
 from ..auth.base import Authenticator
 from ..compose import to_a2a
 from ..serve import served
 
-__all__ = ('Refused', 'add_target', 'apart', 'find', 'say')
+__all__ = ('Command', 'apart', 'find', 'place_options', 'say')
+
+Command: TypeAlias = Callable[..., int]
 
 _SHARED = "to_a2a(agent, backend='sqlite:///agent.db')"
 
 
-class Refused(Exception):
-    """A command that makes no sense; says why."""
+def place_options(command: Command) -> Command:
+    """Add the options for the directory of the module and for the URL of the store."""
+    url = option('--backend', metavar='URL', help='URL of the store, such as sqlite:///agent.db.')
+    directory = option('--app-dir', default='', metavar='DIR', help='Directory of MODULE. Default: the current one.')
+    return directory(url(command))
 
 
-def add_target(parser: ArgumentParser) -> None:
-    """Add the arguments that name an app."""
-    parser.add_argument('target', metavar='MODULE:NAME', help='where the app or the agent is, such as joker:app')
-    parser.add_argument('--app-dir', default='', metavar='DIR', help='where the module is (default: here)')
-    parser.add_argument('--backend', metavar='URL', help='where an agent keeps its tasks, such as sqlite:///agent.db')
-
-
-def find(options: Namespace) -> ASGIApp:
-    """The app that the command line names; an agent is made into one."""
-    sys.path.insert(0, options.app_dir)
-    return _app(_named(options.target), options)
+def find(target: str, app_dir: str, backend: str | None, auth: str | None = None) -> ASGIApp:
+    """Import the app that `target` names. An agent is made into an app with the given store and callers."""
+    sys.path.insert(0, app_dir)
+    value = _named(target)
+    if isinstance(value, AbstractAgent):
+        return _served_agent(cast('AbstractAgent[Any, Any]', value), backend, auth)
+    if not callable(value):
+        raise UsageError(f'{target} is neither an app nor an agent, but of the type {type(value).__name__}.')
+    if backend is not None:
+        raise UsageError(f'--backend is for an agent; the app {target} has its backend already.')
+    if auth is not None:
+        raise UsageError(f'--auth is for an agent; the app {target} has its auth= already, or none.')
+    return cast('ASGIApp', value)
 
 
 def _named(target: str) -> Any:
     module_name, _, name = target.partition(':')
     if not module_name or not name:
-        raise Refused(f'{target!r} does not name an app: write MODULE:NAME, such as joker:app.')
-    found: Any = _import(module_name)
+        raise UsageError(f'{target!r} does not name an app: write MODULE:NAME, such as joker:app.')
+    value: Any = _import(module_name)
     for attribute in name.split('.'):
-        if not hasattr(found, attribute):
-            raise Refused(f'The module {module_name!r} has no {name!r}.{_suggestion(module_name)}')
-        found = getattr(found, attribute)
-    return found
+        if not hasattr(value, attribute):
+            raise UsageError(f'The module {module_name!r} has no {name!r}.{_suggestion(module_name)}')
+        value = getattr(value, attribute)
+    return value
 
 
 def _import(name: str) -> ModuleType:
@@ -57,7 +64,7 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f'{name}.'.startswith(f'{error.name}.'):
             raise  # the module is there; one that it imports is not
-        raise Refused(f'There is no module {error.name!r}, neither in the directory nor on the Python path.') from None
+        raise UsageError(f'There is no module {error.name!r}, in the directory or on the Python path.') from None
 
 
 def _suggestion(module_name: str) -> str:
@@ -66,49 +73,29 @@ def _suggestion(module_name: str) -> str:
     return f' It has {", ".join(names)}.' if names else ''
 
 
-def _app(found: Any, options: Namespace) -> ASGIApp:
-    app = found
-    if _is_agent(found):
-        return _served_agent(found, options)
-    if not callable(found):
-        raise Refused(f'{options.target} is neither an app nor an agent, but of the type {type(found).__name__}.')
-    if options.backend is not None:
-        raise Refused(f'--backend is for an agent; the app {options.target} has its backend already.')
-    if getattr(options, 'auth', None) is not None:
-        raise Refused(f'--auth is for an agent; the app {options.target} has its auth= already, or none.')
-    return app
-
-
-def _auth(options: Namespace) -> list[Authenticator] | None:
-    target: str | None = getattr(options, 'auth', None)
-    if target is None:
-        return None
-    found = _named(target)
-    ways = cast('list[object]', found if isinstance(found, list) else [found])
-    known = [way for way in ways if isinstance(way, Authenticator)]
-    if len(known) < len(ways):
-        raise Refused(f'{target} is no BearerAuth, JWTAuth or another Authenticator, and no list of them.')
-    return known
-
-
-def _is_agent(found: object) -> TypeIs[AbstractAgent[Any, Any]]:
-    return isinstance(found, AbstractAgent)
-
-
-def _served_agent(agent: AbstractAgent[Any, Any], options: Namespace) -> A2AApp:
+def _served_agent(agent: AbstractAgent[Any, Any], backend: str | None, auth: str | None) -> A2AApp:
     try:
-        return to_a2a(agent, backend=options.backend or 'memory', auth=_auth(options))
-    except ValueError as error:  # that of --backend or --auth, since nothing else is given
-        raise Refused(str(error)) from None
+        return to_a2a(agent, backend=backend or 'memory', auth=None if auth is None else _authenticators(auth))
+    except ValueError as error:  # only the values of --backend and --auth can be wrong here
+        raise UsageError(str(error)) from None
+
+
+def _authenticators(target: str) -> list[Authenticator]:
+    value = _named(target)
+    values = cast('list[object]', value if isinstance(value, list) else [value])
+    authenticators = [item for item in values if isinstance(item, Authenticator)]
+    if len(authenticators) < len(values):
+        raise UsageError(f'{target} is no BearerAuth, JWTAuth or another Authenticator, and no list of them.')
+    return authenticators
 
 
 def apart(app: ASGIApp, target: str) -> list[A2AApp]:
     """The A2A apps in an app, if their tasks can be run by other processes than serve them."""
     apps = list(served(app))
     if not apps:
-        raise Refused(f'{target} is no app that to_a2a() made, and none is mounted in it.')
+        raise UsageError(f'{target} is no app that to_a2a() made, and none is mounted in it.')
     if not all(each.hosting.durable for each in apps):
-        raise Refused(
+        raise UsageError(
             f'{target} keeps its tasks in the memory of one process, which has to serve and run them.'
             f' Give it a backend that processes can share, such as {_SHARED}.'
         )
@@ -116,6 +103,5 @@ def apart(app: ASGIApp, target: str) -> list[A2AApp]:
 
 
 def say(text: str) -> None:
-    """Tell whoever watches the command what it does."""
-    sys.stderr.write(f'pydantic-ai-a2a: {text}\n')
-    sys.stderr.flush()
+    """Write a message about the command's progress to standard error."""
+    echo(f'pydantic-ai-a2a: {text}', err=True)

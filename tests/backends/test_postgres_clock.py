@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from argparse import Namespace
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +14,7 @@ from pydantic_ai_a2a import Postgres, Workers, to_a2a
 from pydantic_ai_a2a.backends import postgres_listener
 from pydantic_ai_a2a.backends.postgres import PostgresBackend
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.commands.stores import opened
+from pydantic_ai_a2a.commands.stores import Store, opened
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.push import lease, register
 from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, submit
@@ -105,7 +104,7 @@ async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on
     postgres: Server, postgres_url: str
 ) -> None:
     set_clock(postgres, postgres_url, 1)
-    async with opened(Namespace(target=None, backend=postgres_url, namespace='agent')) as backend:
+    async with opened(Store(None, '', postgres_url, 'agent')) as backend:
         assert backend.now() - SYSTEM.now() > HOUR // 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ class Outcome(NamedTuple):
     @property
     def why(self) -> tuple[object, str]:
         """The exit code, and what the error is."""
-        return self.code, self.err.strip().splitlines()[-1].partition('error: ')[2]
+        return self.code, re.split('[eE]rror: ', self.err.strip().splitlines()[-1], maxsplit=1)[1]
 
     @property
     def lines(self) -> list[Any]:
@@ -38,12 +39,10 @@ class Outcome(NamedTuple):
 
 def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> Outcome:
     """How a command ends."""
-    try:
-        code: object = main(arguments)
-    except SystemExit as ended:
-        code = ended.code
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
     written = capsys.readouterr()
-    return Outcome(code, written.out, written.err)
+    return Outcome(exit_.value.code, written.out, written.err)
 
 
 def in_store(fill: Callable[[Backend], Awaitable[object]], url: str = 'sqlite:///agent.db') -> None:

@@ -88,8 +88,8 @@ def test_those_that_are_named_are_retried_once(capsys: Capture) -> None:
 
 def test_all_of_an_owner_are_retried(capsys: Capture) -> None:
     in_store(dead())
-    retried = command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--all', '--caller', 'ann')
-    assert (retried.code, len(retried.out.split())) == (0, 2)
+    retried = command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--all', '--caller', 'ann', '--json')
+    assert [[*line] for line in retried.lines] == [['deliveryId'], ['deliveryId']]
     assert len(ids(capsys)) == 1
     assert command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--all').code == 0
     assert ids(capsys) == []

@@ -107,8 +107,8 @@ def test_it_has_to_be_said_which_are_to_be_retried(capsys: Capture) -> None:
         command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't', '--caller', 'ann').why,
     ] == snapshot(
         [
-            (2, 'one of the arguments --task --all is required'),
-            (2, 'argument --all: not allowed with argument --task'),
+            (2, 'Name what to retry with --task, or retry --all.'),
+            (2, 'Name what to retry with --task, or retry --all.'),
             (2, 'An owner is for --all; a task has one already.'),
         ]
     )

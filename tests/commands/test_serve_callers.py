@@ -45,7 +45,7 @@ def why(capsys: Capture, *arguments: str) -> str:
     """Why a server does not serve: if nothing else is in the way, its port is taken."""
     with socket.create_server(('', 0)) as taken:
         outcome = command(capsys, 'serve', *arguments, '--port', str(taken.getsockname()[1]))
-    return outcome.err.splitlines()[-1].partition('error: ')[2].partition(' port ')[0].partition(': ')[0]
+    return outcome.err.splitlines()[-1].partition('Error: ')[2].partition(' port ')[0].partition(': ')[0]
 
 
 def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Capture) -> None:

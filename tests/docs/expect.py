@@ -23,11 +23,7 @@ def same_text(documented: str, written: str) -> None:
 
 
 def _lines(text: str) -> str:
-    lines = '\n'.join(line.rstrip() for line in text.strip().splitlines())
-    if not lines.startswith('usage: '):
-        return lines
-    usage, blank, rest = lines.partition('\n\n')
-    return ' '.join(usage.split()) + blank + rest  # which argparse breaks elsewhere from Python 3.13 on
+    return '\n'.join(line.rstrip() for line in text.strip().splitlines())
 
 
 def same_json(documented: str, written: str) -> None:

@@ -52,6 +52,7 @@ class Page:
         self._server: _Server | None = None
         self._worker: _Started | None = None
         monkeypatch.chdir(directory)
+        monkeypatch.setenv('COLUMNS', '80')
 
     def read(self, blocks: Sequence[Block]) -> None:
         """Run the blocks; what goes wrong says in which."""
@@ -126,15 +127,16 @@ class Page:
             for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
                 self._monkeypatch.setenv(name, value)
             return
-        if block.words[0][:1] == ['pydantic-ai-a2a'] and not {'serve', 'worker', '--help'} & {*block.words[0]}:
+        ends = command == 'pydantic-ai-a2a' and block.words[0][1] not in ('serve', 'worker')
+        if ends or '--help' in block.words[0]:
             self._client([sys.executable, *_arguments(block.text)], output)
             return
         if command == 'pytest':
             self._client([sys.executable, '-m', *block.words[0]], output)
             return
-        if '--help' in block.words[0]:
-            self._monkeypatch.setenv('COLUMNS', '80')
-            self._client([sys.executable, *_arguments(block.text)], output)
+        if command == 'eval':
+            script = block.text.replace('pydantic-ai-a2a)', f'{sys.executable} -m pydantic_ai_a2a)')
+            self._client(['bash', '-euc', f'{script}\ncomplete -p pydantic-ai-a2a'], output)
             return
         assert output is None, f'nobody compares what {command!r} writes'
         if block.words[0][:2] == ['pydantic-ai-a2a', 'worker']:
