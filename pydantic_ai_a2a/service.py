@@ -30,15 +30,17 @@ from .errors import (
 from .lifecycle import TERMINAL, check_subscribe
 from .page_tokens import page_token, read_token
 from .ports import Accepted, Backend, Submission, Subscription
-from .protocol import push, stored
+from .protocol import stored
 from .protocol.limits import check_message, check_metadata, check_names
 from .quotas import Metering
 from .settings import Limits, Retention
 from .types import (
     Call,
     CancelParams,
+    CreatePushParams,
     GetParams,
     ListParams,
+    ListPushParams,
     Message,
     Page,
     Part,
@@ -178,9 +180,8 @@ class Service:
         push_config, push_url = None, None
         if params.push_config is not None:
             registration = self._registration()
-            at = f'configuration.{params.push_field}'
-            target = push.read_inline(params.push_config, params.dialect, at)
-            push_config, push_url = registration.config(target, params.dialect, at), target.url
+            target = params.push_config
+            push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
         message = without_marks(params.message)
@@ -378,27 +379,26 @@ class Service:
 
     # --- push notifications -----------------------------------------------------------------------------------------
 
-    async def create_push_config(self, call: Call, params: PushParams) -> Registered:
+    async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
         registration = self._registration()
-        task_id, target = push.read_create(params)
-        config = registration.config(target, params.dialect, push.created_in(params.dialect))
+        task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """One of a task's webhooks (§3.1.8)."""
         registration = self._registration()
-        task_id, config_id = push.read_get(params)
-        config = await registration.configs.get(task_id, call.caller.owner, config_id)
+        task_id = params.task_id
+        config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
-    async def list_push_configs(self, call: Call, params: PushParams) -> tuple[list[Registered], str]:
+    async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
         """Webhooks of a task, and where those begin that follow (§3.1.9)."""
         registration = self._registration()
-        task_id, page_size, token = push.read_list(params)
+        task_id = params.task_id
         configs = await registration.configs.list(task_id, call.caller.owner)
-        page, following = registration.page_of(configs, task_id, page_size, token)
+        page, following = registration.page_of(configs, task_id, params.page_size, params.page_token)
         return [
             Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
         ], following
@@ -406,8 +406,7 @@ class Service:
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Deliver nothing more to a webhook (§3.1.10)."""
         registration = self._registration()
-        task_id, config_id = push.read_delete(params)
-        await registration.configs.delete(task_id, call.caller.owner, config_id)
+        await registration.configs.delete(params.task_id, call.caller.owner, params.id)
 
     def _registration(self) -> Registration:
         if self._push is None:

@@ -25,8 +25,10 @@ __all__ = (
     'Caller',
     'CancelParams',
     'CardParams',
+    'CreatePushParams',
     'GetParams',
     'ListParams',
+    'ListPushParams',
     'Message',
     'Note',
     'Page',
@@ -201,9 +203,9 @@ class SendParams:
     return_immediately: bool = False
     history_length: int | None = None
     accepted_output_modes: tuple[str, ...] = ()
-    push_config: dict[str, Any] | None = None
-    push_field: str = 'taskPushNotificationConfig'
-    """The field of the configuration that has it."""
+    push_config: PushTarget | None = None
+    push_field: str = 'configuration.taskPushNotificationConfig'
+    """The field of the params that has it."""
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
     """Protocol extensions that the request activates (§4.6)."""
@@ -229,20 +231,44 @@ class PushTarget:
     credentials: str | None = field(default=None, repr=False)
 
 
-class PushParams(NamedTuple):
-    """Params of the operations on push notification configurations: read once it is known that they are served."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePushParams:
+    """Decoded params of CreateTaskPushNotificationConfig (§3.1.7)."""
 
-    dialect: str
-    """Name of the codec."""
-    wire: Any
-    """The params as they were sent."""
+    task_id: str
+    target: PushTarget
+    field: str = ''
+    """The field of the params that has the target; empty where the params are the target."""
+    dialect: str = '1.0'
+    """Name of the codec that read them."""
+    tenant: str = ''
 
 
-class CardParams(NamedTuple):
-    """Params of GetExtendedAgentCard: read, too, once it is known that it is served."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushParams:
+    """Decoded params of the operations on one push notification configuration (§3.1.8, §3.1.10)."""
 
-    wire: Any
-    """The params as they were sent."""
+    task_id: str
+    id: str = ''
+    """The configuration; empty where 0.3 names none, and asks for any."""
+    tenant: str = ''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPushParams:
+    """Decoded params of ListTaskPushNotificationConfigs (§3.1.9)."""
+
+    task_id: str
+    page_size: int | None = None
+    page_token: str = ''
+    tenant: str = ''
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardParams:
+    """Decoded params of GetExtendedAgentCard (§3.1.11)."""
+
+    tenant: str = ''
 
 
 class Registered(NamedTuple):

@@ -67,17 +67,6 @@ def _count_params(wire: _CountTasksRequest) -> CountParams:
 _Count = Annotated[_CountTasksRequest, AfterValidator(_count_params)]
 """,
         ),
-        (
-            'class _CancelRpc(Rpc):',
-            """
-class _CountRpc(Rpc):
-    method: Literal['CountTasks']
-    params: _Count
-
-
-""",
-        ),
-        ('_SendRpc | _GetRpc', '_CountRpc | '),
         ("    'CancelTask': _Cancel,", "    'CountTasks': _Count,\n"),
     ],
     'service.py': [

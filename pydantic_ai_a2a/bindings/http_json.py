@@ -16,11 +16,12 @@ from starlette.types import Receive, Scope, Send
 from ..audit import new_correlation_id
 from ..errors import (
     A2AError,
+    InvalidParamsError,
     MethodNotAllowedError,
     NotFoundError,
     UnsupportedMediaTypeError,
 )
-from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, Choice, Versions
 from .base import JSON, check_content_type, header, read_body, reply
 from .exchange import Exchange, Request, Serving
@@ -167,12 +168,16 @@ class _HttpJsonExchange(Exchange):
     def decode(self, body: bytes) -> Request:
         codec = self.serving.versions.choose_http(self.version())
         operation = self._endpoint.operations[self._verb]
-        params = codec.decode_params(
-            operation,
-            path=self.scope['path_params'],
-            query=self.scope['query_string'],
-            body=body if self._verb == 'POST' else None,
-        )
+        try:
+            params = codec.decode_params(
+                operation,
+                path=self.scope['path_params'],
+                query=self.scope['query_string'],
+                body=body if self._verb == 'POST' else None,
+            )
+        except InvalidParamsError as error:
+            refuse_unsupported_params(operation, error, self.serving.capabilities, codec.refusals)
+            raise
         return operation, params, Choice(codec)
 
     def envelope(self) -> tuple[bytes, bytes]:

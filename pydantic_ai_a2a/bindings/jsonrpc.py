@@ -11,7 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 from ..errors import A2AError
 from ..protocol.codec import Params, RpcRefused
 from ..protocol.envelope import request_id
-from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
 from ..protocol.versions import Choice
 from ..types import Call, SendParams
 from .base import reply
@@ -50,8 +50,11 @@ class _JsonRpcExchange(Exchange):
             request = choice.codec.decode(body)
         except RpcRefused as refused:
             self._id = refused.id
-            self._wants_stream = refused.stream
+            self._wants_stream = refused.operation is not None and refused.operation.stream
             self._expect(notification=refused.notification)
+            if refused.operation is not None:
+                capabilities, refusals = self.serving.capabilities, choice.codec.refusals
+                refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
             raise refused.error from None
         self._id = request.id
         self._wants_stream = request.operation.stream

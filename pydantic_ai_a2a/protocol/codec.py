@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, NamedTuple, TypeAlias, cast
+from typing import ClassVar, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from ..errors import A2AError, InvalidParamsError
+from ..errors import A2AError
 from ..types import (
     CancelParams,
     CardParams,
+    CreatePushParams,
     GetParams,
     ListParams,
+    ListPushParams,
     Page,
     PushParams,
     Registered,
@@ -26,26 +28,23 @@ from .operations import REFUSALS, Capability, Operation
 
 __all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
 
-Params = SendParams | GetParams | ListParams | CancelParams | SubscribeParams | PushParams | CardParams
+Params = (
+    SendParams
+    | GetParams
+    | ListParams
+    | CancelParams
+    | SubscribeParams
+    | CreatePushParams
+    | PushParams
+    | ListPushParams
+    | CardParams
+)
 """What a codec makes of an operation's params."""
 
 
 def tenant_of(params: Params | None) -> str:
-    """The tenant that params name; empty if they name none, or are of a version without tenants.
-
-    Raises:
-        InvalidParamsError: What they name is no name.
-    """
-    if params is None:
-        return ''
-    if not isinstance(params, PushParams | CardParams):
-        return params.tenant
-    if not isinstance(params.wire, dict) or (isinstance(params, PushParams) and params.dialect != '1.0'):
-        return ''
-    named: object = cast('dict[str, object]', params.wire).get('tenant')
-    if named is not None and not isinstance(named, str):
-        raise InvalidParamsError.of('tenant', 'Input should be a valid string')
-    return named or ''
+    """Return the tenant that params name; empty if they name none, or are of a version without tenants."""
+    return '' if params is None else params.tenant
 
 
 EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
@@ -59,7 +58,6 @@ class RpcRequest(NamedTuple):
     """Its id as JSON, to be repeated in the answer; `null` where there is none."""
     operation: Operation
     params: Params | None
-    """None for operations whose params nothing reads yet."""
     notification: bool = False
     """True if the request has no id: its client wants no answer."""
 
@@ -68,14 +66,14 @@ class RpcRefused(Exception):
     """The body is no request that can be served."""
 
     def __init__(
-        self, error: A2AError, id: bytes = b'null', *, stream: bool = False, notification: bool = False
+        self, error: A2AError, id: bytes = b'null', operation: Operation | None = None, *, notification: bool = False
     ) -> None:
         self.error = error
         """What to answer."""
         self.id = id
         """The request's id as JSON, as far as it could be read."""
-        self.stream = stream
-        """Whether a stream was asked for, as far as it could be read."""
+        self.operation = operation
+        """The operation that was asked for, as far as it could be read."""
         self.notification = notification
         """True if the request is one without an id: its client wants no answer."""
         super().__init__(error.message)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from dataclasses import fields as dataclass_fields
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, NotRequired, cast
+from typing import Annotated, Any, Literal, NoReturn, NotRequired, Union, cast
 from urllib.parse import parse_qsl
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Discriminator, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, from_json, to_json
 from typing_extensions import TypedDict
 
@@ -30,9 +32,9 @@ from .fields import MAX_ID, MAX_ITEMS
 from .operations import Operation
 
 __all__ = (
-    'Rpc',
     'bad_fields',
     'check_params',
+    'defaults',
     'encode_id',
     'invalid',
     'invalid_fields',
@@ -41,6 +43,7 @@ __all__ = (
     'read_params',
     'read_query',
     'request_id',
+    'requests',
     'with_path',
 )
 
@@ -54,11 +57,36 @@ _OPAQUE = {('data',), ('metadata',)}
 _FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
 
 
-class Rpc(TypedDict):
-    """What every request has. `id` is checked when it is encoded."""
+_SHAPE: Any = TypedDict
+_UNION: Any = Union
+_ANNOTATED: Any = Annotated
+_LITERAL: Any = Literal
 
-    jsonrpc: Literal['2.0']
-    id: NotRequired[Any]
+
+def requests(methods: Mapping[str, Operation], params: Mapping[str, Any]) -> TypeAdapter[Any]:
+    """Return the reader of the requests that a codec knows. Their ids are checked when they are encoded.
+
+    Args:
+        methods: Their methods, and what they ask for.
+        params: The params by the name of the operation; an operation without params there has none that are read.
+    """
+    shapes: list[Any] = []
+    for method, operation in methods.items():
+        shape: dict[str, Any] = {'jsonrpc': Literal['2.0'], 'id': NotRequired[Any], 'method': _LITERAL[method]}
+        if (reads := params.get(operation.name)) is not None:
+            shape['params'] = NotRequired[reads | None] if _may_be_absent(operation) else reads
+        shapes.append(_SHAPE(method, shape))
+    tagged: Any = _ANNOTATED[_UNION[tuple(shapes)], Discriminator('method')]
+    return TypeAdapter[Any](tagged, config=ConfigDict(defer_build=True))
+
+
+def defaults(methods: Mapping[str, Operation]) -> dict[str, Params]:
+    """Return the params of the methods that may go without."""
+    return {method: operation.params() for method, operation in methods.items() if _may_be_absent(operation)}
+
+
+def _may_be_absent(operation: Operation) -> bool:
+    return all(field.default is not MISSING for field in dataclass_fields(operation.params))
 
 
 def read(
@@ -216,8 +244,8 @@ def _check_text(body: bytes, methods: Mapping[str, Operation], fields: Mapping[s
     """Refuse what validation lets pass inside values of any type."""
     request = cast('dict[str, object]', parse_json(body))
     if error := _bad_text(request.get('params'), fields):
-        id, stream = encode_id(request.get('id')), _asks_for_stream(request, methods)
-        raise RpcRefused(error, id, stream=stream, notification=_is_notification(request))
+        operation, notification = _operation(request, methods), _is_notification(request)
+        raise RpcRefused(error, encode_id(request.get('id')), operation, notification=notification)
 
 
 def _bad_text(params: object, fields: Mapping[str, str]) -> A2AError | None:
@@ -281,8 +309,7 @@ def _refusal(
     try:
         request, id = _envelope(body)
         fault = _fault(request, error, methods, fields)
-        stream, notification = _asks_for_stream(request, methods), _is_notification(request)
-        return RpcRefused(fault, id, stream=stream, notification=notification)
+        return RpcRefused(fault, id, _operation(request, methods), notification=_is_notification(request))
     except RpcRefused as refused:
         return refused
 
@@ -292,9 +319,9 @@ def _is_notification(request: Mapping[str, object]) -> bool:
     return 'id' not in request and request.get('jsonrpc') == '2.0' and isinstance(request.get('method'), str)
 
 
-def _asks_for_stream(request: dict[str, object], methods: Mapping[str, Operation]) -> bool:
+def _operation(request: dict[str, object], methods: Mapping[str, Operation]) -> Operation | None:
     method = request.get('method')
-    return isinstance(method, str) and method in methods and methods[method].stream
+    return methods.get(method) if isinstance(method, str) else None
 
 
 def _envelope(body: bytes) -> tuple[dict[str, object], bytes]:
@@ -342,8 +369,6 @@ def invalid(
     fields: Mapping[str, str] = MappingProxyType({}),
     *,
     envelope: int = 0,
-    at: Sequence[str] = (),
-    bad: str = 'control characters',
 ) -> InvalidParamsError:
     """What a client is told of params that are not valid.
 
@@ -351,15 +376,13 @@ def invalid(
         error: Why not.
         fields: As for `read`.
         envelope: How much of the paths is around the params.
-        at: Where in the params it is that was validated.
-        bad: What texts with a pattern must not hold.
     """
     if (count := error.error_count()) > _MAX_DETAILS:
         return InvalidParamsError(f'Invalid parameters: {count} problems')
     return invalid_fields(
         FieldViolation(
-            _path((*at, *detail['loc'][envelope:]), fields),
-            f'must not hold {bad}' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
+            _path(detail['loc'][envelope:], fields),
+            'must not hold control characters' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
         )
         for detail in _details(error)
     )

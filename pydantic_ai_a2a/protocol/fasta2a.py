@@ -8,26 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     PlainValidator,
     StrictBool,
-    TypeAdapter,
     with_config,
 )
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
-from ..types import ListParams, Message, PushParams, SendParams, StoredTask, TaskEvent, TaskState
-from . import stored
-from .codec import EncodeEvent, Params, RpcRequest
-from .envelope import Rpc, read
+from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
+from . import push, stored
+from .codec import EncodeEvent, RpcRequest
+from .envelope import defaults, read, requests
 from .fields import (
     CAMEL_CASE,
     Count,
@@ -44,7 +41,7 @@ from .fields import (
     names_of,
     read_message,
 )
-from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
+from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, Operation
 
 __all__ = ('METHODS', 'FastA2ADialect')
@@ -69,9 +66,15 @@ class _Message(TypedDict):
     reference_task_ids: NotRequired[Ids | None]
 
 
+@with_config(CAMEL_CASE)
+class _Configuration(Configuration, total=False):
+    push_notification_config: push.Target | None
+    task_push_notification_config: push.Target | None
+
+
 class _SendParams(TypedDict):
     message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[Configuration | None]
+    configuration: NotRequired[_Configuration | None]
     metadata: NotRequired[Struct | None]
 
 
@@ -97,39 +100,13 @@ class _ListParams(TypedDict, total=False):
     include_artifacts: StrictBool | None
 
 
-class _SendRpc(Rpc):
-    method: Literal['message/send', 'message/stream']
-    params: Annotated[_SendParams, AfterValidator(_send_params)]
-
-
-class _ListRpc(Rpc):
-    method: Literal['tasks/list']
-    params: NotRequired[Annotated[_ListParams, AfterValidator(list_params)] | None]
-
-
-def _push_params(wire: Any) -> PushParams:
-    return PushParams(_DIALECT, wire)
-
-
-class _PushRpc(Rpc):
-    method: Literal[
-        'tasks/pushNotification/set',
-        'tasks/pushNotification/get',
-        'tasks/pushNotificationConfig/list',
-        'tasks/pushNotificationConfig/delete',
-    ]
-    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
-
-
-_REQUEST: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_SendRpc | GetRpc | _ListRpc | CancelRpc | ResubscribeRpc | _PushRpc, Discriminator('method')],
-    config=ConfigDict(defer_build=True),
+_Send = Annotated[_SendParams, AfterValidator(_send_params)]
+_List = Annotated[_ListParams, AfterValidator(list_params)]
+_REQUEST = requests(
+    METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **push.flat(_DIALECT)}
 )
-_DEFAULT_PARAMS: dict[str, Params] = {
-    'tasks/list': ListParams(),
-    **{name: _push_params(None) for name, operation in METHODS.items() if operation.params is PushParams},
-}
-_FIELDS = names_of(FlatPart, _Message, Configuration, _SendParams, TaskParams, _ListParams)
+_DEFAULTS = defaults(METHODS)
+_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
 
 _MESSAGES = {
     -32700: 'Invalid JSON payload',
@@ -163,7 +140,7 @@ class FastA2ADialect(OlderCodec):
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
+        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULTS)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a task under its name."""

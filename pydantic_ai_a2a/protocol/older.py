@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NotRequired
+from typing import Annotated, Any, ClassVar, NotRequired
 
 from pydantic import AfterValidator, StrictBool, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
@@ -16,10 +16,9 @@ from typing_extensions import TypedDict
 from ..types import CancelParams, GetParams, Message, SendParams, StoredTask, SubscribeParams, TaskState
 from . import stored
 from .codec import Codec
-from .envelope import Rpc
 from .fields import CAMEL_CASE, Count, Id, Lines, Struct
 
-__all__ = ('CancelRpc', 'Configuration', 'GetRpc', 'OlderCodec', 'ResubscribeRpc', 'TaskParams', 'role', 'send_params')
+__all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'role', 'send_params')
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """Their streams end wherever the task waits for its client."""
@@ -39,12 +38,15 @@ class Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
     blocking: StrictBool | None
     history_length: Count | None
-    push_notification_config: Struct | None
-    task_push_notification_config: Struct | None
 
 
 def send_params(
-    message: Message, configuration: Configuration | None, metadata: dict[str, Any] | None, *, dialect: str, wait: bool
+    message: Message,
+    configuration: Mapping[str, Any] | None,
+    metadata: dict[str, Any] | None,
+    *,
+    dialect: str,
+    wait: bool,
 ) -> SendParams:
     """The params of a message.
 
@@ -65,7 +67,7 @@ def send_params(
         history_length=given.get('history_length') or None,
         accepted_output_modes=tuple(given.get('accepted_output_modes') or ()),
         push_config=given.get('task_push_notification_config') if push is None else push,
-        push_field='taskPushNotificationConfig' if push is None else 'pushNotificationConfig',
+        push_field=f'configuration.{"taskPushNotificationConfig" if push is None else "pushNotificationConfig"}',
         metadata=metadata,
         dialect=dialect,
         also_ends=_ALSO_ENDS,
@@ -94,25 +96,12 @@ def _subscribe_params(wire: TaskParams) -> SubscribeParams:
     return SubscribeParams(id=wire['id'], also_ends=_ALSO_ENDS, ended_too=True)
 
 
-class GetRpc(Rpc):
-    """Asks for a task."""
-
-    method: Literal['tasks/get']
-    params: Annotated[TaskParams, AfterValidator(_get_params)]
-
-
-class CancelRpc(Rpc):
-    """Cancels a task."""
-
-    method: Literal['tasks/cancel']
-    params: Annotated[TaskParams, AfterValidator(_cancel_params)]
-
-
-class ResubscribeRpc(Rpc):
-    """Follows a task."""
-
-    method: Literal['tasks/resubscribe']
-    params: Annotated[TaskParams, AfterValidator(_subscribe_params)]
+TASKS: Mapping[str, Any] = {
+    'GetTask': Annotated[TaskParams, AfterValidator(_get_params)],
+    'CancelTask': Annotated[TaskParams, AfterValidator(_cancel_params)],
+    'SubscribeToTask': Annotated[TaskParams, AfterValidator(_subscribe_params)],
+}
+"""The params of the operations on one task, by their names in 1.0."""
 
 
 class OlderCodec(Codec):

@@ -10,10 +10,20 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
 
-from ..errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
-from ..types import CancelParams, CardParams, GetParams, ListParams, PushParams, SendParams, SubscribeParams
+from ..errors import A2AError, InvalidParamsError, PushNotificationNotSupportedError, UnsupportedOperationError
+from ..types import (
+    CancelParams,
+    CardParams,
+    CreatePushParams,
+    GetParams,
+    ListParams,
+    ListPushParams,
+    PushParams,
+    SendParams,
+    SubscribeParams,
+)
 
-__all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported')
+__all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported', 'refuse_unsupported_params')
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
 """A capability of the agent card that operations depend on, by its name there (§4.4.3)."""
@@ -126,7 +136,7 @@ _ALL = (
         v0_3='tasks/pushNotificationConfig/set',
         fasta2a='tasks/pushNotification/set',
         http=(('POST', _CONFIGS),),
-        params=PushParams,
+        params=CreatePushParams,
         service='create_push_config',
         write=lambda codec, config: (codec.encode_push_config(config),),
         capability='pushNotifications',
@@ -147,7 +157,7 @@ _ALL = (
         v0_3='tasks/pushNotificationConfig/list',
         fasta2a='tasks/pushNotificationConfig/list',
         http=(('GET', _CONFIGS),),
-        params=PushParams,
+        params=ListPushParams,
         service='list_push_configs',
         write=lambda codec, configs: (codec.encode_push_configs(*configs),),
         capability='pushNotifications',
@@ -204,3 +214,32 @@ def refuse_unsupported(
     if operation.capability is not None and operation.capability not in capabilities:
         error, message = refusals[operation.capability]
         raise error(message)
+
+
+_INLINE = ('configuration.taskPushNotificationConfig', 'configuration.pushNotificationConfig')
+"""The fields of a message's params that need the capability `pushNotifications`."""
+
+
+def refuse_unsupported_params(
+    operation: Operation,
+    error: A2AError,
+    capabilities: Collection[str],
+    refusals: Mapping[Capability, tuple[type[A2AError], str | None]] = REFUSALS,
+) -> None:
+    """Refuse a request with invalid params for a capability that is missing: the capability is refused first.
+
+    Args:
+        operation: The operation.
+        error: The refusal of the request; anything but invalid params is passed over.
+        capabilities: As for `refuse_unsupported`.
+        refusals: As for `refuse_unsupported`.
+
+    Raises:
+        A2AError: The error from `refusals`.
+    """
+    if not isinstance(error, InvalidParamsError):
+        return
+    refuse_unsupported(operation, capabilities, refusals)
+    inline = any(violation.field.startswith(_INLINE) for violation in error.violations)
+    if inline and 'pushNotifications' not in capabilities:
+        raise PushNotificationNotSupportedError

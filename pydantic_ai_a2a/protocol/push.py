@@ -1,28 +1,39 @@
-"""Push notification configurations as each version writes them, to the vocabulary. Pure; knows no method and no URL.
-
-They are read only once it is known that the operation is served: a refusal goes before what is wrong with the params.
-"""
+"""Push notification configurations as each version writes them, to the vocabulary. Pure; knows no method and no URL."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from functools import cache
-from typing import Annotated, Any, NamedTuple, NotRequired
+from functools import partial
+from typing import Annotated, Any, NotRequired
 
-from pydantic import Field, StringConstraints, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, Field, StringConstraints, with_config
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from ..types import PushParams, PushTarget
-from .envelope import invalid
+from ..types import CreatePushParams, ListPushParams, PushParams, PushTarget
 from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
 
-__all__ = ('created_in', 'read_create', 'read_delete', 'read_get', 'read_inline', 'read_list')
+__all__ = ('NESTED', 'OlderTarget', 'Target', 'flat')
 
-_Token = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x21-\x7e]*$')]
-"""What goes into a header as it is."""
-_Scheme = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]*$")]
-_Credentials = Annotated[str, StringConstraints(max_length=MAX_LINE, pattern=r'^[\x20-\x7e]*$')]
-_Url = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE, pattern=r'^[^\x00-\x20\x7f-\x9f]*$')]
+
+def _only(pattern: str) -> AfterValidator:
+    matches = re.compile(pattern).fullmatch
+
+    def check(value: str) -> str:
+        if matches(value) is None:
+            raise PydanticCustomError('characters', 'must not hold characters that do not belong there')
+        return value
+
+    return AfterValidator(check)
+
+
+_Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]
+_Token = Annotated[_Text, _only(r'[\x21-\x7e]*')]
+"""Text that goes into a header as it is."""
+_Scheme = Annotated[_Text, Field(min_length=1), _only(r"[A-Za-z0-9!#$%&'*+.^_`|~-]*")]
+_Credentials = Annotated[_Text, _only(r'[\x20-\x7e]*')]
+_Url = Annotated[_Text, Field(min_length=1), _only(r'[^\x00-\x20\x7f-\x9f]*')]
 
 
 @with_config(PROTO_JSON)
@@ -44,12 +55,14 @@ class _Target(TypedDict):
 @with_config(PROTO_JSON)
 class _Create(_Target):
     task_id: Id
+    tenant: NotRequired[str | None]
 
 
 @with_config(PROTO_JSON)
 class _One(TypedDict):
     task_id: Id
     id: Id
+    tenant: NotRequired[str | None]
 
 
 @with_config(PROTO_JSON)
@@ -57,6 +70,7 @@ class _All(TypedDict):
     task_id: Id
     page_size: NotRequired[Annotated[Count, Field(ge=1, le=100)] | None]
     page_token: NotRequired[Line | None]
+    tenant: NotRequired[str | None]
 
 
 @with_config(CAMEL_CASE)
@@ -96,51 +110,6 @@ class _OlderAll(TypedDict):
     id: Id
 
 
-class _Shapes(NamedTuple):
-    """What a version has where."""
-
-    target: Any
-    create: Any
-    get: Any
-    delete: Any
-    all: Any
-    nested: str | None
-    """Where the target is in what creates it; None if it is what creates it."""
-    task: str
-    """Where a task is named that is not created for."""
-    config: str
-    """Where a configuration is named."""
-
-
-_FLAT = _Shapes(_Target, _Create, _One, _One, _All, None, 'task_id', 'id')
-_NESTED = _Shapes(
-    _OlderTarget,
-    _OlderCreate,
-    _OlderOne,
-    _OlderDelete,
-    _OlderAll,
-    'push_notification_config',
-    'id',
-    'push_notification_config_id',
-)
-
-
-def _of(dialect: str) -> _Shapes:
-    return _NESTED if dialect == '0.3' else _FLAT
-
-
-@cache
-def _adapter(shape: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(shape)
-
-
-def _read(shape: Any, wire: object, at: str = '') -> dict[str, Any]:
-    try:
-        return _adapter(shape).validate_python(wire)
-    except ValidationError as error:
-        raise invalid(error, at=at.split('.') if at else (), bad='characters that do not belong there') from None
-
-
 def _target(wire: Mapping[str, Any]) -> PushTarget:
     authentication: Mapping[str, Any] = wire.get('authentication') or {}
     schemes: list[str | None] = authentication.get('schemes') or [authentication.get('scheme')]
@@ -153,43 +122,62 @@ def _target(wire: Mapping[str, Any]) -> PushTarget:
     )
 
 
-def created_in(dialect: str) -> str:
-    """Where a target is in the params that create it; empty if it is the params."""
-    return '' if _of(dialect).nested is None else 'pushNotificationConfig'
+Target = Annotated[_Target, AfterValidator(_target)]
+"""A target as A2A 1.0 and FastA2A write it."""
+OlderTarget = Annotated[_OlderTarget, AfterValidator(_target)]
+"""A target as A2A 0.3 writes it."""
 
 
-def read_inline(wire: Mapping[str, Any], dialect: str, at: str) -> PushTarget:
-    """Read what a message asks for at some field of its params.
-
-    Raises:
-        InvalidParamsError: It is not what the version has; like all that follow.
-    """
-    return _target(_read(_of(dialect).target, wire, at))
+def _create(wire: _Create, dialect: str) -> CreatePushParams:
+    tenant = _tenant(wire, dialect)
+    return CreatePushParams(task_id=wire['task_id'], target=_target(wire), dialect=dialect, tenant=tenant)
 
 
-def read_create(params: PushParams) -> tuple[str, PushTarget]:
-    """The task, and what to send where."""
-    shapes = _of(params.dialect)
-    wire = _read(shapes.create, params.wire)
-    return wire['task_id'], _target(wire if shapes.nested is None else wire[shapes.nested])
+def _one(wire: _One, dialect: str) -> PushParams:
+    return PushParams(task_id=wire['task_id'], id=wire['id'], tenant=_tenant(wire, dialect))
 
 
-def read_get(params: PushParams) -> tuple[str, str | None]:
-    """The task, and which configuration of it; None where 0.3 does not say."""
-    shapes = _of(params.dialect)
-    wire = _read(shapes.get, params.wire)
-    return wire[shapes.task], wire.get(shapes.config) or None
+def _all(wire: _All, dialect: str) -> ListPushParams:
+    return ListPushParams(
+        task_id=wire['task_id'],
+        page_size=wire.get('page_size'),
+        page_token=wire.get('page_token') or '',
+        tenant=_tenant(wire, dialect),
+    )
 
 
-def read_delete(params: PushParams) -> tuple[str, str]:
-    """The task, and which configuration of it."""
-    shapes = _of(params.dialect)
-    wire = _read(shapes.delete, params.wire)
-    return wire[shapes.task], wire[shapes.config]
+def _tenant(wire: Mapping[str, Any], dialect: str) -> str:
+    return (wire.get('tenant') or '') if dialect == '1.0' else ''
 
 
-def read_list(params: PushParams) -> tuple[str, int | None, str]:
-    """The task, how many of its configurations at most, and where the page begins; None and '' for all, as in 0.3."""
-    shapes = _of(params.dialect)
-    wire = _read(shapes.all, params.wire)
-    return wire[shapes.task], wire.get('page_size'), wire.get('page_token') or ''
+def flat(dialect: str) -> dict[str, Any]:
+    """The params of the operations, by their names in 1.0, for the dialects that name a task `taskId`."""
+    one = Annotated[_One, AfterValidator(partial(_one, dialect=dialect))]
+    return {
+        'CreateTaskPushNotificationConfig': Annotated[_Create, AfterValidator(partial(_create, dialect=dialect))],
+        'GetTaskPushNotificationConfig': one,
+        'ListTaskPushNotificationConfigs': Annotated[_All, AfterValidator(partial(_all, dialect=dialect))],
+        'DeleteTaskPushNotificationConfig': one,
+    }
+
+
+def _older_create(wire: Mapping[str, Any]) -> CreatePushParams:
+    target = _target(wire['push_notification_config'])
+    return CreatePushParams(task_id=wire['task_id'], target=target, field='pushNotificationConfig', dialect='0.3')
+
+
+def _older_one(wire: Mapping[str, Any]) -> PushParams:
+    return PushParams(task_id=wire['id'], id=wire.get('push_notification_config_id') or '')
+
+
+def _older_all(wire: Mapping[str, Any]) -> ListPushParams:
+    return ListPushParams(task_id=wire['id'])
+
+
+NESTED: Mapping[str, Any] = {
+    'CreateTaskPushNotificationConfig': Annotated[_OlderCreate, AfterValidator(_older_create)],
+    'GetTaskPushNotificationConfig': Annotated[_OlderOne, AfterValidator(_older_one)],
+    'ListTaskPushNotificationConfigs': Annotated[_OlderAll, AfterValidator(_older_all)],
+    'DeleteTaskPushNotificationConfig': Annotated[_OlderDelete, AfterValidator(_older_one)],
+}
+"""The params of the operations, by their names in 1.0, for A2A 0.3."""

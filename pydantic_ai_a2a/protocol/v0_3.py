@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, PlainValidator, TypeAdapter, with_config
+from pydantic import AfterValidator, Field, PlainValidator, with_config
 from pydantic_core import PydanticCustomError, from_json, to_json
 from typing_extensions import TypedDict
 
@@ -20,12 +20,12 @@ from ..errors import (
     ExtensionSupportRequiredError,
     InvalidRequestError,
 )
-from ..types import Message, Part, PushParams, Registered, SendParams, StoredTask, TaskEvent
-from . import stored
-from .codec import EncodeEvent, Params, RpcRequest
-from .envelope import Rpc, read
+from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
+from . import push, stored
+from .codec import EncodeEvent, RpcRequest
+from .envelope import defaults, read, requests
 from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
-from .older import CancelRpc, Configuration, GetRpc, OlderCodec, ResubscribeRpc, TaskParams, role, send_params
+from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
 
 __all__ = ('METHODS', 'V0_3')
@@ -108,9 +108,15 @@ class _Message(TypedDict):
     reference_task_ids: NotRequired[Ids | None]
 
 
+@with_config(CAMEL_CASE)
+class _Configuration(Configuration, total=False):
+    push_notification_config: push.OlderTarget | None
+    task_push_notification_config: push.OlderTarget | None
+
+
 class _SendParams(TypedDict):
     message: Annotated[_Message, AfterValidator(read_message)]
-    configuration: NotRequired[Configuration | None]
+    configuration: NotRequired[_Configuration | None]
     metadata: NotRequired[Struct | None]
 
 
@@ -119,37 +125,10 @@ def _send_params(wire: _SendParams) -> SendParams:
     return send_params(message, wire.get('configuration'), wire.get('metadata'), dialect=_DIALECT, wait=True)
 
 
-class _SendRpc(Rpc):
-    method: Literal['message/send', 'message/stream']
-    params: Annotated[_SendParams, AfterValidator(_send_params)]
-
-
-def _push_params(wire: Any) -> PushParams:
-    return PushParams(_DIALECT, wire)
-
-
-class _PushRpc(Rpc):
-    method: Literal[
-        'tasks/pushNotificationConfig/set',
-        'tasks/pushNotificationConfig/get',
-        'tasks/pushNotificationConfig/list',
-        'tasks/pushNotificationConfig/delete',
-    ]
-    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
-
-
-class _UnreadRpc(Rpc):
-    method: Literal['agent/getAuthenticatedExtendedCard']
-
-
-_REQUEST: TypeAdapter[Any] = TypeAdapter(
-    Annotated[_SendRpc | GetRpc | CancelRpc | ResubscribeRpc | _PushRpc | _UnreadRpc, Discriminator('method')],
-    config=ConfigDict(defer_build=True),
-)
-_DEFAULT_PARAMS: dict[str, Params] = {
-    name: _push_params(None) for name, operation in METHODS.items() if operation.params is PushParams
-}
-_FIELDS = names_of(_File, _Part, _Message, Configuration, _SendParams, TaskParams)
+_Send = Annotated[_SendParams, AfterValidator(_send_params)]
+_REQUEST = requests(METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push.NESTED})
+_DEFAULTS = defaults(METHODS)
+_FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
 
 
 def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +169,7 @@ class V0_3(OlderCodec):
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULT_PARAMS)
+        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULTS)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a bare `Task`: 0.3 has nothing around it."""

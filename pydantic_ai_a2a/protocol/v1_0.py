@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
+from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import (
     AfterValidator,
-    ConfigDict,
-    Discriminator,
     Field,
     PlainValidator,
     StrictBool,
@@ -29,18 +27,17 @@ from ..types import (
     CancelParams,
     CardParams,
     GetParams,
-    ListParams,
     Message,
-    PushParams,
+    PushTarget,
     SendParams,
     StoredTask,
     SubscribeParams,
     TaskEvent,
     TaskState,
 )
-from . import stored
+from . import push, stored
 from .codec import EncodeEvent, HttpCodec, Params, RpcRequest
-from .envelope import Rpc, check_params, read, read_params, read_query, with_path
+from .envelope import check_params, defaults, read, read_params, read_query, requests
 from .fields import (
     PROTO_JSON,
     Count,
@@ -107,7 +104,7 @@ class _Message(TypedDict):
 @with_config(PROTO_JSON)
 class _Configuration(TypedDict, total=False):
     accepted_output_modes: Lines | None
-    task_push_notification_config: Struct | None
+    task_push_notification_config: push.Target | None
     history_length: Count | None
     return_immediately: StrictBool | None
 
@@ -132,7 +129,7 @@ def _send_params(wire: _SendMessageRequest) -> SendParams:
         return_immediately=configuration.get('return_immediately') or False,
         history_length=configuration.get('history_length'),
         accepted_output_modes=tuple(configuration.get('accepted_output_modes') or ()),
-        push_config=configuration.get('task_push_notification_config'),
+        push_config=cast('PushTarget | None', configuration.get('task_push_notification_config')),
         metadata=metadata,
         tenant=tenant,
     )
@@ -190,66 +187,14 @@ _Cancel = Annotated[_CancelTaskRequest, AfterValidator(_cancel_params)]
 _Subscribe = Annotated[_SubscribeToTaskRequest, AfterValidator(_subscribe_params)]
 
 
-# The requests, by method (§9).
+@with_config(PROTO_JSON)
+class _CardRequest(TypedDict, total=False):
+    tenant: str | None
 
 
-class _SendRpc(Rpc):
-    method: Literal['SendMessage', 'SendStreamingMessage']
-    params: _Send
+def _card_params(wire: _CardRequest) -> CardParams:
+    return CardParams(tenant=wire.get('tenant') or '')
 
-
-class _GetRpc(Rpc):
-    method: Literal['GetTask']
-    params: _Get
-
-
-class _ListRpc(Rpc):
-    method: Literal['ListTasks']
-    params: NotRequired[_List | None]
-
-
-class _CancelRpc(Rpc):
-    method: Literal['CancelTask']
-    params: _Cancel
-
-
-class _SubscribeRpc(Rpc):
-    method: Literal['SubscribeToTask']
-    params: _Subscribe
-
-
-def _push_params(wire: Any) -> PushParams:
-    return PushParams('1.0', wire)
-
-
-class _PushRpc(Rpc):
-    method: Literal[
-        'CreateTaskPushNotificationConfig',
-        'GetTaskPushNotificationConfig',
-        'ListTaskPushNotificationConfigs',
-        'DeleteTaskPushNotificationConfig',
-    ]
-    params: NotRequired[Annotated[Any, AfterValidator(_push_params)]]
-
-
-class _CardRpc(Rpc):
-    method: Literal['GetExtendedAgentCard']
-    params: NotRequired[Annotated[Any, AfterValidator(CardParams)]]
-
-
-_REQUEST: TypeAdapter[Any] = TypeAdapter(
-    Annotated[
-        _SendRpc | _GetRpc | _ListRpc | _CancelRpc | _SubscribeRpc | _PushRpc | _CardRpc,
-        Discriminator('method'),
-    ],
-    config=ConfigDict(defer_build=True),
-)
-_DEFAULT_PARAMS: dict[str, Params] = {
-    'ListTasks': ListParams(),
-    **{name: _push_params(None) for name, operation in OPERATIONS.items() if operation.params is PushParams},
-}
-
-_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
 
 _PARAMS: Mapping[str, Any] = {
     'SendMessage': _Send,
@@ -258,10 +203,15 @@ _PARAMS: Mapping[str, Any] = {
     'ListTasks': _List,
     'CancelTask': _Cancel,
     'SubscribeToTask': _Subscribe,
+    'GetExtendedAgentCard': Annotated[_CardRequest, AfterValidator(_card_params)],
+    **push.flat('1.0'),
 }
-"""The params of the operations, for requests that have no envelope (§11)."""
+"""The params of the operations."""
+_REQUEST = requests(OPERATIONS, _PARAMS)
+_DEFAULTS = defaults(OPERATIONS)
+_FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
+
 _QUERY = names_of(_GetTaskRequest, _ListTasksRequest)
-_CARD_QUERY = {'tenant': 'tenant'}
 _PUSH_QUERY = {name: _QUERY[name] for name in ('tenant', 'pageSize', 'page_size', 'pageToken', 'page_token')}
 _FLAGS = frozenset({'includeArtifacts'})
 
@@ -271,16 +221,8 @@ def _reads(operation: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS[operation])
 
 
-def _push_of(path: Mapping[str, str], query: bytes, body: bytes | None) -> PushParams:
-    """The params as they would be without a path: the task is named otherwise there (§11.3)."""
-    names = {'id': 'taskId', 'configId': 'id'}
-    named = {names.get(name, name): value for name, value in path.items()}
-    if body is not None:
-        return _push_params(read_params(body, named, _ANYTHING, _FIELDS))
-    return _push_params(with_path(read_query(query, _PUSH_QUERY, ()), named, _PUSH_QUERY))
-
-
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
+"""The names that the operations on push notification configurations have for the params of their paths (§11.3)."""
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
     -32700: 'PARSE_ERROR',
@@ -323,20 +265,19 @@ class V1_0(HttpCodec):
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, OPERATIONS, _FIELDS, _DEFAULT_PARAMS)
+        return read(body, _REQUEST, OPERATIONS, _FIELDS, _DEFAULTS)
 
     def decode_params(
         self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
     ) -> Params | None:
         """Read the params of an operation: what the path and the body say, or the query."""
-        if operation.params is PushParams:
-            return _push_of(path, query, body)
-        if operation.params is CardParams:
-            return CardParams(with_path(read_query(query, _CARD_QUERY, ()), path, _CARD_QUERY))
+        names = _QUERY
+        if operation.capability == 'pushNotifications':
+            names, path = _PUSH_QUERY, {_PUSH_PATH.get(name, name): value for name, value in path.items()}
         params = _reads(operation.name)
         if body is not None:
             return read_params(body, path, params, _FIELDS)
-        return check_params(read_query(query, _QUERY, _FLAGS), path, params, _FIELDS)
+        return check_params(read_query(query, names, _FLAGS), path, params, _FIELDS)
 
     def task_pieces(self, task: StoredTask) -> list[bytes]:
         """Write a bare `Task` (§4.1.1), whose messages and artifacts are the stored bytes."""

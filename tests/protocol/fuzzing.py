@@ -57,11 +57,25 @@ LIST = {
     'includeArtifacts': True,
 }
 TASK = {'id': 't', 'historyLength': 1, 'metadata': {'k': 1}}
+PUSH = {
+    'taskId': 't',
+    'id': 'c',
+    'url': 'x',
+    'pageSize': 1,
+    'pushNotificationConfigId': 'c',
+    'pushNotificationConfig': {'url': 'x', 'token': 'secret', 'authentication': {'schemes': ['Basic']}},
+}
+"""The params of push notification configurations in all dialects: each passes over those of the others."""
 
 
 def requests(methods: Any, send: Any, status: Any) -> list[dict[str, Any]]:
     """A request by each method, with every field that its params can have."""
-    params = {'SendMessage': send, 'SendStreamingMessage': send, 'ListTasks': {**LIST, 'status': status}}
+    params = {
+        **{name: PUSH for name, operation in OPERATIONS.items() if operation.capability == 'pushNotifications'},
+        'SendMessage': send,
+        'SendStreamingMessage': send,
+        'ListTasks': {**LIST, 'status': status},
+    }
     return [
         {'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params.get(operation.name, TASK)}
         for method, operation in methods.items()

@@ -16,10 +16,13 @@ from pydantic_ai_a2a.protocol.fasta2a import METHODS, FastA2ADialect
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.types import (
     CancelParams,
+    CreatePushParams,
     GetParams,
     ListParams,
+    ListPushParams,
     Message,
     PushParams,
+    PushTarget,
     SendParams,
     SubscribeParams,
     TaskState,
@@ -122,7 +125,7 @@ def test_every_field_of_a_send_comes_through() -> None:
             return_immediately=False,
             history_length=3,
             accepted_output_modes=('text/plain', 'application/json'),
-            push_config={'url': 'https://example.com/hook', 'token': 'secret'},
+            push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             metadata={'trace': 'x'},
             dialect='fasta2a',
             also_ends=WAITS,
@@ -250,17 +253,20 @@ def test_a_bool_is_true_or_false(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    'method',
+    ('method', 'params', 'expected'),
     [
-        'tasks/pushNotification/set',
-        'tasks/pushNotification/get',
-        'tasks/pushNotificationConfig/list',
-        'tasks/pushNotificationConfig/delete',
+        (
+            'tasks/pushNotification/set',
+            {'taskId': 't', 'url': 'x', 'tenant': 'acme'},
+            CreatePushParams(task_id='t', target=PushTarget(id='', url='x'), dialect='fasta2a'),
+        ),
+        ('tasks/pushNotification/get', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
+        ('tasks/pushNotificationConfig/list', {'taskId': 't'}, ListPushParams(task_id='t')),
+        ('tasks/pushNotificationConfig/delete', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
     ],
 )
-@pytest.mark.parametrize('params', [None, {}, 5])
-def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], PushParams('fasta2a', params))
+def test_the_params_of_push_are_read(method: str, params: object, expected: Any) -> None:
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], expected)
 
 
 def test_the_methods_are_those_of_fasta2as_requests() -> None:

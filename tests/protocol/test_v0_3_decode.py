@@ -18,10 +18,20 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.stored import dump_message
 from pydantic_ai_a2a.protocol.v0_3 import METHODS
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
-from pydantic_ai_a2a.types import CancelParams, GetParams, PushParams, SendParams, SubscribeParams
+from pydantic_ai_a2a.types import (
+    CancelParams,
+    CardParams,
+    CreatePushParams,
+    GetParams,
+    ListPushParams,
+    PushParams,
+    PushTarget,
+    SendParams,
+    SubscribeParams,
+)
 
 from .strategies import NAMES, STRUCT, messages
-from .v0_3_requests import CODEC, WAITS, bad, decoded, message, minimal, refused, rpc, sent
+from .v0_3_requests import CODEC, WAITS, bad, decoded, message, minimal, rpc, sent
 
 
 def test_a_plain_send_becomes_a_request() -> None:
@@ -87,8 +97,8 @@ def test_every_field_of_a_send_comes_through() -> None:
             return_immediately=True,
             history_length=3,
             accepted_output_modes=('text/plain', 'application/json'),
-            push_config={'url': 'https://example.com/hook', 'token': 'secret'},
-            push_field='pushNotificationConfig',
+            push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
+            push_field='configuration.pushNotificationConfig',
             metadata={'trace': 'x'},
             dialect='0.3',
             also_ends=WAITS,
@@ -214,7 +224,7 @@ def test_only_a_positive_history_length_is_a_limit(length: object, read: int | N
 
 @pytest.mark.parametrize('key', ['pushNotificationConfig', 'taskPushNotificationConfig'])
 def test_a_push_configuration_comes_through_by_its_old_and_its_new_name(key: str) -> None:
-    assert sent(configuration={key: {'url': 'x'}}).push_config == {'url': 'x'}
+    assert sent(configuration={key: {'url': 'x'}}).push_config == PushTarget(id='', url='x')
 
 
 @pytest.mark.parametrize('data', [{}, {'value': 1}, {'a': None}, {'kind': 'text'}])
@@ -268,21 +278,31 @@ def test_a_task_that_has_ended_or_waits_may_be_followed() -> None:
     assert decoded('tasks/resubscribe', {'id': 't'}) == SubscribeParams(id='t', also_ends=WAITS, ended_too=True)
 
 
+PUSH = 'tasks/pushNotificationConfig/'
+
+
 @pytest.mark.parametrize(
-    'method',
+    ('method', 'params', 'expected'),
     [
-        'tasks/pushNotificationConfig/set',
-        'tasks/pushNotificationConfig/get',
-        'tasks/pushNotificationConfig/list',
-        'tasks/pushNotificationConfig/delete',
-        'agent/getAuthenticatedExtendedCard',
+        (
+            f'{PUSH}set',
+            {'taskId': 't', 'pushNotificationConfig': {'url': 'x', 'authentication': {'schemes': ['Basic', 'Bearer']}}},
+            CreatePushParams(
+                task_id='t',
+                target=PushTarget(id='', url='x', scheme='Basic'),
+                field='pushNotificationConfig',
+                dialect='0.3',
+            ),
+        ),
+        (f'{PUSH}get', {'id': 't'}, PushParams(task_id='t')),
+        (f'{PUSH}get', {'id': 't', 'pushNotificationConfigId': 'c'}, PushParams(task_id='t', id='c')),
+        (f'{PUSH}delete', {'id': 't', 'pushNotificationConfigId': 'c'}, PushParams(task_id='t', id='c')),
+        (f'{PUSH}list', {'id': 't'}, ListPushParams(task_id='t')),
+        ('agent/getAuthenticatedExtendedCard', 5, CardParams()),
     ],
 )
-@pytest.mark.parametrize('params', [None, {}, 5, {'taskId': 't', 'pushNotificationConfig': {'url': 'x'}}])
-def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
-    unread = PushParams('0.3', params) if 'push' in method else None
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], unread)
-    assert refused(b'{"jsonrpc":"1.0","id":1,"method":"%s"}' % method.encode())[0] == -32600
+def test_the_params_of_push_are_read(method: str, params: object, expected: Any) -> None:
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', METHODS[method], expected)
 
 
 def test_the_methods_are_those_of_the_official_requests() -> None:

@@ -8,6 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.protocol.codec import RpcRefused
+from pydantic_ai_a2a.protocol.v0_3 import METHODS
 
 from .v0_3_requests import CODEC, bad, bad_part, minimal, refused, rpc
 
@@ -42,14 +43,14 @@ def test_a_wrong_envelope_is_an_invalid_request(body: bytes, id: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ('method', 'stream'),
-    [('message/stream', True), ('tasks/resubscribe', True), ('message/send', False), ('tasks/get', False)],
+    'method',
+    ['message/stream', 'tasks/resubscribe', 'message/send', 'tasks/get'],
 )
-def test_a_refused_request_says_whether_it_asked_for_a_stream(method: str, stream: bool) -> None:
+def test_a_refused_request_names_its_operation(method: str) -> None:
     for params in ({}, {'id': '\x00', 'metadata': {'\x00': 1}}, {'id': '\ud800'}):
         with pytest.raises(RpcRefused) as info:
             CODEC.decode(rpc(method, params))
-        assert info.value.stream is stream
+        assert info.value.operation is METHODS[method]
 
 
 @pytest.mark.parametrize('method', ['SendMessage', 'tasks/list', 'tasks/pushNotification/set', 'message/Send', '/'])

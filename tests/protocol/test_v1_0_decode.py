@@ -20,14 +20,17 @@ from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES
 from pydantic_ai_a2a.types import (
     CancelParams,
     CardParams,
+    CreatePushParams,
     GetParams,
     ListParams,
+    ListPushParams,
     PushParams,
+    PushTarget,
     SendParams,
     SubscribeParams,
 )
 
-from .v1_0_requests import CODEC, decoded, message, minimal, refused, rpc
+from .v1_0_requests import CODEC, decoded, message, minimal, rpc
 
 
 def test_a_plain_send_becomes_a_request() -> None:
@@ -91,7 +94,7 @@ def test_every_field_of_a_send_comes_through() -> None:
             return_immediately=True,
             history_length=0,
             accepted_output_modes=('text/plain', 'application/json'),
-            push_config={'url': 'https://example.com/hook', 'token': 'secret'},
+            push_config=PushTarget(id='', url='https://example.com/hook', token='secret'),
             metadata={'trace': 'x'},
             tenant='acme',
         )
@@ -107,7 +110,7 @@ def test_the_official_sdk_is_understood_however_it_writes_its_messages(snake: bo
     )
     sent = decoded('SendMessage', params)
     assert isinstance(sent, SendParams)
-    config = {'url': 'https://example.com/hook', 'token': 'secret'}
+    config = PushTarget(id='', url='https://example.com/hook', token='secret')
 
     assert sent == decoded('SendMessage', EVERYTHING)
     assert sent.push_config == config
@@ -267,21 +270,32 @@ def test_a_time_that_was_sent_to_a_client_comes_back_the_same(ms: int) -> None:
     assert decoded('ListTasks', {'statusTimestampAfter': json.loads(stored.timestamp(ms))}) == ListParams(since=ms)
 
 
+CREATE, TARGET = 'CreateTaskPushNotificationConfig', PushTarget(id='', url='x')
+
+
 @pytest.mark.parametrize(
-    'method',
+    ('method', 'params', 'expected'),
     [
-        'CreateTaskPushNotificationConfig',
-        'GetTaskPushNotificationConfig',
-        'ListTaskPushNotificationConfigs',
-        'DeleteTaskPushNotificationConfig',
-        'GetExtendedAgentCard',
+        (CREATE, {'taskId': 't', 'url': 'x'}, CreatePushParams(task_id='t', target=TARGET)),
+        (
+            CREATE,
+            {'task_id': 't', 'id': 'c', 'url': 'x', 'authentication': {'scheme': 'Basic'}, 'tenant': 'acme'},
+            CreatePushParams(task_id='t', target=PushTarget(id='c', url='x', scheme='Basic'), tenant='acme'),
+        ),
+        ('GetTaskPushNotificationConfig', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
+        ('DeleteTaskPushNotificationConfig', {'taskId': 't', 'id': 'c'}, PushParams(task_id='t', id='c')),
+        ('ListTaskPushNotificationConfigs', {'taskId': 't'}, ListPushParams(task_id='t')),
+        (
+            'ListTaskPushNotificationConfigs',
+            {'taskId': 't', 'pageSize': '2', 'pageToken': 'p', 'tenant': 'acme'},
+            ListPushParams(task_id='t', page_size=2, page_token='p', tenant='acme'),
+        ),
+        ('GetExtendedAgentCard', None, CardParams()),
+        ('GetExtendedAgentCard', {'tenant': 'acme'}, CardParams(tenant='acme')),
     ],
 )
-@pytest.mark.parametrize('params', [None, {}, 5])
-def test_the_params_of_what_may_not_be_served_are_not_read(method: str, params: object) -> None:
-    unread = PushParams('1.0', params) if 'Push' in method else CardParams(params)
-    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', OPERATIONS[method], unread)
-    assert refused(b'{"jsonrpc":"1.0","id":1,"method":"%s"}' % method.encode())[0] == -32600
+def test_the_params_of_push_and_of_the_card_are_read(method: str, params: object, expected: Any) -> None:
+    assert CODEC.decode(rpc(method, params)) == RpcRequest(b'1', OPERATIONS[method], expected)
 
 
 def test_a_missing_id_is_null() -> None:

@@ -313,14 +313,13 @@ def test_numbers_that_could_not_be_written_again_are_refused(number: str) -> Non
     body = f'{{"x":[{number}]}}'
     part = f'{{"text":"x","metadata":{body}}},{{"data":{body}}}'
     wire = f'{{"messageId":"m","role":1,"metadata":{body},"parts":[{part}]}}'
-    params = f'{{"message":{wire},"metadata":{body},"configuration":{{"taskPushNotificationConfig":{body}}}}}'
+    params = f'{{"message":{wire},"metadata":{body}}}'
 
     with pytest.raises(RpcRefused) as info:
         CODEC.decode(f'{{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{params}}}'.encode())
 
     assert {violation.field for violation in info.value.error.violations} == snapshot(
         {
-            'configuration.taskPushNotificationConfig',
             'message.metadata',
             'message.parts[0].metadata',
             'message.parts[1].data',
