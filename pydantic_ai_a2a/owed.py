@@ -27,6 +27,7 @@ class Owed:
         self._owed: list[tuple[str, Attempt]] = []
         self._writing: list[str] = []
         """Tasks of which something is being written, which may take long."""
+        self._settling = asyncio.Lock()
 
     def add(self, task_id: str, attempt: Attempt) -> None:
         """Write something of a task later."""
@@ -41,23 +42,24 @@ class Owed:
             raise
 
     async def settle(self) -> None:
-        """Try to write all that is owed. What fails is owed still.
+        """Try to write all that is owed. What fails is owed still. Calls at the same time run one after the other.
 
         Raises:
             StoreUnavailable: Of the first that failed like that; the rest was not tried, as it would take long.
         """
-        for _ in range(len(self._owed)):
-            task_id, attempt = self._owed[0]
-            self._writing.append(task_id)
-            del self._owed[0]
-            try:
-                await self.give(task_id, attempt)
-            except StoreUnavailable:
-                raise
-            except Exception:  # the others may succeed
-                logger.exception('What is owed for task %s could not be stored.', task_id)
-            finally:
-                self._writing.remove(task_id)
+        async with self._settling:
+            for _ in range(len(self._owed)):
+                task_id, attempt = self._owed[0]
+                self._writing.append(task_id)
+                del self._owed[0]
+                try:
+                    await self.give(task_id, attempt)
+                except StoreUnavailable:
+                    raise
+                except Exception:  # the others may succeed
+                    logger.exception('What is owed for task %s could not be stored.', task_id)
+                finally:
+                    self._writing.remove(task_id)
 
     async def settle_at_last(self, seconds: float) -> None:
         """Try once more, for so long at most: nobody will after that."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -43,6 +44,20 @@ async def test_what_comes_to_be_owed_while_something_is_written_is_owed_still() 
     assert (done, owed.tasks()) == (['first'], ['second'])
     await owed.settle()
     assert (done, owed.tasks()) == (['first', 'second'], [])
+
+
+async def test_two_calls_at_once_write_each_thing_once() -> None:
+    owed, done = Owed(), list[str]()
+
+    async def slow(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
+
+    for name in ('first', 'second', 'third'):
+        owed.add(name, partial(slow, name))
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(owed.settle(), owed.settle())
+    assert (done, owed.tasks()) == (['first', 'second', 'third'], [])
 
 
 async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
