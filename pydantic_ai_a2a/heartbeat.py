@@ -21,6 +21,8 @@ _STOP_TIME = 5.0
 """Seconds that the thread gets to end."""
 _AT_ONCE = 4
 """Renewals that may be under way together."""
+_RETRY = 1.0
+"""Seconds at most until a renewal that has failed is tried again."""
 
 Renew: TypeAlias = Callable[[], Awaitable[Sequence[Callable[[], object]]]]
 """Renews all leases, in an event loop that is not the one that it is for; what is to be called in that one then."""
@@ -29,6 +31,8 @@ Renew: TypeAlias = Callable[[], Awaitable[Sequence[Callable[[], object]]]]
 class Heartbeat:
     """Renews leases three times in each of their periods, from now on until it is stopped or its loop is closed.
 
+    A failed renewal is tried again after a second, or a tenth of the period if that is shorter: when the store is back,
+    the leases are renewed before other processes take over the tasks.
     A loop that has not answered for three periods is not renewed for, until it answers.
 
     Args:
@@ -62,9 +66,10 @@ class Heartbeat:
 
     async def _beat(self) -> None:
         room = asyncio.Semaphore(_AT_ONCE)
-        renewing: set[asyncio.Task[None]] = set()
+        renewing: set[asyncio.Task[bool]] = set()
+        pause = self._lease / 3
         while True:
-            await asyncio.sleep(self._lease / 3)
+            await asyncio.sleep(pause)
             if self._loop.is_closed():
                 return
             # One that a store holds up for long does not keep the next from being tried: by then the leases are over.
@@ -72,16 +77,25 @@ class Heartbeat:
             task = asyncio.create_task(self._renew_all(room))
             renewing.add(task)
             task.add_done_callback(renewing.discard)
+            began = time.monotonic()
+            done, _ = await asyncio.wait([task], timeout=self._lease / 3)
+            if done and not task.result():
+                pause = min(_RETRY, self._lease / 10)
+            else:
+                pause = max(0.0, began + self._lease / 3 - time.monotonic())
 
-    async def _renew_all(self, room: asyncio.Semaphore) -> None:
+    async def _renew_all(self, room: asyncio.Semaphore) -> bool:
+        """Renew the leases once; False if that has failed."""
         try:
             if self._answers():
                 for callback in await self._renew():
                     self._loop.call_soon_threadsafe(callback)
         except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
             logger.exception('A heartbeat failed: the leases of the running tasks were not renewed.')
+            return False
         finally:
             room.release()
+        return True
 
     def _answers(self) -> bool:
         """Whether the loop lives, as far as that is known. Asks it once more, if it has answered."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from os import urandom
 from typing import Any
@@ -26,7 +27,7 @@ from .owed import Owed
 from .ports import Backend, Claim
 from .quotas import Metering
 from .recorder import Recorder
-from .retries import Retries
+from .retries import Outages, Retries
 from .run_ends import RunEnds, run_id
 from .settings import Results, Retention, Workers
 
@@ -82,6 +83,7 @@ class Worker:
         """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
         self._owed = Owed()
         self._retries = Retries()
+        self._outages = Outages(settings.lease)
         self._ends = RunEnds(backend, self._owed, job.hooks, metering=metering, beside=self._beside, wait=self._wait)
         self._slots = settings.running
         self._active: set[asyncio.Task[None]] = set()
@@ -251,11 +253,16 @@ class Worker:
             await self._fill_once()
 
     async def _fill_once(self) -> None:
-        free = self._slots
-        if self._draining or free <= 0:
+        if self._draining:
             return
-        now = self._backend.now()
-        claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=free)
+        claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
+        if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
+            self._look_later(pause)
+            return
+        free = self._slots
+        if free <= 0:
+            return
+        claims = await claim(limit=free)
         releases: list[Coroutine[Any, Any, None]] = []
         for claim in claims:
             task_id = claim.header.id
@@ -268,13 +275,13 @@ class Worker:
         await asyncio.gather(*releases, return_exceptions=True)  # what fails is owed
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
-            self._look_later()
+            self._look_later(_LOOK)
 
-    def _look_later(self) -> None:
-        """Look again soon: tasks that another session has locked are claimed by nobody, and no hint follows."""
+    def _look_later(self, seconds: float) -> None:
+        """Look again soon: no hint follows for tasks that could not be claimed, as those that a session has locked."""
         if self._looking is not None:
             self._looking.cancel()
-        self._looking = self._loop.call_later(_LOOK, self._fill_soon)
+        self._looking = self._loop.call_later(seconds, self._fill_soon)
 
     async def _beat(self) -> None:
         """Pick up what was lost or asked elsewhere, sweep; renew the leases, where no thread does."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
-from pydantic_ai_a2a.retries import Retries
+from pydantic_ai_a2a.retries import Outages, Retries
 
 
 class Store:
@@ -48,3 +50,23 @@ async def test_any_other_error_is_raised_at_once(error: Exception, raised: type[
     with pytest.raises(raised):
         await Retries().of('t')(store.call)
     assert store.calls == 1
+
+
+async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may_have_ended_leases() -> None:
+    asked: list[float] = []
+
+    async def answer() -> None:
+        asked.append(0)
+
+    async def answer_late() -> None:
+        await asyncio.sleep(0.7)
+
+    outages = Outages(0.9)
+    assert await outages.pause(answer) == 0
+    assert await outages.pause(answer) == 0
+    assert len(asked) == 1
+    await asyncio.sleep(0.9 / 30)
+    pause = await outages.pause(answer_late)
+    assert 0 < pause <= 0.3
+    await asyncio.sleep(pause)
+    assert await outages.pause(answer) == 0

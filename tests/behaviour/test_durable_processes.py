@@ -8,15 +8,20 @@ import re
 import signal
 import socket
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 import asyncpg
 import httpx
 import pytest
+
+from pydantic_ai_a2a.backends.postgres_sql import CLOCK
+from pydantic_ai_a2a.clock import SYSTEM
 
 from ..client import message, state_of, texts
 from ..dialects import unversioned
@@ -308,6 +313,60 @@ async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
 def test_workers_of_one_server_are_refused_in_memory() -> None:
     with uvicorn('tests.e2e.apps:app', '--workers', '2') as server:
         server.wait_for('2 server processes do not see the tasks in the memory of each other: use backend=')
+
+
+@asynccontextmanager
+async def taken_away(store: str) -> AsyncGenerator[Callable[[], Awaitable[bool]]]:
+    """Lock all servers out of the store for the block. Gives a function that tells if all leases have expired."""
+    if store.startswith('sqlite'):
+        with closing(sqlite3.connect(store.removeprefix('sqlite:///'), isolation_level=None)) as file:
+            file.execute('BEGIN IMMEDIATE')
+
+            async def in_file() -> bool:
+                return file.execute('SELECT MAX(lease_until) < ? FROM task', [SYSTEM.steady()]).fetchone() == (1,)
+
+            yield in_file
+        return
+    database = await asyncpg.connect(store)
+    await database.execute('BEGIN; LOCK TABLE a2a.task IN ACCESS EXCLUSIVE MODE')
+
+    async def in_database() -> bool:
+        return await database.fetchval(f'SELECT MAX(lease_until) < {CLOCK} FROM a2a.task')
+
+    try:
+        yield in_database
+    finally:
+        await database.close()
+
+
+async def renewed(store: str) -> bool:
+    """True once a lease has not expired."""
+    async with taken_away(store) as expired:
+        return not await expired()
+
+
+async def until(reached: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until the answer is yes."""
+    async with asyncio.timeout(LIMIT):
+        while not await reached():
+            await asyncio.to_thread(time.sleep, 0.05)
+
+
+@covers('storage error in one task')
+async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_than_the_lease(
+    start: Start, store: str, tmp_path: Path
+) -> None:
+    with start('clerk', *BOUNDED, lease=3.0) as one, start('clerk', *BOUNDED, lease=3.0) as two:
+        remotes = [Remote(one), Remote(two)]
+        task = await remotes[0].send('held', wait=False)
+        here, _ = await where('held', *remotes)
+        async with taken_away(store) as expired:
+            await until(expired)
+        await until(partial(renewed, store))
+        await here.gates.open('held')
+        done = await here.ended(task['id'])
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['held'])
+    assert (tmp_path / 'ledger.txt').read_text() == 'held\n'
 
 
 async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
