@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias
 from weakref import WeakValueDictionary
@@ -39,6 +40,7 @@ from .ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from .protocol import run_metadata, stored
 from .quotas import Metering
 from .recorder import Recorder
+from .retries import Call, Retries
 from .types import Caller, Message, TaskEvent, TaskHeader
 
 __all__ = ('Direct', 'Reply', 'Rule')
@@ -88,6 +90,7 @@ class Direct:
         self._max_wait = max_wait
         self._running: dict[asyncio.Task[bytes], str] = {}
         """The runs, and their owners."""
+        self._retries = Retries()
         self._contexts: WeakValueDictionary[tuple[int, str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def takes(self, message: Message) -> bool:
@@ -124,7 +127,10 @@ class Direct:
                 return running.result()
             if watching.done():
                 return None
+            stores = submission.task_id in self._retries.waiting
             running.cancel()  # before its hook, which may take its time
+            if stores:
+                raise StoreUnavailable
             raise await self._failed(submission, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
         finally:
             for each in (running, watching):
@@ -163,7 +169,7 @@ class Direct:
         task = asyncio.current_task()
         async with self._contexts.setdefault(key, asyncio.Lock()):
             claim = await self._claim(submission, context_id)
-            turn = _Turn(self._backend)
+            turn = _Turn(self._backend, self._retries.of(submission.task_id))
             recorder = Recorder(claim, turn, self._backend.now)
             recorder.usage = RunUsage()
             try:
@@ -251,10 +257,18 @@ async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
 
 
 class _Turn:
-    """Takes what a recorder writes: of a run without a task, only its end is kept, as a turn of the conversation."""
+    """Takes what a recorder writes: of a run without a task, only its end is kept, as a turn of the conversation.
 
-    def __init__(self, backend: Backend) -> None:
+    Args:
+        backend: Stores the conversation.
+        store: Repeats the write while the store is unavailable, so that the result of the run is not lost.
+    """
+
+    def __init__(self, backend: Backend, store: Call) -> None:
         self._backend = backend
+        self._store = store
+        self._heads: set[str | None] = set()
+        """Ids of the last entries of writes that were tried. One may be stored although its commit had no answer."""
         self.end: Finish | None = None
 
     @property
@@ -276,7 +290,8 @@ class _Turn:
         """Add the turn to the conversation."""
         self.end = finish
         if self.answers and finish.status.state != 'rejected':
-            await self._append(claim, closed(finish.messages), finish.usage or RunUsage())
+            append = partial(self._append, claim, closed(finish.messages), finish.usage or RunUsage())
+            await self._store(append)
 
     async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage) -> None:
         """Add messages to the conversation as it stands by now, as the end of a task does."""
@@ -288,7 +303,10 @@ class _Turn:
             known = await store.read_record(header.context_id)
             if known is None and claim.head is not None:
                 return  # it was erased meanwhile
+            if known is not None and known.head_id in self._heads:
+                return
             record, entries = _grown(known, header, messages, usage)
+            self._heads.add(record.head_id)
             try:
                 await store.write_record(
                     record, new_entries=entries, expected_revision=None if known is None else known.revision

@@ -13,12 +13,16 @@ from typing import Any
 import pytest
 from fasta2a.schema import Message
 from pydantic_ai import Agent
+from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+from pydantic_ai_a2a.backends.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sql_ports import SqlQuotas
+from pydantic_ai_a2a.backends.sqlite import SqliteBackend
 from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Charge
 
 from ..client import LIMIT, Client, Exchange, message, rpc
@@ -100,6 +104,72 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
                 await exchange.task
     assert (told, logged.is_set()) == ([], True)
     backend.close()
+
+
+def impatient(folder: Path) -> SqliteFileBackend:
+    """A file whose lock is waited for no longer than a moment."""
+    file = SqliteFile(path=folder / 'a.db', synchronous='normal', busy_timeout=0.01)
+    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
+
+
+async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path: Path) -> None:
+    held, backend = Held(), impatient(tmp_path)
+    async with held.serving(backend=backend) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            with told_in_log('waits for it and then goes on') as waiting:
+                held.ended.set()
+                assert await asyncio.to_thread(waiting.wait, LIMIT)
+        answer = await exchange.answer()
+    assert (answer.status, held.begun) == (200, 1)
+    assert b'slow' in answer.body
+    backend.close()
+
+
+async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_again(tmp_path: Path) -> None:
+    held, backend = Held(), impatient(tmp_path)
+    async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            held.ended.set()
+            answer = await exchange.answer()
+    assert (answer.status, answer.headers['retry-after']) == (503, '1')
+    backend.close()
+
+
+class Doubtful(SqliteBackend):
+    """Stores a turn, the first time without an answer."""
+
+    answers = False
+
+    def conversations(self, owner: str) -> SqlConversationStore:
+        backend, database = self, super().conversations(owner)
+
+        class Store(SqlConversationStore):
+            def __init__(self) -> None:
+                vars(self).update(vars(database))
+
+            async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
+                await super().write_record(record, **rest)
+                if not backend.answers:
+                    backend.answers = True
+                    raise StoreUnavailable
+
+        return Store()
+
+
+async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:
+    backend = Doubtful('agent', reader_lag=10**6)
+    async with serving(Agent(FunctionModel(heard)), reply='message', backend=backend) as client:
+        for text in ('one', 'two'):
+            answer = await client.post(rpc('SendMessage', {'message': message(text, contextId='c')}))
+    assert backend.answers
+    assert answer.status == 200
+    assert b'"one + two"' in answer.body
 
 
 class Full(SqlQuotas):
