@@ -27,8 +27,8 @@ test: $(VENV)/.installed-dev ## Run all tests and measure branch coverage
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
 	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		tests/behaviour/test_wire_fuzz.py tests/behaviour/test_rest_fuzz.py \
-		tests/behaviour/test_fuzz_memory.py tests/behaviour/test_two_callers.py $(ARGS)
+		tests/behaviour/wire/test_fuzz.py tests/behaviour/wire/test_http_json_fuzz.py \
+		tests/behaviour/wire/test_fuzz_memory.py tests/behaviour/auth/test_two_callers.py $(ARGS)
 
 chaos: $(VENV)/.installed-dev ## Kill and stop processes and databases under load, and see that nothing is lost
 	@$(BIN)/python -m tests.chaos $(ARGS)

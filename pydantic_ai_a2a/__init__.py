@@ -3,26 +3,26 @@
 Importing the package also makes `agent.to_a2a()` work on every agent.
 """
 
-from .agent_worker import AgentWorker
-from .app import A2AApp
-from .attach import attach
+from .agent.dependencies import CallContext
+from .agent.hooks import RunFailure
+from .agent.options import RunOptions
+from .app.app import A2AApp
+from .app.attach import attach
+from .app.build import to_a2a
+from .app.mount import mount
+from .app.serve import Server, run, serve
 from .auth.api_key import APIKeyAuth
 from .auth.base import AllOf, Authenticator, InvalidCredentials
 from .auth.bearer import BearerAuth
 from .auth.hashes import hash_key
 from .auth.jwt import JWTAuth
 from .auth.starlette import StarletteAuth
-from .backends.postgres_settings import Postgres
-from .compose import to_a2a
+from .backends.postgres.settings import Postgres
 from .conversion.outbound import Artifacts
 from .conversion.skills import tool_skills
 from .conversion.states import AuthRequired, InputRequired, Rejected
-from .dependencies import CallContext
 from .errors import A2AError
-from .hooks import RunFailure
-from .mounting import mount
-from .run_options import RunOptions
-from .serve import Server, run, serve
+from .fasta2a.worker import AgentWorker
 from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Results, Retention, Workers
 from .types import Caller
 

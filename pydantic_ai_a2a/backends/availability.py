@@ -9,7 +9,7 @@ from os import urandom
 from typing import TypeVar
 
 from ..errors import BackendUnusable, StoreUnavailable
-from .transaction import Transaction
+from .sql.transaction import Transaction
 
 __all__ = ('Availability', 'probe')
 

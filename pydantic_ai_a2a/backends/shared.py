@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import getpid
@@ -19,19 +19,17 @@ from pydantic_ai.messages import ModelMessage
 
 from ..errors import BackendUnusable
 from ..ports import Accepted, Backend, Submission
-from . import contexts
 from .availability import Availability, probe
-from .conversations import SqlConversationStore
-from .database import Operation, Published
-from .histories import Histories
-from .notice import WATCH
-from .others import Listener, Others
-from .postgres_settings import Postgres
-from .sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
-from .sql_push import Due, SqlOutbox, SqlPushConfigs
-from .sqlite_connect import SqliteFile
-from .tail import Tails
-from .transaction import Transaction
+from .event_bus import EventBus
+from .peers import Peers, WorkerCallbacks
+from .sql import contexts
+from .sql.conversations import SqlConversationStore
+from .sql.database import Published, WriteKind
+from .sql.histories import Histories
+from .sql.notice import WATCH
+from .sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
+from .sql.push_ports import Due, SqlOutbox, SqlPushConfigs
+from .sql.transaction import Transaction
 
 __all__ = ('Process', 'SharedBackend')
 
@@ -42,8 +40,8 @@ T = TypeVar('T')
 class Process(Protocol):
     """One process's part in one namespace of a database. Belongs to that process: a fork makes another one."""
 
-    tails: Tails
-    others: Others
+    event_bus: EventBus
+    peers: Peers
 
     async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
         """Run a transaction that only reads."""
@@ -51,7 +49,7 @@ class Process(Protocol):
 
     async def write(
         self,
-        operation: Operation[..., Any],
+        operation: WriteKind[..., Any],
         make: partial[Transaction[Any]],
         published: Callable[[Any], Published],
         undo: Callable[[Any], Transaction[None]] | None,
@@ -74,7 +72,7 @@ _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValue
 """The backends that workers of this process listen to: one for each namespace of each database."""
 
 
-_PROBE = Operation(probe)
+_PROBE = WriteKind(probe)
 
 
 def _nothing(_: object) -> tuple[()]:
@@ -115,7 +113,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     @property
     @abstractmethod
-    def settings(self) -> SqliteFile | Postgres:
+    def settings(self) -> Hashable:
         """Which database it is."""
 
     @abstractmethod
@@ -132,25 +130,25 @@ class SharedBackend(Backend, Generic[ProcessT]):
         return process
 
     @property
-    def tails(self) -> Tails:
+    def event_bus(self) -> EventBus:
         """See `Database.tails`."""
-        return self.process.tails
+        return self.process.event_bus
 
     @property
     def ready_listeners(self) -> Sequence[Callable[[str], object]]:
         """See `Database.ready_listeners`."""
-        return [listener.on_ready for listener in self.process.others.listeners]
+        return [listener.on_ready for listener in self.process.peers.listeners]
 
     @property
     def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
         """See `Database.cancel_listeners`."""
-        return [listener.on_cancel for listener in self.process.others.listeners]
+        return [listener.on_cancel for listener in self.process.peers.listeners]
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.read`."""
         return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
 
-    async def write(self, operation: Operation[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, operation: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
         published, undo = operation.published, operation.undo
         events: Callable[[Any], Published] = (
@@ -188,15 +186,15 @@ class SharedBackend(Backend, Generic[ProcessT]):
     ) -> Callable[[], None]:
         self._check_alone()
         _listening[self._place, self.namespace] = self
-        process, listener = self.process, Listener(asyncio.get_running_loop(), on_ready, on_cancel)
-        process.others.listeners.append(listener)
+        process, listener = self.process, WorkerCallbacks(asyncio.get_running_loop(), on_ready, on_cancel)
+        process.peers.listeners.append(listener)
         process.wake()
-        return partial(process.others.listeners.remove, listener)
+        return partial(process.peers.listeners.remove, listener)
 
     def _check_alone(self) -> None:
         """Two backends of one process would not see each other's readers and workers, and compete for every task."""
         other = _listening.get((self._place, self.namespace))
-        if other is not None and other is not self and other.process.others.live():
+        if other is not None and other is not self and other.process.peers.live():
             raise BackendUnusable(
                 f'A running app of this process has the namespace {self.namespace!r} of the {self.store}'
                 f' {self._place} already: give this one another namespace= or another {self.store.split()[-1]}.'
@@ -213,9 +211,9 @@ class _Queue(SqlQueue):
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
         process = self._backend.process
-        if process.tails.watched(submission.task_id):  # another process may run it
-            submission = replace(submission, watched_until=process.others.now() + WATCH)
-            process.others.will_mark(submission.task_id, submission.watched_until)
+        if process.event_bus.watched(submission.task_id):  # another process may run it
+            submission = replace(submission, watched_until=process.peers.now() + WATCH)
+            process.peers.will_mark(submission.task_id, submission.watched_until)
         return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
 
@@ -225,4 +223,4 @@ class _Events(SqlEvents):
         self._backend = backend
 
     def watched(self, task_id: str) -> bool:
-        return self._backend.process.others.watched(task_id)
+        return self._backend.process.peers.watched(task_id)

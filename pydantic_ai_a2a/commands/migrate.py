@@ -10,11 +10,11 @@ from typing import NamedTuple
 from click import UsageError, argument, command, echo, option
 from starlette.types import ASGIApp
 
-from ..backends.migrations import MIGRATIONS, script
-from ..backends.postgres_settings import Postgres
-from ..backends.postgres_sql import script_of
+from ..backends.postgres.settings import Postgres
+from ..backends.postgres.statements import script_of
 from ..backends.shared import SharedBackend
-from ..backends.sqlite_connect import SqliteFile, connect, stored_version
+from ..backends.sql.migrations import MIGRATIONS, script
+from ..backends.sqlite.connect import SqliteFile, connect, stored_version
 from .target import apart, find, place_options, say
 
 __all__ = ('migrate',)
@@ -66,7 +66,7 @@ def _of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
     store = stores.pop()
     if stores:
         raise UsageError(f'{target} holds apps with several stores: name one of the apps, or its --backend.')
-    if store is None:
+    if not isinstance(store, SqliteFile | Postgres):
         raise UsageError(f'{target} has a backend of its own, which has no schema that is known here.')
     return store
 
@@ -90,7 +90,7 @@ def _of_file(file: SqliteFile) -> _Store:
 
 def _of_postgres(settings: Postgres) -> _Store:
     try:
-        from ..backends import postgres_connect as postgres  # noqa: PLC0415 - its driver is not always installed
+        from ..backends.postgres import connect as postgres  # noqa: PLC0415 - its driver is not always installed
     except ModuleNotFoundError as error:
         if error.name != 'asyncpg':
             raise

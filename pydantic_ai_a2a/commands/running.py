@@ -15,10 +15,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..app import A2AApp
-from ..bindings.browser import AllowedHosts
-from ..bindings.health import Live, Ready
-from ..serve import answering, check_callers, listen, run, url_of
+from ..app.app import A2AApp
+from ..app.serve import answering, check_callers, listen, run, url_of
+from ..http.browser import AllowedHosts
+from ..http.health import Live, Ready
 from .target import apart, find, place_options, say
 
 __all__ = ('HealthOnly', 'serve', 'worker')

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 from click import UsageError, argument, option
 
-from ..backends.sqlite_connect import SqliteFile
+from ..app.stores import open_store
+from ..backends.sqlite.connect import SqliteFile
 from ..ports import Backend
-from ..stores import open_store
 from ..types import ANONYMOUS, Caller
 from .target import Command, apart, find, place_options
 

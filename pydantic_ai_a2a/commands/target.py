@@ -12,10 +12,10 @@ from click import UsageError, echo, option
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
-from ..app import A2AApp
+from ..app.app import A2AApp
+from ..app.build import to_a2a
+from ..app.serve import served
 from ..auth.base import Authenticator
-from ..compose import to_a2a
-from ..serve import served
 
 __all__ = ('Command', 'apart', 'find', 'place_options', 'say')
 

@@ -11,7 +11,7 @@ from ..types import Message, Part
 from .answer_rules import AnswerRules, from_words, is_closed, takes_words, verdict
 from .asking import to_write
 from .json_schema import problem
-from .pending import Answer, Pending, PendingCall
+from .pending import CallAnswer, Pending, PendingCall
 
 __all__ = ('KEY', 'answered', 'answers_calls')
 
@@ -87,7 +87,7 @@ def _is_answer(part: Part) -> bool:
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def _structured(pending: Pending, parts: Sequence[Part], rules: AnswerRules) -> dict[str, Answer]:
+def _structured(pending: Pending, parts: Sequence[Part], rules: AnswerRules) -> dict[str, CallAnswer]:
     """The answers of a data part with `callAnswers`. Words beside it decide nothing, and must not contradict it."""
     at = next(n for n, part in enumerate(parts) if _is_answer(part))
     data = cast('dict[str, Any]', parts[at].get('data'))
@@ -99,7 +99,7 @@ def _structured(pending: Pending, parts: Sequence[Part], rules: AnswerRules) -> 
     if not isinstance(items, list) or not items:
         raise InvalidParamsError.of(field, 'must be a list of answers')
     waiting = {call.id: call for call in pending.open}
-    new: dict[str, Answer] = {}
+    new: dict[str, CallAnswer] = {}
     for n, item in enumerate(cast('list[Any]', items)):
         where = f'{field}[{n}]'
         call_id = _id(item, where)
@@ -122,7 +122,7 @@ def _id(item: Any, where: str) -> str:
     return call_id
 
 
-def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: AnswerRules) -> Answer:
+def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: AnswerRules) -> CallAnswer:
     decisions = _DECISIONS[call.kind]
     decision: Any = item.get('decision')
     if decision not in decisions:
@@ -137,7 +137,7 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: AnswerRu
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
     given: dict[str, Any] = {name: item.get(name)}
-    return Answer(decision=decision, **given)
+    return CallAnswer(decision=decision, **given)
 
 
 def _schema(call: PendingCall, name: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def _check(value: Any, schema: Mapping[str, Any], where: str) -> None:
         raise InvalidParamsError.of(*found)
 
 
-def _check_words(words: Sequence[str], call: PendingCall, answer: Answer) -> None:
+def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) -> None:
     """Have the client asked again if words that stand beside an answer in data give another one."""
     for text in words:
         if call.kind == 'approval':
@@ -169,7 +169,7 @@ def _check_words(words: Sequence[str], call: PendingCall, answer: Answer) -> Non
 # --- words, and data without `callAnswers` --------------------------------------------------------------------------
 
 
-def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> dict[str, Answer]:
+def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> dict[str, CallAnswer]:
     """The answer to the only open call, in words or, to a question with a schema, in bare data."""
     call, *others = pending.open
     data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
@@ -181,21 +181,21 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bo
         if call.kind != 'question' or call.schema is None:
             raise _refused(pending, rules)
         _check(value, call.schema, f'message.parts[{n}].data')
-        answer = Answer(decision='result', result=value)
+        answer = CallAnswer(decision='result', result=value)
         _check_words(words, call, answer)
         return {call.id: answer}
     if rules.plain_text == 'none' or call.kind == 'external':
         raise _refused(pending, rules)
     text = '\n'.join(words)
     if call.kind == 'question':
-        return {call.id: Answer(decision='result', result=_value(text, call.schema, pending, rules, late=late))}
+        return {call.id: CallAnswer(decision='result', result=_value(text, call.schema, pending, rules, late=late))}
     decided = verdict(text)
     if decided is None or late:
         raise _Unclear
     decision, reason = decided
     if decision == 'approve' and not rules.words_approve(call.tool):
         raise _refused(pending, rules)
-    return {call.id: Answer(decision=decision, reason=reason)}
+    return {call.id: CallAnswer(decision=decision, reason=reason)}
 
 
 def _value(
@@ -220,7 +220,7 @@ def _check_output(pending: Pending, parts: Sequence[Part], rules: AnswerRules, l
     words = [part['text'] for part in parts if 'text' in part]
     if data:
         call = PendingCall(id='', kind='question', tool='', text='', schema=pending.schema)
-        _check_words(words, call, Answer(decision='result', result=data[0][1]))
+        _check_words(words, call, CallAnswer(decision='result', result=data[0][1]))
     elif not words or rules.plain_text == 'none':
         raise _refused(pending, rules)
     else:

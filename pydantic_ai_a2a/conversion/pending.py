@@ -16,7 +16,7 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
-__all__ = ('Answer', 'Kind', 'Pending', 'PendingCall', 'changed_arguments', 'dump', 'load', 'results')
+__all__ = ('CallAnswer', 'Kind', 'Pending', 'PendingCall', 'changed_arguments', 'dump', 'load', 'results')
 
 Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """What a pending call waits for."""
@@ -42,7 +42,7 @@ class PendingCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class CallAnswer:
     """What was decided about one call."""
 
     decision: Literal['approve', 'deny', 'result', 'retry']
@@ -60,7 +60,7 @@ class Pending:
     """What a task waits for, and what of it is answered."""
 
     calls: Sequence[PendingCall] = ()
-    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+    answers: Mapping[str, CallAnswer] = field(default_factory=dict[str, CallAnswer])
     """By the id of the call."""
     schema: dict[str, Any] | None = None
     """JSON Schema of the answer to a question of the agent itself, which no call waits with."""
@@ -107,7 +107,7 @@ def results(pending: Pending) -> DeferredToolResults:
     approvals: dict[str, bool | DeferredToolApprovalResult] = {}
     calls: dict[str, Any] = {}
     for call in pending.calls:
-        answer = Answer(decision='approve') if call.kind == 'authorization' else pending.answers[call.id]
+        answer = CallAnswer(decision='approve') if call.kind == 'authorization' else pending.answers[call.id]
         if answer.decision == 'approve':
             approvals[call.id] = ToolApproved(override_args=call.changed if answer.args is None else answer.args)
         elif answer.decision == 'deny':

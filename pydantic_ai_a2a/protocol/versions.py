@@ -22,7 +22,7 @@ from .operations import OPERATIONS
 from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = ('HTTP', 'SUPPORTED', 'Choice', 'Version', 'Versions', 'codec_of', 'in_dialect_of')
+__all__ = ('HTTP', 'SUPPORTED', 'CodecChoice', 'Version', 'Versions', 'codec_of', 'in_dialect_of')
 
 Version: TypeAlias = Literal['1.0', '0.3']
 """A protocol version, as `Major.Minor`."""
@@ -44,7 +44,7 @@ _KEPT = 32
 AnyCodec = TypeVar('AnyCodec', bound=Codec)
 
 
-class Choice(NamedTuple):
+class CodecChoice(NamedTuple):
     """The codec of a request."""
 
     codec: Codec
@@ -80,7 +80,7 @@ class Versions:
         self._named = lru_cache(maxsize=_KEPT)(self._find_named)
         self._named_http = lru_cache(maxsize=_KEPT)(self._find_http)
 
-    def choose(self, version: str | None, body: bytes) -> Choice:
+    def choose(self, version: str | None, body: bytes) -> CodecChoice:
         """Return the codec of a JSON-RPC request.
 
         Args:
@@ -94,13 +94,13 @@ class Versions:
         """
         codec = self._named(version or '')
         if codec is not None:
-            return Choice(codec)
+            return CodecChoice(codec)
         choice, is_told = _told_by(body)
         if _version_of(choice.codec) in self._codecs:
             return choice
         if is_told:
             raise self.not_served(_version_of(choice.codec), self._codecs)
-        return Choice(self.default)
+        return CodecChoice(self.default)
 
     def choose_http(self, version: str | None) -> HttpCodec:
         """Return the codec of a request of the HTTP+JSON binding; a request that names no version is of 1.0.
@@ -114,12 +114,12 @@ class Versions:
         """
         return self._named_http(version or '')
 
-    def before_reading(self, version: str | None) -> Choice:
+    def before_reading(self, version: str | None) -> CodecChoice:
         """Return the codec for refusals before the body is read: that of the version, or the default one."""
         try:
-            return Choice(self._named(version or '') or self.default)
+            return CodecChoice(self._named(version or '') or self.default)
         except A2AError:
-            return Choice(self.default)
+            return CodecChoice(self.default)
 
     def _find_named(self, version: str) -> Codec | None:
         return self._find(version, self._codecs)
@@ -158,7 +158,7 @@ class Versions:
         )
 
 
-def in_dialect_of(choice: Choice, dialect: str) -> Codec:
+def in_dialect_of(choice: CodecChoice, dialect: str) -> Codec:
     """The codec of an answer about a task that was created in a dialect."""
     return _FASTA2A if choice.task_decides and dialect == _FASTA2A.dialect else choice.codec
 
@@ -179,19 +179,19 @@ def _key(name: str) -> str:
     return f'{int(match[1])}.{int(match[2] or 0)}' if match else name
 
 
-def _told_by(body: bytes) -> tuple[Choice, bool]:
+def _told_by(body: bytes) -> tuple[CodecChoice, bool]:
     """The codec that a request without a version asks for, and whether anything in the request tells it."""
     request = _parsed(body)
     method = request.get('method')
     if not isinstance(method, str) or '/' not in method:
-        return Choice(HTTP), isinstance(method, str) and method in OPERATIONS
+        return CodecChoice(HTTP), isinstance(method, str) and method in OPERATIONS
     if method in fasta2a.METHODS.keys() - v0_3.METHODS.keys():
-        return Choice(_FASTA2A), True
+        return CodecChoice(_FASTA2A), True
     message = _message(request.get('params'))
     if message is None:
         # FastA2A's client asks for a task with `"id": null`, which is no request of JSON-RPC to any other.
-        return Choice(_FASTA2A) if request.get('id', '') is None else Choice(_V0_3, task_decides=True), True
-    return Choice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A), True
+        return CodecChoice(_FASTA2A) if request.get('id', '') is None else CodecChoice(_V0_3, task_decides=True), True
+    return CodecChoice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A), True
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

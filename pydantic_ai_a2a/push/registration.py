@@ -15,8 +15,8 @@ from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..types import PushTarget
-from .guard import Guard, PrivateHost, Refused
-from .secrets import Seal, Unreadable
+from .addresses import AddressPolicy, AddressRefused, PrivateHost
+from .secrets import Cipher, Unreadable
 
 __all__ = ('Registration',)
 
@@ -32,12 +32,12 @@ class Registration:
         seal: Writes their secrets.
     """
 
-    def __init__(self, configs: PushConfigs, settings: Push, seal: Seal) -> None:
+    def __init__(self, configs: PushConfigs, settings: Push, cipher: Cipher) -> None:
         self.configs = configs
         self.limit = settings.configs
         self._takes: Takes = 'chunks' if settings.chunks else 'artifacts'
-        self._guard = Guard(settings.private_hosts)
-        self._seal = seal
+        self._guard = AddressPolicy(settings.private_hosts)
+        self._cipher = cipher
 
     def config(self, target: PushTarget, dialect: str, at: str) -> PushConfig:
         """The form in which a target is stored, that was at some field of the params; empty if it was the params.
@@ -47,12 +47,12 @@ class Registration:
         """
         try:
             self._guard.check_url(target.url)
-        except Refused as refused:
+        except AddressRefused as refused:
             kind = PrivateAddressError if isinstance(refused, PrivateHost) else InvalidParamsError
             raise kind.of(f'{at}.url' if at else 'url', str(refused)) from None
         target = target if target.id else replace(target, id=stored.new_id())
         takes = 'statuses' if codec_of(dialect).pushes_tasks else self._takes
-        return PushConfig(id=target.id, version=dialect, takes=takes, body=self._seal.dump(target))
+        return PushConfig(id=target.id, version=dialect, takes=takes, body=self._cipher.dump(target))
 
     def target(self, task_id: str, config: PushConfig, correlation_id: str) -> PushTarget:
         """What was registered.
@@ -61,7 +61,7 @@ class Registration:
             InternalError: The key that it was encrypted with is not there any longer.
         """
         try:
-            return self._seal.load(config.body)
+            return self._cipher.load(config.body)
         except Unreadable as error:
             said = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
             logger.error(said, config.id, task_id, error, correlation_id)

@@ -12,7 +12,7 @@ from ..types import PushTarget
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
-__all__ = ('Seal', 'Unreadable')
+__all__ = ('Cipher', 'Unreadable')
 
 _SEALED = b'fernet:'
 
@@ -24,7 +24,7 @@ class Unreadable(Exception):
         super().__init__('none of Push.keys decrypts it')
 
 
-class Seal:
+class Cipher:
     """Encrypts with the first key, decrypts with any; without keys, what is written can be read by anyone.
 
     Args:

@@ -18,7 +18,7 @@ from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..telemetry import push_span, traceparent
-from .secrets import Seal, Unreadable
+from .secrets import Cipher, Unreadable
 from .webhook import Undelivered, Webhooks
 
 __all__ = ('Sender', 'pause_after')
@@ -56,7 +56,7 @@ class Sender:
         outbox: Outbox,
         reader: TaskReader,
         settings: Push,
-        seal: Seal,
+        cipher: Cipher,
         *,
         now: Callable[[], int],
         chance: Callable[[], float] = random.random,
@@ -64,7 +64,7 @@ class Sender:
         self._outbox = outbox
         self._reader = reader
         self._settings = settings
-        self._seal = seal
+        self._cipher = cipher
         self._now = now
         self._chance = chance
         self._lease = int(settings.timeout * 2000) + 1000
@@ -147,7 +147,7 @@ class Sender:
 
     async def _try(self, delivery: Delivery) -> None:
         try:
-            target = self._seal.load(delivery.config.body)
+            target = self._cipher.load(delivery.config.body)
             codec = codec_of(delivery.config.version)
             body = await self._body(delivery)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):

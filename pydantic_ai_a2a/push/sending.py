@@ -10,7 +10,7 @@ from typing import Any
 from ..ports import Backend
 from ..settings import Push
 from .registration import Registration
-from .secrets import Seal
+from .secrets import Cipher
 from .sender import Sender
 
 __all__ = ('Sending', 'webhooks')
@@ -41,11 +41,11 @@ def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[
         ValueError: The backend has no push notifications, or a key is none.
         ImportError: There are keys, and `cryptography` is not installed.
     """
-    configs, outbox, seal = backend.push_configs, backend.outbox, Seal(settings.keys)
+    configs, outbox, cipher = backend.push_configs, backend.outbox, Cipher(settings.keys)
     if configs is None or outbox is None:
         raise ValueError('push= needs a backend that has push notifications; a storage= or broker= has none.')
 
     def make_sender() -> Sender:
-        return Sender(outbox, backend.reader, settings, seal, now=now)
+        return Sender(outbox, backend.reader, settings, cipher, now=now)
 
-    return Registration(configs, settings, seal), Sending(make_sender)
+    return Registration(configs, settings, cipher), Sending(make_sender)

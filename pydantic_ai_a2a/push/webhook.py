@@ -11,7 +11,7 @@ import httpx2
 
 from ..settings import Push
 from ..types import PushTarget
-from .guard import Guard, Refused, host_of, literal
+from .addresses import AddressPolicy, AddressRefused, host_of, literal
 
 __all__ = ('Undelivered', 'Webhooks')
 
@@ -38,7 +38,7 @@ class Webhooks:
 
     def __init__(self, settings: Push) -> None:
         self._timeout = settings.timeout
-        self._guard = Guard(settings.private_hosts)
+        self._guard = AddressPolicy(settings.private_hosts)
         self._resolve = settings.resolve or self._ask_system
         # Clients choose the names, and whoever answers for one may take long: only other webhooks may wait for that. A
         # look-up may go on after its delivery has failed, and another one may have begun.
@@ -74,7 +74,7 @@ class Webhooks:
                 status = await self._post(target, delivery_id, body, media_type, trace)
         except TimeoutError:
             raise Undelivered('no answer in time') from None
-        except Refused as refused:
+        except AddressRefused as refused:
             raise Undelivered(f'refused: {refused}') from None
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # their texts may hold the URL
             raise Undelivered(f'no connection ({type(error).__name__})') from None
@@ -107,7 +107,7 @@ class Webhooks:
         port = url.port or (443 if url.scheme == 'https' else 80)
         addresses = [address] if address is not None else await self._look_up(host, port)
         if not addresses:
-            raise Refused('the host has no address')
+            raise AddressRefused('the host has no address')
         self._guard.check_addresses(url, addresses)
         return addresses[0]
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from pydantic_ai_a2a.backends.postgres_sql import lock
-from pydantic_ai_a2a.backends.transaction import Lock
+from pydantic_ai_a2a.backends.postgres.statements import lock
+from pydantic_ai_a2a.backends.sql.transaction import Lock
 from pydantic_ai_a2a.testing.values import LIMIT
 
 

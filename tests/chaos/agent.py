@@ -28,7 +28,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
-from pydantic_ai_a2a.run_options import RunInfo
+from pydantic_ai_a2a.agent.options import RunInfo
 
 from .facts import Row, Word
 from .ledger import Pen

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.backends.sql_ports import SqlHousekeeping
-from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
+from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.commands.erase import erase_all
 from pydantic_ai_a2a.errors import UnsupportedOperationError
 from pydantic_ai_a2a.ports import Backend, Erased

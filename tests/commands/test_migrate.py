@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from pydantic_ai_a2a.backends.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile, connect
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
 
 from .command import command
 

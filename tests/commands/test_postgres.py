@@ -12,10 +12,10 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a import backends
-from pydantic_ai_a2a.backends.migrations import MIGRATIONS
-from pydantic_ai_a2a.backends.postgres_settings import Postgres
-from pydantic_ai_a2a.backends.postgres_sql import script_of
-from pydantic_ai_a2a.cli import main
+from pydantic_ai_a2a.backends.postgres.settings import Postgres
+from pydantic_ai_a2a.backends.postgres.statements import script_of
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.commands.cli import main
 
 from ..client import message
 from ..e2e.server import LIMIT, process, rpc
@@ -117,14 +117,14 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, postgres: Server, post
 
 @pytest.mark.parametrize(
     ('module', 'error'),
-    [('asyncpg', SystemExit), ('pydantic_ai_a2a.backends.migrations', ModuleNotFoundError)],
+    [('asyncpg', SystemExit), ('pydantic_ai_a2a.backends.sql.migrations', ModuleNotFoundError)],
     ids=['driver', 'broken'],
 )
 def test_that_the_driver_is_missing_is_said(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, module: str, error: type[BaseException]
 ) -> None:
     monkeypatch.delattr(backends, 'postgres_connect', raising=False)
-    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.backends.postgres_connect', raising=False)
+    monkeypatch.delitem(sys.modules, 'pydantic_ai_a2a.backends.postgres.connect', raising=False)
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(error) as raised:
         main(['migrate', '--backend', 'postgresql://host/db', '--check'])

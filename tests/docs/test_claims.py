@@ -1,10 +1,9 @@
-"""What the documentation lists is what the package has: names, settings, errors, files, layers, make targets, links."""
+"""What the documentation lists is what the package has: names, settings, errors, rooms, make targets, links."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import tomllib
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -13,18 +12,21 @@ import pytest
 
 import pydantic_ai_a2a
 from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Results, Retention, Workers, errors
-from pydantic_ai_a2a.backends.sweep import EXPIRED
+from pydantic_ai_a2a.backends.sql.sweep import EXPIRED
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
+from .rooms import PICTURE, layers, picture
 
 PACKAGE = ROOT / 'pydantic_ai_a2a'
 DOCS = ROOT / 'docs'
 
 
 def test_the_reference_has_every_public_name() -> None:
-    members = re.findall(r'^::: pydantic_ai_a2a\.(?:serve\.)?(\w+)$', (DOCS / 'reference.md').read_text(), re.MULTILINE)
+    members = re.findall(
+        r'^::: pydantic_ai_a2a\.(?:app\.serve\.)?(\w+)$', (DOCS / 'reference.md').read_text(), re.MULTILINE
+    )
     assert sorted(members) == sorted(pydantic_ai_a2a.__all__)
 
 
@@ -75,19 +77,27 @@ def test_the_documented_kinds_of_failure_are_those_that_there_are() -> None:
     assert documented == {*re.findall(r"Failure\('([\w-]+)'", source), EXPIRED}
 
 
-def test_contributing_says_what_each_file_is_for() -> None:
-    documented = {path.partition(' ')[0] for _, path in table(ROOT / 'CONTRIBUTING.md', 'To change')}
-    files = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob('*.py')}
-    packages = {path for path in files if path.endswith('/__init__.py')}
-    assert documented == files - packages
+def test_contributing_has_a_rule_for_each_room() -> None:
+    documented = [room for room, _ in table(ROOT / 'CONTRIBUTING.md', 'Room')]
+    assert sorted(documented) == sorted(room for layer in layers() for room in layer)
 
 
-def test_the_documented_layers_are_those_that_are_checked() -> None:
-    contracts = tomllib.loads((ROOT / 'pyproject.toml').read_text())['tool']['importlinter']['contracts']
-    layers = next(each for each in contracts if each.get('exhaustive'))['layers']
-    existing = [' | '.join(name for name in layer.split(' | ') if not name.startswith('(')) for layer in layers]
-    [documented] = [block for block in blocks(DOCS / 'how-it-works.md') if block.title == 'Layers']
-    assert documented.text.splitlines() == [layer for layer in existing if layer]
+def test_each_room_says_what_comes_in_and_what_goes_out() -> None:
+    rooms = {path.relative_to(PACKAGE).parent.as_posix(): path.read_text() for path in PACKAGE.glob('**/__init__.py')}
+    assert [room for room, text in rooms.items() if not text.startswith('"""')] == []
+
+
+def test_the_files_of_the_examples_and_the_rooms_of_the_changes_are_there() -> None:
+    text = (ROOT / 'CONTRIBUTING.md').read_text().partition('### Ten examples')[2].partition('## When')[0]
+    files = set(re.findall(r'`((?:\w+/)*\w+\.py)`', text)) - {'__init__.py'}
+    rooms = {room for _, room in table(ROOT / 'CONTRIBUTING.md', 'The change')}
+    assert files
+    assert [file for file in files if not (PACKAGE / file).exists()] == []
+    assert [room for room in rooms if not list(PACKAGE.glob(f'{room}*'))] == []
+
+
+def test_the_picture_of_the_rooms_shows_their_imports() -> None:
+    assert PICTURE.read_text() == picture(), 'run: python -m tests.docs.rooms'
 
 
 @pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)

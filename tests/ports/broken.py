@@ -13,13 +13,13 @@ from typing import Any, cast
 import pytest
 from hypothesis import Phase, settings
 
-from pydantic_ai_a2a.backends.conversations import SqlConversationStore
-from pydantic_ai_a2a.backends.sql import find
-from pydantic_ai_a2a.backends.sql_ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
-from pydantic_ai_a2a.backends.sql_push import Due, SqlOutbox
-from pydantic_ai_a2a.backends.sqlite import SqliteBackend
-from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile
-from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.backends.sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
+from pydantic_ai_a2a.backends.sql.push_ports import Due, SqlOutbox
+from pydantic_ai_a2a.backends.sql.vocabulary import find
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.errors import TaskNotCancelableError
 from pydantic_ai_a2a.ports import (
     Accepted,
@@ -63,7 +63,7 @@ class WritesByHalves(SqlQueue):
 
 class TellsTooEarly(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
-        self._database.tails.publish(claim.header.id, events)
+        self._database.event_bus.publish(claim.header.id, events)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await super().emit(claim, events, *rest, **options)

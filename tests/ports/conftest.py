@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pydantic_ai_a2a.backends.postgres import PostgresBackend
-from pydantic_ai_a2a.backends.postgres_settings import Postgres
-from pydantic_ai_a2a.backends.sqlite import SqliteBackend
-from pydantic_ai_a2a.backends.sqlite_connect import SqliteFile
-from pydantic_ai_a2a.backends.sqlite_file import SqliteFileBackend
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.settings import Postgres
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
+from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.ports import Backend
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend

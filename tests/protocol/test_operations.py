@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import A2AError, PushNotificationNotSupportedError, UnsupportedOperationError
 from pydantic_ai_a2a.protocol.operations import OPERATIONS, refuse_unsupported
-from pydantic_ai_a2a.service import Service
+from pydantic_ai_a2a.service.tasks import Service
 
 
 def test_the_operations_are_those_of_the_proto_in_its_spelling() -> None:

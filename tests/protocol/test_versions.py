@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.errors import InvalidRequestError, VersionNotSupportedError
-from pydantic_ai_a2a.protocol.versions import SUPPORTED, Choice, Versions, codec_of, in_dialect_of
+from pydantic_ai_a2a.protocol.versions import SUPPORTED, CodecChoice, Versions, codec_of, in_dialect_of
 
 BOTH = Versions()
 choose, before_reading, DEFAULT = BOTH.choose, BOTH.before_reading, BOTH.default
@@ -45,13 +45,13 @@ def test_the_supported_versions_are_those_of_the_codecs() -> None:
 def test_a_version_is_compared_by_major_and_minor_and_goes_before_the_method(
     version: str, dialect: str, body: bytes
 ) -> None:
-    assert choose(version, body) == Choice(CODECS[dialect])
+    assert choose(version, body) == CodecChoice(CODECS[dialect])
 
 
 @pytest.mark.parametrize('version', [None, '', '  ', ','])
 def test_without_a_version_the_method_says_it(version: str | None) -> None:
-    assert choose(version, SENT_1_0) == Choice(DEFAULT) == Choice(CODECS['1.0'])
-    assert choose(version, request('message/send', with_parts([KIND]))) == Choice(CODECS['0.3'])
+    assert choose(version, SENT_1_0) == CodecChoice(DEFAULT) == CodecChoice(CODECS['1.0'])
+    assert choose(version, request('message/send', with_parts([KIND]))) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_without_a_version_the_method_says_it(version: str | None) -> None:
     [b'', b'{', b'42', b'[]', b'\xff', b'{}', request(7), request('nonsense'), request('GetTask', {'id': 'x'})],
 )
 def test_what_is_of_no_older_version_is_left_to_the_default_codec(body: bytes) -> None:
-    assert choose(None, body) == Choice(DEFAULT)
+    assert choose(None, body) == CodecChoice(DEFAULT)
 
 
 @pytest.mark.parametrize('parts', [[KIND, BARE], [BARE]])
@@ -73,12 +73,12 @@ def test_a_part_without_a_kind_is_of_fasta2as_client(parts: list[object]) -> Non
 def test_a_message_with_a_kind_is_of_0_3_whatever_its_parts_lack(kind: object, parts: object) -> None:
     params = with_parts(parts)
     params['message']['kind'] = kind
-    assert choose(None, request('message/send', params)) == Choice(CODECS['0.3'])
+    assert choose(None, request('message/send', params)) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize('parts', [[], None, {}, 'x', ['x'], [KIND, 7]])
 def test_parts_that_are_none_are_left_to_0_3(parts: object) -> None:
-    assert choose(None, request('message/send', with_parts(parts))) == Choice(CODECS['0.3'])
+    assert choose(None, request('message/send', with_parts(parts))) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize('method', ['tasks/list', 'tasks/pushNotification/set', 'tasks/pushNotification/get'])
@@ -91,7 +91,7 @@ def test_a_method_that_only_fasta2a_has_is_of_its_client(method: str) -> None:
 def test_a_request_without_a_message_is_answered_in_the_dialect_of_its_task(method: str, params: object) -> None:
     choice = choose(None, request(method, params))
 
-    assert choice == Choice(CODECS['0.3'], task_decides=True)
+    assert choice == CodecChoice(CODECS['0.3'], task_decides=True)
     assert in_dialect_of(choice, 'fasta2a').dialect == 'fasta2a'
     assert in_dialect_of(choice, '0.3') is in_dialect_of(choice, '1.0') is CODECS['0.3']
 
@@ -101,7 +101,7 @@ def test_a_request_about_a_task_with_null_for_its_id_is_of_fasta2as_client(metho
     body = json.dumps({'jsonrpc': '2.0', 'id': None, 'method': method, 'params': {'id': 'x'}}).encode()
 
     assert choose(None, body).codec.dialect == 'fasta2a'
-    assert choose('0.3', body) == Choice(CODECS['0.3'])
+    assert choose('0.3', body) == CodecChoice(CODECS['0.3'])
 
 
 def test_a_version_that_is_named_goes_before_the_task() -> None:
@@ -113,7 +113,7 @@ def test_a_version_that_is_named_goes_before_the_task() -> None:
 def test_what_codecs_refuse_by_name_does_not_hide_the_method() -> None:
     body = b'{"method":"message/send","params":{"message":{"parts":[{"kind":"text","text":"\\ud800"}]}}}'
 
-    assert choose(None, body) == Choice(CODECS['0.3'])
+    assert choose(None, body) == CodecChoice(CODECS['0.3'])
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_several_versions_at_once_are_refused() -> None:
 def test_what_is_refused_before_it_is_read_is_answered_in_the_version_that_is_named(
     version: str | None, dialect: str
 ) -> None:
-    assert before_reading(version) == Choice(CODECS[dialect])
+    assert before_reading(version) == CodecChoice(CODECS[dialect])
 
 
 @given(st.text(), st.binary())
@@ -187,8 +187,8 @@ def test_0_3_and_fasta2as_dialect_can_be_off(version: str | None, body: bytes) -
         NEWER.choose(version, body)
     assert refused.value.message == "A2A version '0.3' is not supported; use 1.0."
     assert refused.value.metadata == {'supportedVersions': '1.0'}
-    assert NEWER.choose(None, SENT_1_0) == NEWER.choose('1.0', OLDER_SEND) == Choice(CODECS['1.0'])
-    assert NEWER.before_reading('0.3') == NEWER.choose(None, b'{') == Choice(CODECS['1.0'])
+    assert NEWER.choose(None, SENT_1_0) == NEWER.choose('1.0', OLDER_SEND) == CodecChoice(CODECS['1.0'])
+    assert NEWER.before_reading('0.3') == NEWER.choose(None, b'{') == CodecChoice(CODECS['1.0'])
 
 
 @pytest.mark.parametrize(('version', 'body'), [('1.0', OLDER_SEND), (None, SENT_1_0), ('', request('ListTasks'))])
@@ -198,9 +198,9 @@ def test_1_0_can_be_off(version: str | None, body: bytes) -> None:
     assert refused.value.message == "A2A version '1.0' is not supported; use 0.3."
     assert refused.value.metadata == {'supportedVersions': '0.3'}
     for other in (b'', b'{', request(7), request('NoSuchMethod')):  # of no version: refused as what they are
-        assert OLDER.choose(None, other) == Choice(CODECS['0.3'])
+        assert OLDER.choose(None, other) == CodecChoice(CODECS['0.3'])
     assert OLDER.choose(None, BARE_SEND).codec.dialect == 'fasta2a'
-    assert OLDER.choose(None, request('tasks/get', {'id': 'x'})) == Choice(CODECS['0.3'], task_decides=True)
+    assert OLDER.choose(None, request('tasks/get', {'id': 'x'})) == CodecChoice(CODECS['0.3'], task_decides=True)
 
 
 @pytest.mark.parametrize('version', [None, '', ' ,', '1.0', '0.3', '9.9'])

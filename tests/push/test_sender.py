@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
-from pydantic_ai_a2a.push.secrets import Seal
+from pydantic_ai_a2a.push.secrets import Cipher
 from pydantic_ai_a2a.push.sender import Sender, pause_after
 from pydantic_ai_a2a.testing.push import configs_of, outbox_of
 from pydantic_ai_a2a.testing.values import AT, LEASE, OWNER, message, status_event, submit
@@ -27,7 +27,7 @@ from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
 LOCAL = Push(private_hosts=['127.0.0.1'], backoff=0.0001)
-SEAL = Seal([])
+SEAL = Cipher([])
 
 
 def test_pauses_grow_and_end_at_an_hour() -> None:
@@ -43,9 +43,9 @@ def memory(clock: Clock = SYSTEM) -> SqliteBackend:
 
 @asynccontextmanager
 async def sending(
-    backend: SqliteBackend, settings: Push = LOCAL, outbox: Outbox | None = None, seal: Seal = SEAL
+    backend: SqliteBackend, settings: Push = LOCAL, outbox: Outbox | None = None, cipher: Cipher = SEAL
 ) -> AsyncGenerator[None]:
-    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, seal, now=SYSTEM.now)
+    sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=SYSTEM.now)
     async with asyncio.timeout(LIMIT):
         try:
             yield
@@ -206,7 +206,7 @@ async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: s
 async def test_what_cannot_be_decrypted_is_not_sent() -> None:
     backend = memory()
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
-    sealed = Seal(['A' * 43 + '='])
+    sealed = Cipher(['A' * 43 + '='])
     async with webhook() as hook:
         with told_in_log('none of Push.keys decrypts it'):
             await submit(backend, message(new='t'))

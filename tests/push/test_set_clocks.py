@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.backends.sql_push import Due, SqlOutbox
-from pydantic_ai_a2a.backends.sqlite_file import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.backends.sql.push_ports import Due, SqlOutbox
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import Clock
 from pydantic_ai_a2a.ports import Leased, PushConfig
-from pydantic_ai_a2a.push.secrets import Seal
+from pydantic_ai_a2a.push.secrets import Cipher
 from pydantic_ai_a2a.push.sender import Sender
 from pydantic_ai_a2a.testing.push import configs_of, lease, outbox_of
 from pydantic_ai_a2a.testing.values import AT, OVER, OWNER, READER_LAG, message, submit
@@ -26,7 +26,7 @@ from ..webhooks import HANGS, Webhook, webhook
 
 pytestmark = pytest.mark.anyio
 LOCAL = Push(private_hosts=['127.0.0.1'])
-SEAL = Seal([])
+SEAL = Cipher([])
 Open = Callable[[Clock], SqliteFileBackend]
 
 

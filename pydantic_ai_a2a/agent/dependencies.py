@@ -1,0 +1,227 @@
+"""What a run depends on: made from the call that led to it, and closed when it is over. Knows neither queue nor wire.
+
+A run may be another process's than the one that took the call, so all that a factory is told is stored with the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass, replace
+from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
+from typing import Any, TypeAlias, TypeVar, cast
+
+from fasta2a.schema import SecurityScheme
+from pydantic_ai import CancellationToken
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_core import from_json
+
+from ..arguments import seconds
+from ..ports import Claim
+from ..protocol import stored
+from ..types import Caller, Message
+from .options import RunInfo, RunOptions
+
+__all__ = ('CallContext', 'Dependencies', 'DepsFactory', 'RunToken', 'dependencies')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
+"""Headers that are never stored."""
+
+T = TypeVar('T')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallContext:
+    """The call that a run answers, as it was when it was accepted: what `deps_factory` is given."""
+
+    caller: Caller
+    """Who sent the message, with the scopes of its credentials then."""
+    headers: Mapping[str, str]
+    """Those of its HTTP headers that `deps_headers` names, in lower case; a header that came several times is joined
+    with `, `."""
+    message: Message
+    """The message that the run begins with."""
+    metadata: Mapping[str, Any]
+    """That of the request; the message has its own."""
+    task_id: str
+    context_id: str
+
+    @property
+    def tenant(self) -> str:
+        """The tenant that the caller acts in; empty where there are none."""
+        return self.caller.tenant
+
+
+DepsFactory: TypeAlias = Callable[[CallContext], Any]
+"""Makes the `deps` of one run: returns them, an awaitable of them, or a context manager, async or not, of them."""
+
+
+class DependenciesFailed(Exception):
+    """What a run depends on could not be made or closed. Never sent to a client; the log has its cause."""
+
+
+class RunToken(CancellationToken):
+    """Cancels the runs of one task, and what is being opened for one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._opening: asyncio.Timeout | None = None
+
+    def cancel(self) -> None:
+        """Cancel, from any thread; again does nothing."""
+        super().cancel()
+        self._loop.call_soon_threadsafe(self._stop_opening)
+
+    @contextmanager
+    def opening(self, opening: asyncio.Timeout) -> Generator[None]:
+        """End a timeout's block, too, when this is cancelled or has been."""
+        self._opening = opening
+        self._stop_opening()
+        try:
+            yield
+        finally:
+            self._opening = None
+
+    def _stop_opening(self) -> None:
+        if self.cancelled and self._opening is not None and not self._opening.expired():
+            self._opening.reschedule(self._loop.time())
+
+
+class Dependencies:
+    """Gives each run `deps` of its own.
+
+    Args:
+        factory: Makes them.
+        headers: Names of the HTTP headers that it is told.
+        timeout: Seconds that making them may take; None for any time.
+    """
+
+    def __init__(self, factory: DepsFactory, headers: Iterable[str], timeout: float | None) -> None:
+        self._factory = factory
+        self._headers = frozenset(name.lower().encode('latin-1') for name in headers)
+        self._timeout = timeout
+
+    def keep(self, headers: Iterable[tuple[bytes, bytes]], caller: Caller) -> dict[str, Any]:
+        """What is stored of a call besides its message and owner, as JSON values."""
+        kept: dict[str, str] = {}
+        for name, value in headers:
+            if name in self._headers:
+                key, said = name.decode('latin-1'), value.decode('latin-1')
+                kept[key] = f'{kept[key]}, {said}' if key in kept else said
+        who = {'id': caller.id, 'tenant': caller.tenant, 'owns_as': caller.owns_as, 'scopes': sorted(caller.scopes)}
+        return {'caller': who, 'headers': kept}
+
+    async def use(
+        self, claim: Claim, token: RunToken, info: RunInfo, run_id: str, run: Callable[[Any], Awaitable[T]]
+    ) -> T:
+        """Run with `deps` that are closed however the run ends, before that is recorded.
+
+        Raises:
+            DependenciesFailed: They could not be made; or not be closed, after a run that ended well.
+            RunCancelled: The token was cancelled; or (RunTimedOut) making them took too long.
+        """
+        opened = AsyncExitStack()
+        deps = await self._open(_call_of(claim), token, opened, info, run_id)
+        try:
+            result = await run(deps)
+        except BaseException as error:
+            await _close_after(error, opened, claim.header.id)
+            raise
+        try:
+            await opened.aclose()
+        except Exception as error:
+            raise DependenciesFailed('The dependencies could not be closed.') from error
+        return result
+
+    async def _open(
+        self, call: CallContext, token: RunToken, opened: AsyncExitStack, info: RunInfo, run_id: str
+    ) -> Any:
+        opening = asyncio.timeout(self._timeout)
+        try:
+            async with opening:
+                with token.opening(opening):
+                    return await self._enter(call, opened)
+        except Exception as error:
+            if not opening.expired():
+                raise DependenciesFailed('The dependencies could not be made.') from error
+            kind, why = (RunCancelled, 'cancelled') if token.cancelled else (RunTimedOut, 'not made in time')
+            raise kind(
+                f'The dependencies were {why}.',
+                metadata={'a2a': info},
+                run_id=run_id,
+                conversation_id=call.context_id,
+            ) from error
+
+    async def _enter(self, call: CallContext, opened: AsyncExitStack) -> Any:
+        made: Any = self._factory(call)
+        # What is both, such as a connection that awaiting opens too, is opened once only.
+        if isawaitable(made) and not isinstance(made, AbstractAsyncContextManager):
+            made = await made
+        if isinstance(made, AbstractAsyncContextManager):
+            return await opened.enter_async_context(cast('AbstractAsyncContextManager[Any]', made))
+        if isinstance(made, AbstractContextManager):
+            return opened.enter_context(cast('AbstractContextManager[Any]', made))
+        return made
+
+
+async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: str) -> None:
+    """Tell what has been opened how the run ended, which nothing that happens here changes."""
+    try:
+        await opened.__aexit__(type(error), error, error.__traceback__)
+    except Exception:
+        logger.exception('The dependencies of task %s could not be closed.', task_id)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None
+        if task.cancelling():  # else it was raised by what is closed
+            raise
+
+
+def _call_of(claim: Claim) -> CallContext:
+    header = claim.header
+    request: dict[str, Any] = {} if claim.request is None else from_json(claim.request)
+    kept: dict[str, Any] | None = request.get('call')
+    return CallContext(
+        caller=Caller.of(header.owner) if kept is None else _load_caller(kept['caller']),
+        headers={} if kept is None else kept['headers'],
+        message=stored.load_message(claim.message),
+        metadata=request.get('metadata', {}),
+        task_id=header.id,
+        context_id=header.context_id,
+    )
+
+
+def _load_caller(kept: dict[str, Any]) -> Caller:
+    return replace(Caller(**kept), scopes=frozenset(kept['scopes']))
+
+
+def dependencies(
+    factory: DepsFactory | None,
+    headers: Collection[str],
+    options: RunOptions,
+    schemes: Mapping[str, SecurityScheme],
+) -> Dependencies | None:
+    """What gives runs their `deps`, if a factory does.
+
+    Raises:
+        TypeError: There are `deps` as well, or headers without a factory; or the factory is a generator function.
+        ValueError: A header has credentials, by its name or as one of the schemes.
+    """
+    if factory is None:
+        if headers:
+            raise TypeError('deps_headers= are for a deps_factory=.')
+        return None
+    if options.get('deps') is not None:
+        raise TypeError('Give deps= or deps_factory=, not both.')
+    if isasyncgenfunction(factory) or isgeneratorfunction(factory):
+        raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
+    keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}
+    if secret := sorted(name for name in headers if name.lower() in _CREDENTIALS | keys):
+        raise ValueError(f'deps_headers= has {", ".join(secret)}: what is stored with a task has no credentials.')
+    timeout = options.get('timeout')
+    return Dependencies(factory, headers, None if timeout is None else seconds(timeout))

@@ -1,0 +1,253 @@
+"""What every run of an agent is given, what its tools read of it, and whether the agent takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Literal, cast
+
+from pydantic_ai import Agent, AgentSpec
+from pydantic_ai.agent import (
+    AbstractAgent,
+    AgentInstructions,  # pyright: ignore[reportPrivateImportUsage] - in Agent.run's signature, but exported nowhere
+    AgentRetries,
+    WrapperAgent,
+)
+from pydantic_ai.agent.abstract import AgentMetadata, AgentModelSettings
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    AgentCapability,
+    DynamicCapability,
+    Hooks,
+    ModelFallback,
+    ProcessHistory,
+    WrapperCapability,
+)
+from pydantic_ai.models import KnownModelName, Model
+from pydantic_ai.output import OutputSpec
+from pydantic_ai.toolsets import (
+    AbstractToolset,
+    ApprovalRequiredToolset,
+    CombinedToolset,
+    ExternalToolset,
+    FilteredToolset,
+    FunctionToolset,
+    PreparedToolset,
+    WrapperToolset,
+)
+from pydantic_ai.usage import UsageLimits
+from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
+from typing_extensions import TypedDict
+
+from ..arguments import seconds, suggestion
+
+__all__ = (
+    'NO_MODEL',
+    'RunInfo',
+    'RunOptions',
+    'check_options',
+    'check_tools',
+    'may_change_history',
+    'may_have_model',
+    'may_prepare_tools',
+    'models_of',
+)
+
+NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
+_REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
+"""Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
+_SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)
+"""Toolsets that have the tools of another one, under the same names."""
+_USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
+"""Capabilities of Pydantic AI that call or hold what users have written."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
+
+    What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
+    deferred tool results, event handler. None stands for an option that is not given.
+    """
+
+    output_type: OutputSpec[Any] | None
+    """Instead of the agent's own; not for agents with output validators."""
+    model: Model | KnownModelName | str | None
+    """Instead of the agent's own."""
+    instructions: AgentInstructions[Any] | None
+    """In addition to the agent's own."""
+    deps: Any
+    """The same object for every run."""
+    model_settings: AgentModelSettings[Any] | None
+    """Over the agent's own, one by one."""
+    usage_limits: UsageLimits | None
+    """A task that goes over them is `failed`."""
+    timeout: timedelta | float | None
+    """Time for a run, as a `timedelta` or in seconds; a task that takes longer is `failed`."""
+    metadata: AgentMetadata[Any] | None
+    """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
+    retries: int | AgentRetries | None
+    """Instead of the agent's own."""
+    toolsets: Sequence[AbstractToolset[Any]] | None
+    """In addition to the agent's own."""
+    capabilities: Sequence[AgentCapability[Any]] | None
+    """In addition to the agent's own."""
+    workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None
+    """As in `Agent.run`; the same for every run."""
+    spec: dict[str, Any] | AgentSpec | None
+    """In addition to what the agent is made of."""
+
+
+class RunInfo(TypedDict):
+    """What tools read under `a2a` in `RunContext.metadata`."""
+
+    task_id: str
+    context_id: str
+    attempt: int
+    """1, and one more for each process that was lost with the run."""
+    idempotency_key: str
+    """Names the run: the same in all its attempts. With `RunContext.tool_call_id` it names one call of a tool."""
+
+
+def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse what no run of the agent would get past.
+
+    Raises:
+        TypeError: An option is none, or belongs to a request; the agent has output validators and is given an output
+            type; or it is one of Pydantic AI's deprecated wrappers for durable execution, and takes no run of ours.
+    """
+    if unknown := options.keys() - RunOptions.__annotations__.keys():
+        raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
+    timeout = options.get('timeout')
+    if timeout is not None and seconds(timeout) <= 0:
+        raise ValueError(f'timeout must be positive, not {timeout!r}.')
+    while isinstance(agent, WrapperAgent):
+        for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
+            durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
+            refused = _REFUSED.get(kind.__name__) if durable else None
+            if refused == 'cancellation' or (refused is not None and timeout is not None):
+                instead = kind.__name__.replace('Agent', 'Durability')
+                raise TypeError(
+                    f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
+                    f'or one with the capability {instead}.'
+                )
+        agent = agent.wrapped
+    # Pydantic AI tells by nothing public whether there are any; more may be added later.
+    if options.get('output_type') is not None and getattr(agent, '_output_validators', None):
+        raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
+
+
+def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model | str]:
+    """Return the models that a run may use, as far as they are known before it.
+
+    These are the model of the options or of the agent, and those of each `ModelFallback` capability. A model that
+    `agent.override` or a model selector brings is not among them.
+    """
+    model = options.get('model') or agent.model
+    models: list[Model | str] = [] if model is None else [model]
+    for capability in _capabilities(agent, options):
+        if isinstance(capability, ModelFallback):
+            models += cast('ModelFallback[Any]', capability).models
+    return models
+
+
+def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether a run may have a model without `agent.override`: its own, the agent's, or one of a capability."""
+    if models_of(agent, options) or options.get('spec') is not None or not isinstance(_unwrapped(agent), Agent):
+        return True
+    return any(
+        not isinstance(capability, AbstractCapability)
+        or isinstance(capability, _USERS_CODE)
+        or type(cast('AbstractCapability[Any]', capability)).get_model is not AbstractCapability.get_model
+        for capability in _capabilities(agent, options)
+    )
+
+
+def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: str, named: Collection[str]) -> None:
+    """Refuse a name in an argument of `to_a2a` that is no tool of the agent, if all tools are known before a run.
+
+    Raises:
+        ValueError: There is no such tool.
+    """
+    known = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
+    if not named or known is None or options.get('spec') is not None:
+        return
+    if any(map(_may_bring_tools, _capabilities(agent, options))):
+        return
+    if unknown := sorted(set(named) - known):
+        tools = ', '.join(sorted(known)) or 'none at all'
+        near = suggestion(unknown[0], known)
+        raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {tools}.')
+
+
+def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> set[str] | None:
+    """Return the names of all tools; None if some are known in a run only, as those of an MCP server."""
+    names: set[str] = set()
+    for toolset in toolsets:
+        if isinstance(toolset, FunctionToolset) and type(toolset).__module__.startswith('pydantic_ai.'):
+            tools = {*toolset.tools}
+        elif isinstance(toolset, ExternalToolset):
+            tools = {tool.name for tool in toolset.tool_defs}
+        elif isinstance(toolset, CombinedToolset):
+            tools = _tool_names(toolset.toolsets)
+        elif isinstance(toolset, _SAME_TOOLS):
+            tools = _tool_names([cast('WrapperToolset[Any]', toolset).wrapped])
+        else:
+            tools = None
+        if tools is None:
+            return None
+        names |= tools
+    return names
+
+
+def _may_bring_tools(capability: object) -> bool:
+    if not isinstance(capability, AbstractCapability):
+        return True
+    kind = type(cast('AbstractCapability[Any]', capability))
+    own = (kind.get_toolset, kind.get_native_tools, kind.get_wrapper_toolset) != (
+        AbstractCapability.get_toolset,
+        AbstractCapability.get_native_tools,
+        AbstractCapability.get_wrapper_toolset,
+    )
+    return own and not kind.__module__.startswith('pydantic_ai.capabilities._')
+
+
+def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether messages may be changed in place before they go to the model, as a history processor may do.
+
+    Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
+    """
+    if not isinstance(_unwrapped(agent), Agent) or options.get('spec') is not None:
+        return True
+    return any(
+        isinstance(capability, _USERS_CODE) or not type(capability).__module__.startswith('pydantic_ai.')
+        for capability in _capabilities(agent, options)
+    )
+
+
+def may_prepare_tools(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
+    """Return whether a tool has a `prepare` function."""
+    leaves: list[AbstractToolset[Any]] = []
+    for toolset in (*agent.toolsets, *(options.get('toolsets') or ())):
+        toolset.apply(leaves.append)
+    functions = (leaf for leaf in leaves if isinstance(leaf, FunctionToolset))
+    return any(tool.prepare is not None for leaf in functions for tool in leaf.tools.values())
+
+
+def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:
+    while isinstance(agent, WrapperAgent):
+        agent = agent.wrapped
+    return agent
+
+
+def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[object]:
+    """Yield the capabilities of each run, those inside of others too; a function that makes one stands for itself."""
+    found: list[AbstractCapability[Any]] = []
+    with suppress(NotImplementedError):  # an agent of the user's own need not have any
+        agent.root_capability.apply(found.append)
+    for capability in options.get('capabilities') or ():
+        if isinstance(capability, AbstractCapability):
+            cast('AbstractCapability[Any]', capability).apply(found.append)
+        else:
+            yield capability
+    yield from found

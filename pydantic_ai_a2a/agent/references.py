@@ -1,0 +1,64 @@
+"""What a message refers to: artifacts of its caller's other tasks, for the agent's model to read. Knows no run.
+
+They are read when the run begins, wherever that is: what the caller may not see, what never was, and what has been
+erased meanwhile are all left out alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeAlias
+
+from pydantic_ai.messages import UserContent
+
+from ..conversion.inbound import Accepts, user_prompt
+from ..errors import A2AError
+from ..ports import TaskReader
+from ..protocol import stored
+from ..types import Message, Part
+
+__all__ = ('Refer', 'read_referenced')
+
+Refer: TypeAlias = Callable[[Iterable[str], TaskReader, str], Awaitable[list[UserContent]]]
+"""Reads the artifacts of tasks of an owner."""
+
+_TOO_LARGE = '(An artifact is left out: it is too large.)'
+_NOT_TAKEN = '(A part is left out: it is of a kind that cannot be read here.)'
+
+
+async def read_referenced(
+    task_ids: Iterable[str], reader: TaskReader, owner: str, *, accepts: Accepts, size: int
+) -> list[UserContent]:
+    """The artifacts of tasks, as content that goes before a prompt.
+
+    Those of failed tasks may be half an answer, and are left out.
+
+    Args:
+        task_ids: The tasks.
+        reader: Has them.
+        owner: Only this owner's.
+        accepts: What the agent's model takes.
+        size: Bytes of all artifacts together, as JSON; those that would go over it are left out.
+    """
+    content: list[UserContent] = []
+    for task_id in dict.fromkeys(task_ids):
+        task = await reader.load(task_id, owner, history_length=0)
+        if task is None or task.header.state == 'failed' or not task.artifacts:
+            continue
+        content.append(f'-----BEGIN ARTIFACTS task="{task_id}"-----')
+        for body in task.artifacts:
+            size -= len(body)
+            content += [_TOO_LARGE] if size < 0 else _content(stored.load_artifact(body)['parts'], accepts)
+        content.append(f'-----END ARTIFACTS task="{task_id}"-----')
+    return content
+
+
+def _content(parts: Sequence[Part], accepts: Accepts) -> list[UserContent]:
+    content: list[UserContent] = []
+    for part in parts:
+        try:
+            read = user_prompt(Message(role='user', parts=[part], message_id=''), accepts)
+        except A2AError:
+            read = _NOT_TAKEN
+        content += [read] if isinstance(read, str) else read
+    return content

@@ -1,0 +1,122 @@
+"""The model messages of one run over all its attempts, and which of them are stored. Knows neither queue nor agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy, deepcopy
+from dataclasses import replace
+from itertools import takewhile
+from typing import Any, TypeAlias
+
+from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
+from pydantic_ai.usage import RunUsage
+
+from ..ports import Checkpoint
+from ..types import Note
+
+__all__ = ('Save', 'Turn', 'canceled_turn')
+
+Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
+"""Stores a checkpoint, and with it what the agent said in its step."""
+
+
+class Turn:
+    """What a run adds to its conversation, stored step by step.
+
+    Args:
+        run: Names the run, in all its attempts.
+        checkpoint: How far attempts before this one have come.
+        save: Stores a checkpoint.
+        answers: Whether it begins with the results of calls that its conversation has.
+    """
+
+    def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
+        self._run = run
+        self._checkpoint = checkpoint
+        self._save = save
+        self._answers = answers
+        self._history: Sequence[ModelMessage] = ()
+        self._before: list[ModelMessage] = [] if checkpoint is None else [*checkpoint.messages]
+        self._stored = _marked(self._before)
+
+    @property
+    def before(self) -> Sequence[ModelMessage]:
+        """What earlier attempts have left; never empty if there is any."""
+        return self._before
+
+    @property
+    def usage(self) -> RunUsage | None:
+        """What earlier attempts have used, for this one to add to."""
+        return None if self._checkpoint is None else deepcopy(self._checkpoint.usage)
+
+    def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """What this attempt goes on from: the history of the run, and what earlier attempts have left."""
+        self._history = history
+        return [*history, *self._before]
+
+    def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
+        """The whole turn, with the new messages of this attempt."""
+        return [*self._before, *new]
+
+    def sent_again(self, request: ModelRequest) -> None:
+        """The last message of earlier attempts, as this one has sent it: with its time and the instructions of now."""
+        if len(self._before) == 1:
+            # Results of answered calls are one request with those that the history has of the same response already.
+            had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
+            request = replace(request, parts=[part for part in request.parts if id(part) not in had])
+        self._before[-1] = request
+
+    async def step(
+        self, new: Sequence[ModelMessage], unsent: ModelRequest | None, usage: RunUsage, note: Note | None
+    ) -> bool:
+        """Store what the run has come to, if it can be gone on from there; whether it was.
+
+        It can after a response of the model, and once calls that were answered are carried out: any other request would
+        become one with the last one of the conversation. A response that ends a run of one step is not stored, since
+        the end of the task follows.
+
+        Args:
+            new: The new messages of this attempt.
+            unsent: The request that goes to the model next. It is stored once more when it has been sent.
+            usage: What the run has used.
+            note: What the agent said, to be stored together with the step.
+        """
+        turn = self.all(new)
+        if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
+            return False
+        marked = _marked(turn)
+        first = sum(1 for _ in takewhile(lambda pair: _same(*pair), zip(self._stored, marked, strict=False)))
+        messages = turn[first:] if unsent is None else [*turn[first:], unsent]
+        checkpoint = Checkpoint(run=self._run, messages=messages, usage=copy(usage), first=first)
+        await self._save(checkpoint, note)
+        self._stored = marked
+        return True
+
+    def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
+        return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
+
+
+def canceled_turn(checkpoint: Checkpoint | None, canceled: RunCancelled) -> list[ModelMessage]:
+    """The turn of a run that was cancelled, as it can be continued with another prompt."""
+    turn = [*(() if checkpoint is None else checkpoint.messages), *canceled.new_messages()]
+    if turn and isinstance(last := turn[-1], ModelResponse) and last.tool_calls:
+        # Pydantic AI closes the calls of an interrupted response; with those of a complete one it takes no prompt.
+        turn[-1] = replace(last, state='interrupted')
+    return turn
+
+
+def _is_request(message: ModelMessage) -> bool:
+    return isinstance(message, ModelRequest)
+
+
+_Mark: TypeAlias = tuple[ModelMessage, Any]
+
+
+def _marked(messages: Sequence[ModelMessage]) -> list[_Mark]:
+    """The messages, each with what Pydantic AI still sets on it later: on a response the workspace of its tools."""
+    return [(message, getattr(message, 'workspace_ref', None)) for message in messages]
+
+
+def _same(was: _Mark, now: _Mark) -> bool:
+    return was[0] is now[0] and was[1] == now[1]

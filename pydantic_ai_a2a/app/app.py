@@ -1,0 +1,256 @@
+"""The app that serves an agent: an ASGI app, and the Python API of its tasks. Knows no binding and no backend."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from fasta2a import FastA2A
+from fasta2a.broker import Broker, InMemoryBroker
+from fasta2a.schema import Task
+from fasta2a.storage import InMemoryStorage, Storage
+from fasta2a.task_manager import TaskManager
+from pydantic_ai.conversation_store import ConversationStore
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..audit import audit, new_correlation_id
+from ..auth.guard import Guard
+from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..http.browser import AllowedHosts, misdirected
+from ..http.connection import REQUEST
+from ..http.unread import closing
+from ..ports import Backend
+from ..protocol import stored
+from ..quotas import Metering
+from ..runs.host import Hosting
+from ..service.tasks import Service
+from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState
+
+__all__ = ('A2AApp',)
+
+_INSTEAD = (
+    'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all that is'
+    ' stored.'
+)
+
+
+class OwnTaskManager(TaskManager):
+    """A FastA2A task manager that shows the user's own storage and broker; the app itself enters the broker.
+
+    Args:
+        storage: The user's storage, if there is one.
+        broker: The user's broker, if there is one.
+        hosting: Says whether the app runs.
+    """
+
+    def __init__(self, storage: Storage[Any] | None, broker: Broker | None, hosting: Hosting) -> None:
+        self._hosting = hosting
+        if storage is not None:
+            self.storage = storage
+        if broker is not None:
+            self.broker = broker
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ('storage', 'broker'):
+            raise AttributeError(f'to_a2a() was given no {name}=. {_INSTEAD}')
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f'{type(self).__name__}({", ".join(sorted({"storage", "broker"}.intersection(vars(self))))})'
+
+    @property
+    def is_running(self) -> bool:
+        """True once the app has started."""
+        try:
+            return self._hosting.begun
+        except RuntimeError:  # outside of an event loop
+            return False
+
+    async def __aenter__(self) -> Self:
+        """Do nothing: the app enters and leaves the broker itself."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Do nothing."""
+
+
+class A2AApp(FastA2A):
+    """What `to_a2a` returns: a FastA2A (Starlette) app, and a Python API for the tasks that it serves.
+
+    The methods act for whoever owns a task, so call them only from code that may see everything.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        service: Service,
+        *,
+        hosting: Hosting,
+        guard: Guard,
+        metering: Metering | None,
+        allowed_hosts: AllowedHosts | None,
+        answer_time: float,
+        storage: Storage[Any] | None = None,
+        broker: Broker | None = None,
+        fallback: ASGIApp,
+        **options: Any,
+    ) -> None:
+        # FastA2A wants a storage and a broker; the routes that would use them are replaced.
+        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        replaced = (self._agent_card_endpoint, self._agent_run_endpoint)
+        self.router.routes = [route for route in self.router.routes if getattr(route, 'endpoint', None) not in replaced]
+        self.router.default = fallback
+        self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
+        self._backend = backend
+        self._service = service
+        self.hosting = hosting
+        """Starts with the first call, or with the lifespan."""
+        self.guard = guard
+        """Decides who may call."""
+        self.metering = metering
+        """Counts what callers take; None: nothing is."""
+        self.allowed_hosts = allowed_hosts
+        """The hosts that are answered for; None: all."""
+        self.answer_time = answer_time
+        """Seconds that a client may take to read a long answer, and at most twice as long."""
+
+    @property
+    def task_manager(self) -> TaskManager:
+        """The user's own FastA2A storage and broker.
+
+        Raises:
+            AttributeError: `to_a2a` was given neither.
+        """
+        if self._task_manager is None:
+            raise AttributeError(
+                f'This app has no task manager, since to_a2a() was given no storage= or broker=. {_INSTEAD}'
+            )
+        return self._task_manager
+
+    @task_manager.setter
+    def task_manager(self, value: TaskManager) -> None:
+        """Ignore the task manager that FastA2A makes."""
+
+    @property
+    def backend(self) -> Backend:
+        """Where its tasks and conversations live."""
+        return self._backend
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
+        scope.setdefault(REQUEST, receive)
+        if not self.guard.anonymous:
+            self.guard.redact(scope)
+        path = scope.get('path', '')
+        if '//' in path and (below := path.removeprefix(scope.get('root_path', ''))).startswith('//'):
+            # A client put a path of the binding behind an interface URL that ends in a slash.
+            scope = {**scope, 'path': path.removesuffix(below) + '/' + below.lstrip('/')}
+        if self.allowed_hosts is not None and not self.allowed_hosts.answer(scope):
+            await misdirected(scope, receive, send)
+            return
+        if scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
+            receive, send = closing(scope, receive, send)  # JSON-RPC sees to it itself, at less cost
+        await Starlette.__call__(self, scope, receive, send)
+
+    async def get_task(self, task_id: str) -> Task:
+        """A task as it is now, with its whole history.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+        """
+        task = await self._backend.reader.load(task_id, None)
+        if task is None:
+            raise TaskNotFoundError
+        return stored.load_task(task)
+
+    async def list_tasks(
+        self,
+        *,
+        caller: Caller | None = None,
+        context_id: str | None = None,
+        state: TaskState | None = None,
+        limit: int = 100,
+    ) -> list[Task]:
+        """The newest tasks by status, with history and artifacts.
+
+        Args:
+            caller: Only this caller's tasks.
+            context_id: Only tasks of this context.
+            state: Only tasks in this state.
+            limit: How many at most.
+
+        Raises:
+            ValueError: `limit` is less than 1.
+        """
+        if limit < 1:
+            raise ValueError(f'limit must be at least 1, not {limit!r}.')
+        owner = None if caller is None else self._owner(caller)
+        query = TaskQuery(owner=owner, context_id=context_id, state=state, page_size=limit, include_artifacts=True)
+        page = await self._backend.reader.list(query)
+        return [stored.load_task(task) for task in page.tasks]
+
+    async def cancel_task(self, task_id: str) -> Task:
+        """Cancel a task and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+            TaskNotCancelableError: It has ended.
+        """
+        task = await self._service.cancel(
+            task_id, None, new_correlation_id(), lambda header: {'via': 'python', 'owner': header.owner}
+        )
+        return stored.load_task(task)
+
+    async def resume_task(self, task_id: str, text: str = 'Access was granted.') -> Task:
+        """Let a task go on that is `auth-required`, once its credentials have come by another way (§7.6.1).
+
+        The tool that asked for them is called again; what it does then is up to it.
+
+        Args:
+            task_id: The task.
+            text: What the agent reads as the user's next message.
+
+        Raises:
+            TaskNotFoundError: There is none with this id.
+            UnsupportedOperationError: It does not wait for credentials, or no longer for those of a moment ago.
+        """
+        call = Call(ANONYMOUS, new_correlation_id())
+        return stored.load_task(await self._service.resume(call, task_id, text))
+
+    async def erase_task(self, task_id: str) -> bool:
+        """Delete a task with its messages, artifacts and events; whether it was there.
+
+        Raises:
+            UnsupportedOperationError: It is queued or running; cancel it first.
+        """
+        erased = await self._backend.housekeeping.erase_task(task_id, None, at=self._backend.now())
+        if erased:
+            audit('erased', correlation_id=new_correlation_id(), via='python', task=task_id)
+        return erased
+
+    async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
+        """Delete a caller's conversation and all its tasks, batch by batch; whether there was anything.
+
+        Raises:
+            UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
+        """
+        owner, erased, ended = self._owner(caller), False, 'broken off'
+        try:
+            while batch := await self._backend.housekeeping.erase(owner, context_id, at=self._backend.now()):
+                erased = erased or bool(batch.tasks or batch.conversations)  # else it was left of another conversation
+            ended = None
+        except UnsupportedOperationError:
+            ended = 'refused'
+            raise
+        finally:
+            if erased:
+                facts = {'context': context_id, 'owner': owner, 'ended': ended}
+                audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
+        return erased
+
+    def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:
+        """A caller's conversations, as Pydantic AI's store: load, fork or delete them by their context id."""
+        return self._backend.conversations(self._owner(caller))
+
+    def _owner(self, caller: Caller) -> str:
+        return self.guard.owning(caller).owner

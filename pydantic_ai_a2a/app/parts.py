@@ -1,0 +1,163 @@
+"""What serves one agent, joined: its service, its workers and where they are hosted, over one backend."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from fasta2a.schema import AgentExtension
+from pydantic_ai.agent import AbstractAgent
+
+from ..agent.options import NO_MODEL
+from ..auth.guard import Guard
+from ..auth.tenants import Tenants
+from ..card import CardFacts, CardTemplate
+from ..conversion.answer_rules import AnswerRules
+from ..fasta2a.parts import Conversion, LoopExitStack
+from ..http.base import request_late
+from ..http.exchange import Serving
+from ..http.extended_card import ExtendedCard
+from ..http.extensions import Extensions
+from ..http.health import Ready
+from ..http.slow_clients import SlowClients
+from ..http.unsent import Readers
+from ..ports import Backend
+from ..protocol.versions import Versions
+from ..quotas import Metering
+from ..runs.direct import Direct, Rule
+from ..runs.host import Hosting
+from ..runs.worker import Worker
+from ..service.streams import OpenStreams
+from ..service.tasks import Service
+from ..settings import Limits, Push, Results, Retention, WhileWorking, Workers
+
+if TYPE_CHECKING:
+    from ..push.registration import Registration
+    from ..push.sending import Sending
+
+__all__ = ('Assembly',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def _webhooks(backend: Backend, push: Push) -> tuple[Registration, Sending]:
+    try:
+        from ..push.sending import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
+    except ImportError as error:
+        raise ImportError("push= needs more packages: pip install 'pydantic-ai-a2a[push]'") from error
+    return webhooks(backend, push, backend.now)
+
+
+class Assembly:
+    """What serves one agent, joined."""
+
+    def __init__(
+        self,
+        agent: AbstractAgent[Any, Any],
+        backend: Backend,
+        *,
+        limits: Limits,
+        metering: Metering | None,
+        retention: Retention,
+        workers: Workers,
+        conversion: Conversion,
+        answer_rules: AnswerRules,
+        results: Results = Results(),
+        while_working: WhileWorking = 'queue',
+        push: Push | None = None,
+        reply: Rule = 'task',
+    ) -> None:
+        self._agent = agent
+        self._conversion = conversion
+        self._limits = limits
+        self._metering = metering
+        self.streams = OpenStreams(limits.keep_alive)
+
+        def make_worker() -> Worker:
+            if not conversion.has_model:
+                logger.warning('%s Without a model its runs fail.', NO_MODEL)
+            job = conversion.job(backend, metering, referenced=limits.referenced)
+            return Worker(backend, job, settings=workers, retention=retention, results=results, metering=metering)
+
+        self.direct = None
+        """Answers messages with messages; None if all answers are tasks."""
+        if reply != 'task':
+            job = partial(conversion.job, backend, metering, referenced=limits.referenced)
+            limit, max_wait = workers.running, limits.max_wait
+            self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
+        registration, sending = (None, None) if push is None else _webhooks(backend, push)
+        kept = [each for each in (backend, sending) if isinstance(each, AbstractAsyncContextManager)]
+        store = LoopExitStack(*kept) if kept else None
+        self.hosting = Hosting(
+            make_worker,
+            agent if store is None else LoopExitStack(agent, *kept),
+            backend=backend,
+            store=store or nullcontext(),
+            streams=self.streams,
+            drain_grace=workers.drain_grace,
+            drain_delay=workers.drain_delay,
+            durable=backend.durable,
+            beside=None if self.direct is None else self.direct.drain,
+        )
+        smallest_read = partial(backend.reader.load, 'health', None, history_length=0, artifacts=False)
+        self.ready = Ready(self.hosting.components, smallest_read, backend.check_writes)
+        self.service = Service(
+            backend,
+            limits=limits,
+            retention=retention,
+            check_content=conversion.check_content,
+            check_output=conversion.check_output,
+            accepting=self.hosting.accepting,
+            now=backend.now,
+            metering=metering,
+            push=registration,
+            answer_rules=answer_rules,
+            only_waiting=while_working == 'reject',
+        )
+
+    def serving(
+        self,
+        guard: Guard,
+        card: CardTemplate,
+        extensions: Sequence[AgentExtension],
+        *,
+        versions: Versions,
+        tenants: Tenants | None,
+        extended: ExtendedCard | None,
+    ) -> Serving:
+        """What the bindings need."""
+        limits = self._limits
+        return Serving(
+            service=self.service,
+            versions=versions,
+            body_limit=limits.body,
+            senders=SlowClients(limits.body_time, request_late),
+            readers=Readers(limits.answer_time, limits.unsent),
+            value_limit=limits.values,
+            guard=guard,
+            metering=self._metering,
+            extensions=Extensions(extensions),
+            capabilities=card.capabilities,
+            direct=self.direct,
+            tenants=tenants,
+            extended=extended,
+            streams=self.streams,
+            runs_here=self.hosting.running,
+            start=self.hosting.ensure,
+            keep=self._conversion.keep,
+        )
+
+    def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
+        """What the agent tells for its card; the modes are those given, else the agent's own."""
+        description = self._agent.description
+        typed = self._conversion.input
+        return CardFacts(
+            name=self._agent.name,
+            description=description if isinstance(description, str) else None,
+            input_modes=input_modes or (self._conversion.takes.input_modes if typed is None else ['application/json']),
+            input_schema=None if typed is None else typed.schema,
+            output_modes=output_modes or self._conversion.outputs.modes,
+        )

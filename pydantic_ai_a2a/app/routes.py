@@ -1,0 +1,128 @@
+"""The paths of an app: which there are, in which order they are tried, and what they keep from being tenants' names.
+
+Knows the bindings' routes; nothing of what they serve.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.types import ExceptionHandler, Scope
+
+from ..auth.tenants import TenantRule, Tenants, is_name
+from ..http import http_json
+from ..http.card import CARD_PATH, OLDER_CARD_PATH, Discovery
+from ..http.exchange import Serving
+from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
+from ..http.index import Index
+from ..http.jsonrpc import JsonRpc
+from ..http.paths import AnyPath
+
+__all__ = ('app_routes', 'fallback', 'tenants_of')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+def app_routes(
+    serving: Serving, card: Discovery, ready: Ready, index: Index, own: Sequence[BaseRoute]
+) -> list[BaseRoute]:
+    """Return the routes of an app: ours before the user's own, and those that fit much after them.
+
+    Args:
+        serving: What serves the bindings.
+        card: Serves the card.
+        ready: Says how the app is.
+        index: Names the card in refusals.
+        own: The user's.
+    """
+    taken = http_json.first_taken(own)
+    if taken is not None:
+        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
+    return [
+        _PostOnly('/', JsonRpc(serving), methods=['POST']),
+        *([] if taken else http_json.routes(serving)),
+        Route(CARD_PATH, card, methods=['GET', 'HEAD']),
+        Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
+        Route(READY_PATH, ready, methods=['GET', 'HEAD']),
+        *own,
+        *([] if serving.tenants is None else _tenant_routes(serving, serving.tenants, card, index, http=taken is None)),
+        *([] if taken else http_json.last_routes(serving.versions, index.card_url)),
+    ]
+
+
+def fallback(
+    serving: Serving,
+    card: Discovery,
+    index: Index,
+    own: Sequence[BaseRoute],
+    handlers: Mapping[Any, ExceptionHandler] | None,
+) -> Router:
+    """Return what serves the requests that no route of the app takes, also none that the user adds later.
+
+    Without tenants, the name of one in a path means nothing. A client of HTTP+JSON writes the `tenant` of its request
+    into the path, where a client of JSON-RPC writes it into the params.
+
+    Args:
+        serving: What serves the bindings.
+        card: Serves the card, here at its older path.
+        index: Answers at the agent's own URL and at unknown paths.
+        own: The user's routes.
+        handlers: The user's exception handlers; one for HTTP 404 answers at unknown paths instead of `index`.
+    """
+    reserved = _reserved(own)
+
+    def takes(params: Mapping[str, str]) -> bool:
+        return is_name(params['tenant'], reserved)
+
+    below_any = serving.tenants is None and http_json.first_taken(own) is None
+    routes = http_json.routes(serving, below='/{tenant}', takes=takes) if below_any else []
+    routes.append(Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']))
+    handled = {404, HTTPException} & (handlers or {}).keys()
+    return Router(routes, redirect_slashes=False, default=None if handled else index)
+
+
+class _PostOnly(Route):
+    """A route without params in its path, that leaves other methods than POST to whatever else is there.
+
+    Every request of JSON-RPC is matched by it, with fewer calls than a route of Starlette takes.
+    """
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope['type'] != 'http' or scope['method'] != 'POST':
+            return Match.NONE, {}
+        if scope['path'] != self.path and scope['path'] != scope.get('root_path', '') + self.path:
+            return Match.NONE, {}
+        params = {**scope['path_params']} if 'path_params' in scope else {}
+        return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
+
+
+def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:
+    """The tenants that requests may name, none of which is called like a path of the app; None if there are none."""
+    if rule is None or rule is False:
+        return None
+    return Tenants(rule, {*_reserved(own), (docs_url or '').removeprefix('/').split('/')[0]})
+
+
+def _reserved(own: Sequence[BaseRoute]) -> set[str]:
+    """First segments of the app's paths, which are not tenants' names."""
+    paths = [CARD_PATH, LIVE_PATH, READY_PATH, *(str(getattr(route, 'path', '')) for route in own)]
+    return {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)}
+
+
+def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, index: Index, *, http: bool) -> list[BaseRoute]:
+    """The same as without a tenant, below the path of one."""
+
+    def takes(params: Mapping[str, str]) -> bool:
+        return tenants.may_be(params['tenant'])
+
+    return [
+        AnyPath('/{tenant}', JsonRpc(serving), methods=['POST'], takes=takes),
+        *(http_json.routes(serving, below='/{tenant}', takes=takes) if http else ()),
+        AnyPath(f'/{{tenant}}{CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
+        AnyPath(f'/{{tenant}}{OLDER_CARD_PATH}', card, methods=['GET', 'HEAD'], takes=takes),
+        *(http_json.last_routes(serving.versions, index.card_url, below='/{tenant}', takes=takes) if http else ()),
+    ]

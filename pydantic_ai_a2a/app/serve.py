@@ -1,0 +1,337 @@
+"""Serves an app without a server's command line: in the main thread of a script, or beside a notebook or a test."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from inspect import signature
+from ipaddress import ip_address
+from math import ceil
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic_ai.agent import AbstractAgent
+from starlette.types import ASGIApp, Scope
+
+from ..arguments import checked, suggestion
+from ..auth.hosts import is_loopback
+from ..http.browser import AllowedHosts, HostCheck
+from .app import A2AApp
+from .build import to_a2a
+
+if TYPE_CHECKING:
+    import uvicorn
+
+__all__ = ('CannotListen', 'Server', 'answering', 'check_callers', 'listen', 'run', 'serve', 'served', 'url_of')
+
+logger = logging.getLogger('uvicorn.error')
+
+_GIVE_UP_TIME = 5.0
+"""Seconds that an app which did not start gets to end."""
+_START_TIME = 30.0
+"""Seconds that an app gets to start."""
+_KERNEL_GRACE = 10_000
+"""Milliseconds that the kernel waits longer than the app for a client that does not read."""
+_CUT_OFF = 5
+"""Seconds after the apps' own grace when connections are cut whose clients do not read: uvicorn waits for them."""
+
+
+class CannotListen(OSError):
+    """The address is not to be had: taken, not of this machine, or not allowed."""
+
+
+@checked
+def run(
+    app: ASGIApp | AbstractAgent[Any, Any],
+    *,
+    host: str = '127.0.0.1',
+    port: int = 8000,
+    allowed_hosts: Collection[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> None:
+    """Serve until SIGINT or SIGTERM, in this thread.
+
+    Args:
+        app: An agent, which is served as `to_a2a(agent)`; or what `to_a2a` returned, or an app that it is mounted in.
+        host: Address to listen on; the default is reached from this machine only.
+        port: Port to listen on.
+        allowed_hosts: Names of hosts to answer for, as in `to_a2a` and beside those that the app has there; `*` is
+            every name. None: no others on an address that is reached from this machine only, elsewhere all. What a
+            proxy on this machine passes on in the name of the outer host needs that name.
+        anonymous: Whether everybody may call an agent without `auth=`, also on an address that is reached from
+            elsewhere, or in the name of a host that is. It has to be said, too, for an app in which no agent is found:
+            one is found that is mounted in it, or wrapped in middleware that has it as `app`.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        RuntimeError: An event loop runs in this thread.
+        TypeError: An argument has another type, or an option is none of uvicorn's.
+        ValueError: Everybody could, or it cannot be told who can, and `anonymous` does not say so.
+    """
+    _check_no_loop()
+    _check_options('run', uvicorn_options)
+    app = _app_of(app)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_callers(app, host, hosts, anonymous)
+    listener = listen(host, port)
+    with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
+        server, _ = _uvicorn(app, listener, hosts, uvicorn_options)
+        server.run(sockets=[listener])
+
+
+@checked
+def serve(
+    app: ASGIApp | AbstractAgent[Any, Any],
+    *,
+    host: str = '127.0.0.1',
+    port: int = 0,
+    allowed_hosts: Collection[str] | None = None,
+    anonymous: bool = False,
+    **uvicorn_options: Any,
+) -> Server:
+    """Serve in a thread and event loop of its own; close it, or use it as a context manager.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import serve
+
+    with serve(Agent('test')) as server:
+        print(server.url)
+    ```
+
+    Args:
+        app: An agent, or an app, as for `run`.
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        allowed_hosts: As for `run`.
+        anonymous: As for `run`.
+        uvicorn_options: Further arguments of `uvicorn.Config`.
+
+    Raises:
+        ValueError: As for `run`.
+        RuntimeError: The app did not start.
+    """
+    _check_options('serve', uvicorn_options)
+    app = _app_of(app)
+    hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
+    check_callers(app, host, hosts, anonymous)
+    return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
+
+
+def _app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
+    return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
+
+
+def _check_options(name: str, options: Mapping[str, Any]) -> None:
+    """Refuse an option that uvicorn does not have, before anything listens."""
+    import uvicorn  # noqa: PLC0415 - see `_uvicorn`
+
+    choices = {*signature(uvicorn.Config).parameters, *signature(run).parameters}
+    if unknown := next((option for option in options if option not in choices), None):
+        raise TypeError(f'{name}() takes no {unknown!r}.{suggestion(unknown, choices)}')
+
+
+def _check_no_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        'run() cannot be called in a running event loop, such as that of a notebook or of an async function:'
+        ' use serve(), which runs the server in a thread of its own.'
+    )
+
+
+def check_callers(
+    app: ASGIApp,
+    host: str,
+    hosts: AllowedHosts | None,
+    anonymous: bool,
+    *,
+    name: str = 'The app',
+    say: str = 'anonymous=True',
+) -> None:
+    """See that everybody may call only where that is meant.
+
+    Args:
+        app: What is to be served.
+        host: Where.
+        hosts: Names that it is to answer for, beside those that its apps have: whoever gives one has a proxy here.
+        anonymous: Whether everybody is meant.
+        name: What the app is called in an error.
+        say: How it is said that everybody is meant.
+
+    Raises:
+        ValueError: It is not said.
+    """
+    apps = list(served(app))
+    for each in apps:
+        each.guard.expected |= anonymous
+    open_to_all = [each for each in apps if each.guard.anonymous]
+    given = (hosts, *(each.allowed_hosts for each in open_to_all))
+    names = [host, *(known for each in given if each is not None for known in each.names)]
+    public = next((known for known in names if not is_loopback(known)), None)
+    if anonymous or public is None:
+        return
+    if open_to_all:
+        raise ValueError(
+            f'{name} lets everybody call it, and {public} is reached from elsewhere: give to_a2a() an auth=, or say'
+            f' {say}.'
+        )
+    if not apps:
+        raise ValueError(
+            f'{name} has no app of to_a2a() that can be found, to tell who may call it as {public}: let middleware have'
+            f' what it wraps as its attribute app. If everybody may, say {say}.'
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket whose connections get TCP_NODELAY: asyncio sets it only where the protocol is named.
+
+    Raises:
+        CannotListen: The address is not to be had.
+    """
+    family = socket.AF_INET6 if ':' in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise CannotListen(f'Cannot listen on {host} port {port}: {error.strerror}.') from error
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where it listens; ends in a slash."""
+    host, port = listener.getsockname()[:2]
+    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
+
+
+def served(app: ASGIApp) -> Iterator[A2AApp]:
+    """The app, and what is in it that is ours: uvicorn waits for streams that only these can end.
+
+    It is mounted there, or wrapped: middleware keeps what it wraps as `app`, and so do Starlette's routes.
+    """
+    return _served(app, set())
+
+
+def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
+    if id(app) in seen:
+        return
+    seen.add(id(app))
+    if isinstance(app, A2AApp):
+        yield app
+    for inner in (getattr(app, 'app', None), *(getattr(app, 'routes', None) or ())):
+        if inner is not None:
+            yield from _served(inner, seen)
+
+
+def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
+    """The app for the hosts that it is to answer for: pages that a browser here shows can reach a local address."""
+    if hosts is None and not ip_address(listener.getsockname()[0]).is_loopback:
+        return app
+    apps = list(served(app))
+    apart = (each.allowed_hosts for each in apps)
+    names = AllowedHosts(name for each in (hosts, *apart) if each is not None for name in each.names)
+
+    def redact(scope: Scope) -> None:
+        for each in apps:
+            each.guard.redact(scope)
+
+    return HostCheck(app, names, redact)
+
+
+def _uvicorn(
+    app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None, options: dict[str, Any]
+) -> tuple[uvicorn.Server, threading.Event]:
+    """A uvicorn server, and what is set once it is up or will not be."""
+    import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
+
+    settled = threading.Event()
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            try:
+                await super().startup(sockets)
+                for each in sockets or ():  # uvicorn itself is silent about sockets that it is given
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(each))
+            finally:
+                settled.set()
+
+    apps = list(served(app))
+    _end_unread(listener, max((each.answer_time for each in apps), default=0.0))
+    grace = max((each.hosting.drain_grace for each in apps), default=0.0)
+    defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
+    config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
+    return Server(config), settled
+
+
+def _end_unread(listener: socket.socket, answer_time: float) -> None:
+    """Let the kernel end connections whose client takes nothing of what is sent.
+
+    The app itself ends those whose long answer is not read, within twice the answer time. The kernel waits a little
+    longer, and ends those whose short answers wait in the server's buffer as well. Linux alone has the option;
+    connections inherit it from the socket that accepts them.
+    """
+    with suppress(AttributeError):
+        timeout = ceil(2000 * answer_time) + _KERNEL_GRACE
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, timeout)
+
+
+class Server:
+    """A server in a thread of its own."""
+
+    url: str
+    """Where it answers; ends in a slash."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        listener: socket.socket,
+        options: dict[str, Any],
+        hosts: AllowedHosts | None = None,
+    ) -> None:
+        self.url = url_of(listener)
+        self._app = app
+        self._listener = listener
+        self._server, self._settled = _uvicorn(app, listener, hosts, {'lifespan': 'on', **options})
+        self._thread = threading.Thread(target=self._serve, name='pydantic-ai-a2a', daemon=True)
+        self._thread.start()
+        if not self._settled.wait(_START_TIME) or not self._server.started:
+            self._server.should_exit = True
+            self._thread.join(_GIVE_UP_TIME)  # a daemon: what hangs in the app does not keep the process
+            raise RuntimeError('The app did not start; its log says why.')
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._listener])
+        except SystemExit:
+            pass  # uvicorn's way to say that the lifespan failed, which `started` tells
+        finally:
+            self._settled.set()
+            self._listener.close()
+
+    def close(self) -> None:
+        """Drain and stop; returns when the thread has ended. Idempotent."""
+        self._server.should_exit = True
+        for app in served(self._app):
+            app.hosting.drain_everywhere()
+        self._thread.join()
+
+    def __repr__(self) -> str:
+        return f'<Server {self.url}>'
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

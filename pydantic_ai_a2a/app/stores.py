@@ -1,0 +1,61 @@
+"""Which backend a URL or an argument names: the one place that chooses a concrete one."""
+
+from __future__ import annotations
+
+from ..backends.memory import SqliteBackend
+from ..backends.postgres.settings import Postgres
+from ..backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from ..fasta2a.parts import OwnParts
+from ..ports import Backend
+from ..runs.host import server_processes
+from ..settings import Limits
+
+__all__ = ('choose_backend', 'open_store')
+
+
+def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:
+    """The backend over the store that is meant or that a URL names, which outlives the process.
+
+    Raises:
+        ImportError: The driver of PostgreSQL is not installed.
+        ValueError: There is no such store, or a running app of this process has it.
+    """
+    if isinstance(store, Postgres):
+        return _postgres(store, namespace, limits)
+    if str(store).startswith('sqlite:'):
+        return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
+    if str(store).startswith('postgres'):
+        return _postgres(Postgres(store), namespace, limits)
+    scheme, colon, _ = str(store).partition('://')  # what follows may hold a password
+    given = f'a URL that begins with {scheme!r}' if colon else 'another string'
+    raise ValueError(
+        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {given}."
+    )
+
+
+def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
+    try:
+        from ..backends.postgres.backend import PostgresBackend  # noqa: PLC0415 - its driver is not always installed
+    except ModuleNotFoundError as error:
+        raise ImportError('PostgreSQL needs asyncpg: pip install "pydantic-ai-a2a[postgres]"') from error
+    return PostgresBackend(settings, namespace, reader_lag=limits.reader_lag)
+
+
+def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Limits, own: OwnParts | None) -> Backend:
+    """What `to_a2a(backend=)` means, or the user's own parts around memory.
+
+    Raises:
+        ImportError: See `open_store`.
+        ValueError: See there; or it is memory, and a server of several processes imports the app.
+    """
+    if isinstance(backend, Backend):
+        return backend
+    if backend != 'memory':
+        return open_store(backend, namespace, limits)
+    if own is None and (processes := server_processes()) > 1:
+        raise ValueError(
+            f'{processes} server processes do not see the tasks in the memory of each other:'
+            " use backend='sqlite:///agent.db', or one process."
+        )
+    memory = SqliteBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)
+    return memory if own is None else own.backend(memory)

@@ -1,0 +1,319 @@
+"""The newest events of each watched task, shared by its readers in this process. Knows no storage but one `read`.
+
+A reader is a number and a future: it takes what it lacks from the shared tail or, further back, from the store.
+Publishing never waits, whatever a reader does; one that holds a batch while more than the limit piles up is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from threading import Lock
+
+from ..lifecycle import STOPPED
+from ..ports import Subscription
+from ..types import TaskEvent
+
+__all__ = ('EventBus', 'Read')
+
+Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
+"""Stored events of a task after a number, at most so many."""
+
+_BATCH_EVENTS = 256
+_BATCH_BYTES = 256_000
+
+
+def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
+    """Call back in a loop, from any thread; in one that is closed there is nobody left to tell."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(callback)
+
+
+class _Waiter:
+    """A future that any thread may resolve."""
+
+    __slots__ = ('certain', 'future', 'loop')
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[None] = self.loop.create_future()
+        self.certain = False
+        """Whether what is waited for has come; also if it came after a hint, before anybody looked."""
+
+    def resolve(self, certain: bool) -> None:
+        """Say that what is waited for has come, or that it may have."""
+        if asyncio._get_running_loop() is self.loop:
+            self._set(certain)
+        else:
+            _soon(self.loop, partial(self._set, certain))
+
+    def _set(self, certain: bool) -> None:
+        self.certain = self.certain or certain
+        if not self.future.done():
+            self.future.set_result(None)
+
+
+class _Tail:
+    __slots__ = ('events', 'published', 'readers', 'size')
+
+    def __init__(self) -> None:
+        self.events: deque[TaskEvent] = deque()
+        self.size = 0
+        self.published = 0
+        """Bytes ever published, for measuring lag."""
+        self.readers: set[_Reader] = set()
+
+    def add(self, event: TaskEvent, limit: int) -> None:
+        if self.events and event.n != self.events[-1].n + 1:
+            if event.n <= self.events[-1].n:
+                return  # stored before that, and told later: readers who lack it find it in the store
+            # Another process has stored what lies between.
+            self.events.clear()
+            self.size = 0
+        self.events.append(event)
+        size = len(event.payload)
+        self.size += size
+        self.published += size
+        while self.size > limit and len(self.events) > 1:
+            self.size -= len(self.events.popleft().payload)
+
+    def reaches_past(self, n: int) -> bool:
+        """Whether there is an event after `n`."""
+        return bool(self.events) and self.events[-1].n > n
+
+    def after(self, n: int) -> list[TaskEvent] | None:
+        """A batch of the events after `n`; None if the tail does not reach back that far."""
+        if not self.events or self.events[0].n > n + 1:
+            return None
+        batch: list[TaskEvent] = []
+        if (ahead := self.events[-1].n - n) <= 0:
+            return batch
+        # Numbers have no gaps. Counted from the end, because a reader is usually near it, and the tail may be long.
+        newer = [*islice(reversed(self.events), ahead)]
+        size = 0
+        for event in reversed(newer):
+            batch.append(event)
+            size += len(event.payload)
+            if size >= _BATCH_BYTES or len(batch) >= _BATCH_EVENTS:
+                break
+        return batch
+
+
+class _Reader(Subscription):
+    def __init__(self, event_bus: EventBus, task_id: str, tail: _Tail, on_drop: Callable[[], object]) -> None:
+        self._event_bus = event_bus
+        self._task_id = task_id
+        self._tail = tail
+        self._on_drop = on_drop
+        self._loop = asyncio.get_running_loop()
+        self._after = 0
+        self._behind = True
+        """Whether the store may hold events that neither the reader nor the tail has."""
+        self._hinted = False
+        """Whether another process may have stored something since the reader looked into the store."""
+        self.started = False
+        """Whether it is known from where on to read: then the task is there."""
+        self._gone = False
+        """Whether the task was erased, so that nothing follows what the tail has."""
+        self._busy = False
+        self._mark = 0
+        self._waiter: _Waiter | None = None
+        self._inside = False
+        """Whether somebody is in `next`."""
+        self._nudged = False
+
+    def start(self, after: int) -> None:
+        self._after = after
+        self.started = True
+
+    async def next(self) -> Sequence[TaskEvent]:
+        self._busy = self._nudged = False
+        self._inside = True
+        while not self.dropped:
+            with self._event_bus.lock:
+                batch = self._tail.after(self._after)
+            if batch is not None:
+                self._behind = False
+            if self._hinted or (batch is None and (self._behind or self._tail.events)):
+                batch = batch or await self._from_store()
+            if batch:
+                return self._take(batch)
+            if self._gone:
+                self.dropped = True
+                break
+            if not self._behind and not await self._wait():
+                break
+        self._inside = False
+        return ()
+
+    async def _from_store(self) -> list[TaskEvent]:
+        self._hinted = False
+        batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
+        if not batch and self._lacks(self._tail.events):  # published while the store was asked, so they are there now
+            batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
+        self._behind = len(batch) == _BATCH_EVENTS
+        if self._lacks(batch or self._tail.events):  # it was swept away: never skip it silently
+            self.dropped = True
+            return []
+        return batch
+
+    def _lacks(self, following: Sequence[TaskEvent]) -> bool:
+        """Whether something is missing between what the reader has and what follows."""
+        return bool(following) and following[0].n > self._after + 1
+
+    def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:
+        self._after = batch[-1].n
+        self._mark = self._tail.published
+        self._busy = True
+        self._inside = False
+        return batch
+
+    async def _wait(self) -> bool:
+        """Wait for a publication or a nudge; whether there is something to read."""
+        with self._event_bus.lock:
+            if self._hinted or self._tail.reaches_past(self._after):
+                return True
+            if self._nudged:
+                return False
+            waiter = self._waiter = _Waiter()
+        await waiter.future
+        self._waiter = None
+        return not self._nudged or self._hinted or self._tail.reaches_past(self._after)
+
+    def wake(self, limit: int) -> None:
+        """The tail has grown: wake the reader, or drop it if it has not come back for too long."""
+        if self._waiter is not None:
+            self._waiter.resolve(True)
+        elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
+            self.dropped = True
+            _soon(self._loop, self._on_drop)
+
+    def nudge(self) -> None:
+        self._nudged = self._inside
+        if self._waiter is not None:
+            self._waiter.resolve(True)
+
+    def hint(self, gone: bool) -> None:
+        """The store may hold more events; or the task is no longer there, so that nothing will come."""
+        self._hinted = True
+        self._gone = gone and self.started
+        if self._waiter is not None:
+            self._waiter.resolve(True)
+
+    def close(self) -> None:
+        self._event_bus.remove(self._task_id, self)
+
+
+class EventBus:
+    """The tails of all watched tasks of a backend, and those who wait for a task to stop."""
+
+    def __init__(self, read: Read, lag_limit: int, on_use: Callable[[], object] | None = None) -> None:
+        self.read = read
+        self._on_use = on_use
+        """Called when somebody begins to read or wait."""
+        self.lock = Lock()
+        self._lag_limit = lag_limit
+        self._event_bus: dict[str, _Tail] = {}
+        self._waiters: dict[str, list[_Waiter]] = {}
+
+    def publish(self, task_id: str, events: Sequence[TaskEvent]) -> None:
+        """Hand stored events to whoever reads or waits for the task."""
+        if not events:
+            return
+        if (tail := self._event_bus.get(task_id)) is not None:
+            with self.lock:
+                for event in events:
+                    tail.add(event, self._lag_limit)
+                for reader in tail.readers:
+                    reader.wake(self._lag_limit)
+        if task_id in self._waiters and events[-1].state in STOPPED:  # nothing follows it in one publication
+            with self.lock:
+                for waiter in self._waiters.get(task_id, ()):
+                    waiter.resolve(True)
+
+    def hint(self, task_id: str, newest: int | None) -> None:
+        """Another process has stored an event with this number; or, for None, has erased the task."""
+        with self.lock:
+            if (tail := self._event_bus.get(task_id)) is not None:
+                if tail.events and tail.events[-1].n == newest:
+                    return  # it was stored here
+                for reader in tail.readers:
+                    reader.hint(newest is None)
+            for waiter in self._waiters.get(task_id, ()):
+                waiter.resolve(False)
+
+    def release(self, held: Callable[[str], bool]) -> None:
+        """Let go of whoever waits in this loop for tasks that are not held here."""
+        loop = asyncio.get_running_loop()
+        with self.lock:
+            for task_id, waiters in self._waiters.items():
+                for waiter in waiters if not held(task_id) else ():
+                    if waiter.loop is loop:
+                        waiter.resolve(True)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether anybody reads or waits."""
+        return bool(self._event_bus or self._waiters)
+
+    def read_tasks(self) -> list[str]:
+        """The tasks that have a reader here."""
+        with self.lock:
+            return list(self._event_bus)
+
+    def awaited_tasks(self) -> set[str]:
+        """The tasks that have a reader here, or somebody who waits for them to stop.
+
+        A reader that has not begun may be of a task that is being stored, and must not hear that there is none.
+        """
+        with self.lock:
+            begun = (task_id for task_id, tail in self._event_bus.items() if any(each.started for each in tail.readers))
+            return {*begun, *self._waiters}
+
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        """See `EventLog.subscribe`."""
+        with self.lock:
+            tail = self._event_bus.setdefault(task_id, _Tail())
+            reader = _Reader(self, task_id, tail, on_drop)
+            tail.readers.add(reader)
+        if self._on_use is not None:
+            self._on_use()
+        return reader
+
+    def remove(self, task_id: str, reader: _Reader) -> None:
+        """Forget a reader, and the tail with its last one."""
+        with self.lock:
+            tail = self._event_bus.get(task_id)
+            if tail is not None and reader in tail.readers:
+                tail.readers.remove(reader)
+                if not tail.readers:
+                    del self._event_bus[task_id]
+
+    def watched(self, task_id: str) -> bool:
+        """Whether the task has a reader in this process."""
+        return task_id in self._event_bus
+
+    async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
+        """Wait until a stopping event is published, unless `stopped` says that one is there already."""
+        while True:
+            waiter = _Waiter()
+            with self.lock:
+                self._waiters.setdefault(task_id, []).append(waiter)
+            if self._on_use is not None:
+                self._on_use()
+            try:
+                if await stopped():
+                    return
+                await waiter.future
+                if waiter.certain:
+                    return
+            finally:
+                with self.lock:
+                    waiters = self._waiters[task_id]
+                    waiters.remove(waiter)
+                    if not waiters:
+                        del self._waiters[task_id]

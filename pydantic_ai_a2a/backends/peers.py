@@ -1,0 +1,110 @@
+"""What one process knows of the others that use its database, and whom of its own that concerns. Executes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, NamedTuple
+
+from .event_bus import EventBus
+from .sql.notice import WATCH, Noticed
+
+__all__ = ('Peers', 'WorkerCallbacks')
+
+
+class WorkerCallbacks(NamedTuple):
+    """A worker of this process."""
+
+    loop: asyncio.AbstractEventLoop
+    on_ready: Callable[[str | None], object]
+    on_cancel: Callable[[str], object]
+
+
+class Peers:
+    """Who of this process has to know what other processes write, and what is known of that.
+
+    Args:
+        tails: The readers of this process.
+        now: The clock of the marks (ms). All processes that share the store share this clock too, and nobody sets it.
+    """
+
+    def __init__(self, event_bus: EventBus, now: Callable[[], int]) -> None:
+        self.now = now
+        self.listeners: list[WorkerCallbacks] = []
+        self._event_bus = event_bus
+        self._newest: Mapping[str, int | None] = {}
+        """The newest events of the tasks that are watched here, as they were last noticed."""
+        self._elsewhere: dict[str, int] = {}
+        """Tasks with a reader in some process, and until when that is known (ms)."""
+        self._ready = False
+        """Whether a task waited to be run at the last look."""
+        self._marked: dict[str, int] = {}
+        """Tasks whose readers here the other processes know of, and until when (ms)."""
+
+    def live(self) -> bool:
+        """Whether a worker listens whose loop has not ended."""
+        return any(not listener.loop.is_closed() for listener in self.listeners)
+
+    def interested(self) -> bool:
+        """Whether anybody here has to know what the others write."""
+        return bool(self.listeners) or self._event_bus.in_use
+
+    def watched(self, task_id: str) -> bool:
+        """Whether a task has a reader here or, as far as is known, in another process."""
+        return self._event_bus.watched(task_id) or self.watched_elsewhere(task_id)
+
+    def watched_elsewhere(self, task_id: str) -> bool:
+        """Whether a task has a reader in some process, as far as is known."""
+        return self._elsewhere.get(task_id, 0) > self.now()
+
+    def tell(self, noticed: Noticed) -> bool:
+        """Tell whom it concerns what has been written; whether to look again soon.
+
+        A task that waits is left to the process that took its message until the next look, because it may run there in
+        the context of its request.
+        """
+        before, self._newest = self._newest, noticed.newest
+        for task_id, newest in noticed.newest.items():
+            if task_id not in before or before[task_id] != newest:
+                self._event_bus.hint(task_id, newest)
+        self._elsewhere = dict(noticed.watched)
+        still_ready, self._ready = noticed.ready and self._ready, noticed.ready
+        for task_id in noticed.canceled:
+            self.cancel(task_id)
+        for listener in tuple(self.listeners) if still_ready else ():
+            _call(listener.loop, listener.on_ready, None)
+        return noticed.ready and not still_ready
+
+    def is_watched(self, task_id: str, until: int) -> None:
+        """Another process says that a task has a reader there, and until when that is known (ms)."""
+        if self.listeners:  # who runs nothing need not know, nor looks at what has become of it
+            self._elsewhere[task_id] = until
+
+    def cancel(self, task_id: str) -> None:
+        """Tell the workers of this process that somebody wants a task to be canceled."""
+        for listener in tuple(self.listeners):
+            _call(listener.loop, listener.on_cancel, task_id)
+
+    def will_mark(self, task_id: str, until: int) -> None:
+        """Remember that a mark is being written with the task."""
+        self._marked[task_id] = until
+
+    def mark_again(self, tasks: Iterable[str]) -> None:
+        """Have tasks marked the next time, because they were not marked now."""
+        for task_id in tasks:
+            self._marked.pop(task_id, None)
+
+    def to_mark(self) -> tuple[list[str], int]:
+        """The tasks of whose readers the others are to be told, before they forget, and until when (ms)."""
+        now = self.now()
+        marked = {task_id: self._marked.get(task_id, 0) for task_id in self._event_bus.read_tasks()}
+        due = [task_id for task_id, until in marked.items() if until < now + WATCH // 2]
+        self._marked = marked | dict.fromkeys(due, now + WATCH)
+        return due, now + WATCH
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[[Any], object], value: str | None) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(callback, value, context=Context())

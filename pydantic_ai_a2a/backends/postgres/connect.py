@@ -1,0 +1,264 @@
+"""How connections to PostgreSQL are opened, what is run on them, and which errors mean what. Knows no port."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from ...errors import BackendUnusable, InvalidParamsError, StoreUnavailable
+from ..sql.migrations import MIGRATIONS, missing, version
+from ..sql.transaction import Lock, LockTasks, Rows, Step, Transaction
+from .clock import DatabaseClock
+from .settings import Postgres
+from .statements import begin, lock, migrations_of, translated
+
+__all__ = (
+    'CONFLICTS',
+    'Connection',
+    'Pool',
+    'give_up',
+    'is_away',
+    'migrate',
+    'once',
+    'open_connection',
+    'open_pool',
+    'perform',
+    'roll_back',
+    'stored_version',
+    'told',
+)
+
+T = TypeVar('T')
+Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProxy[asyncpg.Record]'
+Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
+
+CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
+"""Another transaction was in the way, so that this one sees more when it is run again."""
+_LOST = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # of a connection that was told of the end of its server, but not yet closed
+)
+"""Errors of the driver: the connection is lost, or cannot be opened."""
+_AWAY = re.compile(
+    '08'  # connections
+    '|53'  # resources: the disk is full, or the memory, or there are too many connections
+    '|57(?!014)'  # an operator has intervened: the server ends, or starts
+    '|58'  # the operating system, such as a failed read or write of a file
+    '|25006'  # a read-only transaction: a standby, or a database that is set so
+    '|25P0[34]'  # a transaction that was idle, or open, for too long
+    '|0A000'  # a writing transaction while the server is in recovery
+)
+"""SQLSTATEs, or the classes that they begin with, with which the database may be available later."""
+_BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)
+"""A statement took too long, or its lock was not free, although the database works."""
+_UNUSABLE = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedTableError,
+    asyncpg.UndefinedColumnError,
+)
+_OLDEST = 14
+_IDLE = 300.0
+"""Seconds after which a connection that nobody has used is closed."""
+_LATE = 5.0
+"""Seconds that an answer may come later than the database's own time-out: then nobody is there any longer."""
+
+
+def is_away(error: BaseException) -> bool:
+    """True if the database could not be reached, or takes no writes for now."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _AWAY.match(error.sqlstate or '') is not None
+    return isinstance(error, _LOST) and not isinstance(error, ValueError)
+
+
+def told(settings: Postgres, error: BaseException) -> BaseException:
+    """The error that callers get for one of the driver: `StoreUnavailable` if the database may be available later."""
+    if isinstance(error, _UNUSABLE):
+        told: BaseException = unusable(settings, str(error))
+    elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
+        told = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
+    elif is_away(error) or isinstance(error, asyncio.CancelledError):
+        told = StoreUnavailable(_reason(error))
+    elif isinstance(error, (*_BUSY, *CONFLICTS)):
+        told = StoreUnavailable(_reason(error), busy=True)
+    else:
+        return error
+    told.__cause__ = error
+    return told
+
+
+def _reason(error: BaseException) -> str:
+    return f'{error} ({type(error).__name__})' if str(error) else type(error).__name__
+
+
+def unusable(settings: Postgres, why: str) -> BackendUnusable:
+    """An error that says which database cannot be used, and why."""
+    return BackendUnusable(f'The PostgreSQL database {settings.place} cannot be used: {why.rstrip(".")}.')
+
+
+def _options(settings: Postgres) -> dict[str, Any]:
+    return {
+        'timeout': settings.connect_timeout,
+        'command_timeout': settings.statement_timeout + _LATE,
+        'statement_cache_size': settings.statement_cache_size,
+    }
+
+
+async def open_connection(settings: Postgres, url: str, *, patient: bool = False) -> asyncpg.Connection[asyncpg.Record]:
+    """Open one connection; over a `patient` one, answers may take as long as the database lets them."""
+    options = _options(settings)
+    if patient:
+        del options['command_timeout']
+    return await asyncpg.connect(url, **options)
+
+
+async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool:
+    """Make a pool, which opens its connections as they are needed, and asks over each of them what time it is."""
+
+    async def reset(_: object) -> None:
+        """A transaction leaves nothing behind that would have to be reset."""
+
+    return await asyncpg.create_pool(
+        settings.url,
+        min_size=0,
+        max_size=size,
+        max_inactive_connection_lifetime=_IDLE,
+        init=clock.ask,
+        reset=reset,
+        **_options(settings),
+    )
+
+
+async def migrate(settings: Postgres, connection: Connection) -> None:
+    """Bring the tables up to date; several processes that start at once do so one after the other.
+
+    Raises:
+        BackendUnusable: The server is too old, or the tables are newer than the package.
+    """
+    if await stored_version(settings, connection) == len(MIGRATIONS):
+        return  # so that a role goes on that may not create anything
+    patient = await open_connection(settings, settings.url, patient=True)
+    try:
+        await _in_transaction(settings, patient, lambda: _create(settings, patient))
+    finally:
+        await patient.close(timeout=_LATE)
+
+
+async def stored_version(settings: Postgres, connection: Connection) -> int:
+    """How many steps of the schema a database has; 0 for one that has no tables.
+
+    Raises:
+        BackendUnusable: As for `migrate`.
+    """
+    server = connection.get_server_version()
+    if server.major < _OLDEST:
+        raise unusable(settings, f'its server is PostgreSQL {server.major}, and {_OLDEST} or later is needed')
+    if await connection.fetchval(f"SELECT to_regclass('{settings.schema}.a2a_schema')") is None:
+        return 0
+    try:
+        return await _in_transaction(settings, connection, lambda: perform(connection, version(MIGRATIONS)))
+    except BackendUnusable as error:
+        raise unusable(settings, str(error)) from error
+
+
+async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaitable[T]]) -> T:
+    """Do something over a connection that is opened for it.
+
+    Raises:
+        BackendUnusable: The database is away, or cannot be used as it is.
+    """
+    try:
+        connection = await open_connection(settings, settings.url)
+        try:
+            return await work(settings, connection)
+        finally:
+            await connection.close()
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise unusable(settings, str(error) or type(error).__name__) from error
+
+
+async def _create(settings: Postgres, connection: Connection) -> None:
+    # Another process may be at it, and a step over a large table takes its time.
+    await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(Lock(('schema', settings.schema))))
+    if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
+        await connection.execute(f'CREATE SCHEMA {settings.schema}')
+    await perform(connection, missing(migrations_of(MIGRATIONS)))
+
+
+async def _in_transaction(settings: Postgres, connection: Connection, work: Callable[[], Awaitable[T]]) -> T:
+    try:
+        await connection.execute(begin(settings))
+        result = await work()
+        await connection.execute('COMMIT')
+    except BaseException:
+        await roll_back(connection)
+        raise
+    return result
+
+
+async def roll_back(connection: Connection) -> None:
+    """Leave nothing of a transaction; a connection that is in the middle of something, or lost, is given up."""
+    try:
+        async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
+            await connection.execute('ROLLBACK')
+    except (*_LOST, asyncpg.PostgresError):
+        give_up(connection)
+
+
+def give_up(connection: Connection) -> None:
+    """Lose a connection of which nobody knows what it is in the middle of."""
+    with suppress(asyncpg.InterfaceError):  # it was lost before, and the pool has noticed
+        connection.terminate()
+
+
+async def perform(connection: Connection, transaction: Transaction[T]) -> T:
+    """Execute the steps of a transaction one after another; its result."""
+    try:
+        step = next(transaction)
+        while True:
+            step = transaction.send(await _execute(connection, step))
+    except StopIteration as stop:
+        return stop.value
+
+
+async def _execute(connection: Connection, step: Step) -> Rows:
+    match step:
+        case list():
+            for statement, values in step:
+                if len(values) == 1:
+                    await connection.execute(translated(statement), *values[0])
+                elif values:
+                    await connection.executemany(translated(statement), values)
+            return []
+        case Lock():
+            return await connection.fetch(lock(step)) if not step.wait else await _wait_for(connection, step)
+        case LockTasks():
+            return await _lock_tasks(connection, step)
+        case _:
+            statement, values = step
+            return await connection.fetch(translated(statement), *values)
+
+
+async def _lock_tasks(connection: Connection, step: LockTasks) -> Rows:
+    tasks = 'SELECT id FROM task WHERE agent = $1 AND id = ANY($2)'
+    locking = f'{tasks} ORDER BY id COLLATE "C" FOR NO KEY UPDATE'
+    if step.wait:
+        await connection.fetch(locking, step.agent, step.task_ids)
+        return []
+    locked = {row[0] for row in await connection.fetch(f'{locking} SKIP LOCKED', step.agent, step.task_ids)}
+    others = [task_id for task_id in step.task_ids if task_id not in locked]
+    return await connection.fetch(tasks, step.agent, others) if others else []
+
+
+async def _wait_for(connection: Connection, step: Lock) -> Rows:
+    await connection.execute(lock(step))
+    return []

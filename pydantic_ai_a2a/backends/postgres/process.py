@@ -1,0 +1,161 @@
+"""What one process has of a PostgreSQL database: its connections, its readers, and what it hears of the others.
+
+It belongs to one process, and a fork makes another one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from os import getpid, urandom
+from typing import Any
+
+from ...errors import StoreUnavailable
+from ...types import TaskEvent
+from ..event_bus import EventBus
+from ..futures import ThreadFuture
+from ..peers import Peers
+from ..sql import reads
+from ..sql.database import Published, WriteKind
+from ..sql.transaction import Transaction
+from .clock import DatabaseClock
+from .connect import give_up, is_away, perform, roll_back, told
+from .listener import Listener
+from .settings import Postgres
+from .statements import begin, channel, notify
+from .thread import PoolThread, Session
+
+__all__ = ('PostgresProcess',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+class PostgresProcess:
+    """One process's part in one namespace of a database."""
+
+    def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
+        self.pid = getpid()
+        self.event_bus = EventBus(self._read_events, reader_lag, self.wake)
+        self.clock = DatabaseClock()
+        self.peers = Peers(self.event_bus, self.clock.now)
+        self._settings = settings
+        self._namespace = namespace
+        self._channel = channel(settings, namespace)
+        self._sender = urandom(6).hex()
+        self._listener = Listener(
+            settings, self._channel, self._sender, namespace=namespace, event_bus=self.event_bus, peers=self.peers
+        )
+        self._thread = PoolThread(settings, self.clock, self._listener.run)
+
+    def stop(self) -> None:
+        """Close the connections; in another process than this one's they are not to be touched."""
+        if self.pid == getpid():
+            self._thread.stop()
+
+    def wake(self) -> None:
+        """Somebody began to listen or to read."""
+        self._thread.wake(self._listener.wake)
+
+    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+        """Run a transaction that only reads."""
+        answer = ThreadFuture()
+        self._thread.put(lambda session: session.read(make), answer)
+        return await answer.wait()
+
+    async def write(
+        self,
+        operation: WriteKind[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        """Run a transaction, publish its events in the order of commits, and return its result."""
+        answer = ThreadFuture(undo and (lambda result: self._take_back(partial(undo, result))))
+        self._thread.put(lambda session: self._write(session, operation, make, published, undo), answer)
+        return await answer.wait()
+
+    def _take_back(self, undo: partial[Transaction[None]]) -> None:
+        """Undo what nobody knows of, or has asked for; as soon as the database is there, however long it is away."""
+        operation = WriteKind(undo.func, ready=True)
+
+        async def take_back(session: Session) -> None:
+            while True:
+                try:
+                    return await self._write(session, operation, undo, lambda _: (), None)
+                except Exception as error:
+                    if not isinstance(told(self._settings, error), StoreUnavailable):
+                        raise
+
+        self._thread.put(take_back, _log_failure)
+
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit, checks=True))
+
+    async def _write(
+        self,
+        session: Session,
+        operation: WriteKind[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        async def attempt() -> Any:
+            result = self._known(await self._attempt(session, operation, make, published), undo)
+            for task_id, events in published(result):
+                self.event_bus.publish(task_id, events)
+            return result
+
+        return await session.patiently(attempt)
+
+    def _known(self, result: Any, undo: Callable[[Any], Transaction[None]] | None) -> Any:
+        if isinstance(result, _InDoubt):
+            if undo is not None:  # what it may have taken, nobody else would get for as long as this process lives
+                self._take_back(partial(undo, result.result))
+            raise StoreUnavailable from result.error
+        return result
+
+    async def _attempt(
+        self,
+        session: Session,
+        operation: WriteKind[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+    ) -> Any:
+        locks = operation.locks(*make.args, **make.keywords) if operation.locks is not None else ()
+        async with session.connection(first=operation.first) as connection:
+            try:
+                await connection.execute(begin(self._settings, locks=locks))
+                result = await perform(connection, make())
+                notices = self._notices(operation, published(result))
+            except BaseException:
+                await roll_back(connection)
+                raise
+            try:
+                await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
+            except Exception as error:
+                if not is_away(error):
+                    await roll_back(connection)
+                    raise
+                give_up(connection)
+                return _InDoubt(result, error)
+        return result
+
+    def _notices(self, operation: WriteKind[..., Any], published: Published) -> str:
+        flags = 'r' * operation.ready + 'c' * operation.cancels + 'g' * operation.erases
+        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
+        tasks = [each for each in newest if each[1] or operation.cancels]
+        return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
+
+
+class _InDoubt:
+    """What a transaction gave of which nobody knows whether it was committed: the connection was lost meanwhile."""
+
+    def __init__(self, result: Any, error: Exception) -> None:
+        self.result = result
+        self.error = error
+
+
+def _log_failure(result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error('What may have been claimed for nobody could not be handed back.', exc_info=error)

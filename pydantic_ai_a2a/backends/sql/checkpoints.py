@@ -1,0 +1,84 @@
+"""How far the runs of tasks have come: a row for each model message of the run's own turn. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic_ai.usage import RunUsage
+
+from ...errors import LeaseLost
+from ...ports import Checkpoint, Claim
+from . import conversations
+from .vocabulary import HELD, Transaction
+
+__all__ = ('KEPT', 'MIGRATION', 'TAKEN', 'load', 'move', 'save')
+
+MIGRATION = (
+    """
+    CREATE TABLE checkpoint (
+        agent TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        n BIGINT NOT NULL,
+        run TEXT NOT NULL,
+        message BLOB NOT NULL,
+        used BLOB NOT NULL,
+        PRIMARY KEY (agent, task_id, n)
+    )
+    """,
+)
+
+KEPT = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
+"""Whether the task of a row has a checkpoint."""
+TAKEN = ('ALTER TABLE checkpoint ADD COLUMN taken BIGINT NOT NULL DEFAULT 0',)
+"""A migration: the row of the newest client message that entered the run on its way."""
+_OF_TASK = 'agent = ? AND task_id = ?'
+_ADD = (
+    'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
+    f' SELECT agent, id, ?, ?, ?, ?, ? FROM task WHERE {HELD} RETURNING n'
+)
+
+
+def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
+    """The checkpoint of a task that has one."""
+    rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
+    messages = conversations.load_messages(b'[' + b','.join(row[1] for row in rows) + b']')
+    run, _, used, taken = rows[-1]
+    return Checkpoint(run=run, messages=messages, usage=conversations.load_usage(used), taken=taken)
+
+
+def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
+    """Replace what is stored from the checkpoint's first message on; LeaseLost if the claim is no longer valid."""
+    task_id = claimed.header.id
+    yield f'DELETE FROM checkpoint WHERE {_OF_TASK} AND n >= ?', (agent, task_id, checkpoint.first)
+    used = conversations.dump_usage(checkpoint.usage)
+    for n, message in enumerate(checkpoint.messages, checkpoint.first):
+        body = conversations.dump_message(message)
+        kept = (n, checkpoint.run, body, used, checkpoint.taken)
+        rows = yield _ADD, (*kept, agent, task_id, claimed.fence, claimed.holder)
+        if not rows:
+            raise LeaseLost
+
+
+def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
+    """Give the checkpoint of a task to another task, whose first run continues from it.
+
+    Returns the usage that the checkpoint holds, or None if the task has no checkpoint.
+
+    Args:
+        agent: Namespace.
+        task_id: The task.
+        new_id: The other one, which has been sent copies of the messages that are not done.
+        inbox: The rows that those messages have in the inbox.
+    """
+    rows = yield f'SELECT used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
+    if not rows:
+        return None
+    used, taken = rows[0]
+    entered = sum(row <= taken for row in inbox)
+    yield (
+        'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
+        f'(SELECT MAX(seq) FROM (SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq LIMIT ?) AS entered), 0)'
+        f' WHERE {_OF_TASK}',
+        (new_id, agent, new_id, entered, agent, task_id),
+    )
+    return conversations.load_usage(used)

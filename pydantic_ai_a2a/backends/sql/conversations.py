@@ -1,0 +1,418 @@
+"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database. Knows no driver but a `Database`.
+
+One store serves one owner of one agent: the context id is the conversation id, and another owner's conversation of the
+same name is another one. A run's new messages are appended in the transaction that completes its task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    ConversationStore,
+)
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.usage import RunUsage
+from pydantic_core import to_json
+
+from ...audit import audit, new_correlation_id
+from .database import Database, WriteKind
+from .transaction import Lock, Transaction, Write
+
+__all__ = (
+    'HEAD',
+    'MIGRATION',
+    'SCHEMA',
+    'SqlConversationStore',
+    'StoredEntry',
+    'append',
+    'closed',
+    'drop_left',
+    'dump_message',
+    'dump_messages',
+    'dump_usage',
+    'erase',
+    'load',
+    'load_messages',
+    'load_usage',
+    'prepare',
+)
+
+SCHEMA = (
+    """
+    CREATE TABLE conversation (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        head_id TEXT,
+        revision TEXT NOT NULL,
+        updated_at BIGINT NOT NULL,
+        record BLOB NOT NULL,
+        PRIMARY KEY (agent, owner, id)
+    )
+    """,
+    'CREATE INDEX conversation_updated ON conversation (agent, updated_at)',
+    'CREATE INDEX conversation_head ON conversation (agent, owner, head_id)',
+    """
+    CREATE TABLE entry (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        parent_id TEXT,
+        message BLOB NOT NULL,
+        PRIMARY KEY (agent, owner, id)
+    )
+    """,
+    'CREATE INDEX entry_parent ON entry (agent, owner, parent_id)',
+    """
+    CREATE TABLE conversation_branch (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        tip TEXT NOT NULL,
+        PRIMARY KEY (agent, owner, tip, id)
+    )
+    """,
+)
+
+MIGRATION = (
+    """
+    CREATE TABLE entry_left (
+        agent TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        tip TEXT NOT NULL,
+        PRIMARY KEY (agent, owner, tip)
+    )
+    """,
+)
+"""Where the entries of erased conversations begin, from the newest on, that are still to be deleted."""
+
+RECORD_OF_TASK = (
+    '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
+)
+HEAD = 'SELECT head_id FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
+_RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
+_UPSERT = (
+    'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    ' ON CONFLICT (agent, owner, id) DO UPDATE SET head_id = excluded.head_id, revision = excluded.revision,'
+    ' updated_at = excluded.updated_at, record = excluded.record'
+)
+_ENTRY = 'INSERT INTO entry (agent, owner, id, parent_id, message) VALUES (?, ?, ?, ?, ?)'
+_CHAIN = (
+    'WITH RECURSIVE chain (id, parent_id, message, depth) AS ('
+    ' SELECT id, parent_id, message, 0 FROM entry WHERE agent = ? AND owner = ? AND id = ?'
+    ' UNION ALL SELECT entry.id, entry.parent_id, entry.message, chain.depth + 1 FROM chain JOIN entry'
+    ' ON entry.agent = ? AND entry.owner = ? AND entry.id = chain.parent_id{})'
+)
+_HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE depth < ? ORDER BY depth DESC'
+_SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
+
+_BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
+_DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
+_LEFT = 'SELECT tip FROM entry_left WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
+_LEAVE = 'INSERT INTO entry_left (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
+_NOT_LEFT = 'DELETE FROM entry_left WHERE agent = ? AND owner = ? AND tip = ?'
+_UNUSED = (
+    'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
+    ' AND child.parent_id = e.id{})'
+    ' AND NOT EXISTS (SELECT 1 FROM conversation c WHERE c.agent = e.agent AND c.owner = e.owner AND c.head_id = e.id)'
+    ' AND NOT EXISTS'
+    ' (SELECT 1 FROM conversation_branch b WHERE b.agent = e.agent AND b.owner = e.owner AND b.tip = e.id)'
+)
+_DROP_UNUSED = (
+    'WITH RECURSIVE chain (id, parent_id, depth) AS ('
+    f' SELECT id, parent_id, 1 FROM entry e WHERE agent = ? AND owner = ? AND id = ? AND {_UNUSED.format("")}'
+    ' UNION ALL SELECT e.id, e.parent_id, chain.depth + 1 FROM chain JOIN entry e'
+    ' ON e.agent = ? AND e.owner = ? AND e.id = chain.parent_id'
+    f' WHERE chain.depth < ? AND {_UNUSED.format(" AND child.id <> chain.id")})'
+    ' DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN (SELECT id FROM chain) RETURNING id, parent_id'
+)
+"""Delete an entry and those before it, up to a number and to one that something else reaches."""
+
+_NO_LIMIT = 2**31 - 1
+_BATCH = 500
+"""Entries that one transaction deletes at most."""
+
+
+class StoredEntry(NamedTuple):
+    """An entry of a conversation, as it is stored."""
+
+    id: str
+    parent_id: str | None
+    message: bytes
+
+
+@cache
+def _record_ta() -> TypeAdapter[ConversationRecord]:
+    return TypeAdapter(ConversationRecord)
+
+
+@cache
+def _usage_ta() -> TypeAdapter[RunUsage]:
+    return TypeAdapter(RunUsage)
+
+
+@cache
+def _response_ta() -> TypeAdapter[ModelResponse]:
+    return TypeAdapter(ModelResponse)
+
+
+def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
+    """Model messages as a JSON array, losing nothing that Pydantic AI can load again."""
+    return ModelMessagesTypeAdapter.dump_json([*messages])
+
+
+def dump_message(message: ModelMessage) -> bytes:
+    """One model message as JSON; joined with commas, they are what `load_messages` reads."""
+    if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
+        return _response_ta().dump_json(message)
+    return dump_messages([message])[1:-1]
+
+
+def _dump_record(record: ConversationRecord) -> bytes:
+    body = _record_ta().dump_json(record, exclude={'usage'})
+    return body[:-1] + b',"usage":' + dump_usage(record.usage) + b'}'
+
+
+def dump_usage(usage: RunUsage) -> bytes:
+    """Usage as JSON."""
+    # Its schema calls Python to find what it has beyond its fields, and all of it is plain values.
+    return to_json(vars(usage), inf_nan_mode='null')
+
+
+def load_usage(body: bytes) -> RunUsage:
+    """The inverse of `dump_usage`."""
+    return _usage_ta().validate_json(body)
+
+
+def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """The messages as another prompt can follow them: Pydantic AI takes none after calls that have no results."""
+    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
+        return [*messages[:-1], replace(last, state='interrupted')]
+    return messages
+
+
+def prepare() -> None:
+    """Build the schemas of what is stored, which takes tens of milliseconds, before the first task needs them."""
+    _record_ta()
+    _response_ta()
+    dump_messages(())
+
+
+def load_messages(body: bytes) -> list[ModelMessage]:
+    """The inverse of `dump_messages`."""
+    return ModelMessagesTypeAdapter.validate_json(body)
+
+
+def append(
+    agent: str,
+    owner: str,
+    conversation_id: str,
+    record: bytes | None,
+    messages: Sequence[ModelMessage],
+    *,
+    run_id: str,
+    usage: RunUsage | None,
+    at: int,
+) -> list[Write]:
+    """Append new messages to the conversation as it stands now, whatever the run had started from.
+
+    `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
+    entries and the revision, because a run appends once.
+    """
+    known = None if record is None else _record_ta().validate_json(record)
+    head = None if known is None else known.head_id
+    entries: list[tuple[Any, ...]] = []
+    for n, message in enumerate(messages):
+        entry_id = f'{run_id}.{n}'
+        entries.append((agent, owner, entry_id, head, dump_message(message)))
+        head = entry_id
+    used = usage if usage is not None else RunUsage()
+    updated_at = datetime.fromtimestamp(at / 1000, UTC)
+    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
+    if known is None:
+        grown = ConversationRecord(conversation_id=conversation_id, scope=owner, usage=used, **changes)
+    else:
+        grown = replace(known, usage=known.usage + used, **changes)
+    return [(_ENTRY, entries), _write(agent, owner, grown, at)]
+
+
+def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write:
+    body = _dump_record(record)
+    return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
+
+
+def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transaction[int | None]:
+    """Delete a conversation, and so many at most of the entries that no other conversation of the owner reaches.
+
+    How many entries went, and `drop_left` deletes the rest; None if there is no such conversation.
+    """
+    yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
+    rows = yield _RECORD, (agent, owner, conversation_id)
+    if not rows:
+        return None
+    record = _record_ta().validate_json(rows[0][0])
+    key = (agent, owner, conversation_id)
+    yield [
+        ('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]),
+        (_DROP_BRANCHES, [key]),
+        (_LEAVE, [(agent, owner, tip) for tip in (record.head_id, *record.branches) if tip is not None]),
+    ]
+    return (yield from _drop_left(agent, owner, limit))
+
+
+def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
+    """Delete so many at most of the entries that erased conversations of an owner have left; how many went."""
+    if not (yield _LEFT, (agent, owner)):
+        return 0
+    yield Lock((agent, owner))
+    return (yield from _drop_left(agent, owner, limit))
+
+
+def _drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
+    dropped = 0
+    while dropped < limit:
+        left = yield _LEFT, (agent, owner)
+        if not left:
+            break
+        tip: str = left[0][0]
+        rows = yield _DROP_UNUSED, (agent, owner, tip, agent, owner, limit - dropped, agent, owner)
+        dropped += len(rows)
+        rest = {parent_id for _, parent_id in rows} - {entry_id for entry_id, _ in rows} - {None}
+        yield [(_NOT_LEFT, [(agent, owner, tip)]), (_LEAVE, [(agent, owner, entry_id) for entry_id in rest])]
+    return dropped
+
+
+def load(
+    agent: str, owner: str, conversation_id: str
+) -> Transaction[tuple[ConversationRecord, list[list[ModelMessage]]] | None]:
+    """A conversation with its messages, and then those of each branch that it has left; None if there is none."""
+    rows = yield _RECORD, (agent, owner, conversation_id)
+    if not rows:
+        return None
+    record = _record_ta().validate_json(rows[0][0])
+    histories: list[list[ModelMessage]] = []
+    for head in (record.head_id, *record.branches):
+        rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
+        histories.append([entry.message for entry in _entries(rows)])
+    return record, histories
+
+
+_DROP_LEFT = WriteKind(drop_left)
+
+
+class SqlConversationStore(ConversationStore):
+    """The conversations of one owner of one agent. `delete` erases the messages no other conversation shares."""
+
+    def __init__(self, database: Database, agent: str, owner: str) -> None:
+        self._database = database
+        self._agent = agent
+        self._owner = owner
+
+    async def _query(self, statement: str, *values: Any) -> list[Any]:
+        def query() -> Transaction[list[Any]]:
+            return (yield statement, (self._agent, self._owner, *values))
+
+        return await self._database.read(query)
+
+    async def read_record(self, conversation_id: str) -> ConversationRecord | None:
+        rows = await self._query(_RECORD, conversation_id)
+        return _record_ta().validate_json(rows[0][0]) if rows else None
+
+    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
+        rows = await self._query(
+            'SELECT record FROM conversation WHERE agent = ? AND owner = ? ORDER BY updated_at DESC LIMIT ?',
+            _NO_LIMIT if limit is None or scope is not None else limit,
+        )
+        records = [_record_ta().validate_json(row[0]) for row in rows]
+        return [record for record in records if scope is None or record.scope == scope][:limit]
+
+    async def write_record(
+        self,
+        record: ConversationRecord,
+        *,
+        new_entries: Sequence[ConversationEntry] = (),
+        expected_revision: str | None,
+    ) -> None:
+        await self._database.write(WriteKind(self._save), record, new_entries, expected_revision)
+
+    def _save(
+        self, record: ConversationRecord, new_entries: Sequence[ConversationEntry], expected_revision: str | None
+    ) -> Transaction[None]:
+        owner = (self._agent, self._owner)
+        yield Lock((*owner, record.conversation_id))
+        yield Lock(owner)
+        yield from self._check(record.conversation_id, expected_revision)
+        yield [(_ENTRY, [(*owner, entry.id, entry.parent_id, dump_message(entry.message)) for entry in new_entries])]
+        if record.head_id is not None:
+            rows = yield (
+                'SELECT 1 FROM entry WHERE agent = ? AND owner = ? AND id = ?',
+                (*owner, record.head_id),
+            )
+            if not rows:
+                raise ConversationConflict(record.conversation_id)
+        yield [
+            _write(*owner, record, round(record.updated_at.timestamp() * 1000)),
+            (_DROP_BRANCHES, [(*owner, record.conversation_id)]),
+            (_BRANCH, [(*owner, record.conversation_id, tip) for tip in record.branches]),
+        ]
+
+    def _check(self, conversation_id: str, expected_revision: str | None) -> Transaction[None]:
+        rows = yield (
+            'SELECT revision FROM conversation WHERE agent = ? AND owner = ? AND id = ?',
+            (self._agent, self._owner, conversation_id),
+        )
+        if (rows[0][0] if rows else None) != expected_revision:
+            raise ConversationConflict(conversation_id)
+
+    async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
+        def delete() -> Transaction[None]:
+            yield Lock((self._agent, self._owner, conversation_id))
+            yield from self._check(conversation_id, expected_revision)
+            yield from erase(self._agent, self._owner, conversation_id, _BATCH)
+
+        await self._database.write(WriteKind(delete))
+        facts = {'conversation': conversation_id, 'owner': self._owner}
+        audit('erased', correlation_id=new_correlation_id(), via='python', **facts)
+        while await self._database.write(_DROP_LEFT, self._agent, self._owner, _BATCH):
+            pass
+        self._database.forget(self._owner, conversation_id)
+
+    async def read_entry(self, entry_id: str) -> ConversationEntry:
+        rows = await self._query(
+            'SELECT id, parent_id, message FROM entry WHERE agent = ? AND owner = ? AND id = ?', entry_id
+        )
+        if not rows:
+            raise LookupError(entry_id)
+        return _entries(rows)[0]
+
+    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+        if head_id is None:
+            return []
+        rows = await self._query(_HISTORY, head_id, self._agent, self._owner, _NO_LIMIT if limit is None else limit)
+        if not rows and limit != 0:
+            raise LookupError(head_id)
+        return _entries(rows)
+
+    async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
+        """The entries up to the head, oldest first; only those after a known entry, if that is one of them."""
+        rows = await self._query(_SINCE, head_id, self._agent, self._owner, known_id or '')
+        if not rows:
+            raise LookupError(head_id)
+        return [StoredEntry(*row) for row in rows]
+
+
+def _entries(rows: Sequence[Any]) -> list[ConversationEntry]:
+    messages = load_messages(b'[' + b','.join(row[2] for row in rows) + b']')
+    return [
+        ConversationEntry(id=row[0], parent_id=row[1], message=message)
+        for row, message in zip(rows, messages, strict=True)
+    ]

@@ -1,0 +1,176 @@
+"""Dead letters: failed tasks that an operator may retry, in SQL that executes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ...errors import UnsupportedOperationError
+from ...ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
+from ...protocol import stored
+from ...types import TaskHeader
+from . import checkpoints, quotas, submit, webhooks
+from .vocabulary import TASK, Transaction, find, find_locked
+
+__all__ = ('MIGRATION', 'STORAGE', 'dead_letters', 'retry')
+
+MIGRATION = (
+    'ALTER TABLE task ADD COLUMN retried_as TEXT',
+    "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure = 'attempts'",
+)
+
+STORAGE = (
+    'DROP INDEX task_dead',
+    "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempts', 'storage')",
+)
+"""A migration: a task that ended because of its store is a dead letter, too."""
+
+_DEAD = f'failure IN {DEAD_LETTERS}'
+_OF_TASK = 'agent = ? AND task_id = ?'
+_FORGET_TURN = (
+    'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
+    f' WHERE {TASK}'
+)
+_NO_LIMIT = 2**31 - 1
+"""The queue takes what an operator decides on, however long it is."""
+
+
+def dead_letters(
+    agent: str, owner: str | None, *, limit: int, after: tuple[int, str] | None
+) -> Transaction[list[DeadLetter]]:
+    """See `Housekeeping.dead_letters`."""
+    where = f'agent = ? AND {_DEAD}'
+    values: tuple[Any, ...] = (agent,)
+    if owner is not None:
+        where, values = f'{where} AND owner = ?', (*values, owner)
+    if after is not None:
+        where, values = f'{where} AND (status_at, id) > (?, ?)', (*values, *after)
+    rows = yield (
+        'SELECT id, context_id, owner, status_at, attempt, failure, retried_as, status_message FROM task'
+        f' WHERE {where} ORDER BY status_at, id LIMIT ?',
+        (*values, limit),
+    )
+    return [_dead_letter(row) for row in rows]
+
+
+def _dead_letter(row: Sequence[Any]) -> DeadLetter:
+    task_id, context_id, owner, at, attempt, failure, retried_as, status_message = row
+    return DeadLetter(
+        task_id=task_id,
+        context_id=context_id,
+        owner=owner,
+        at=at,
+        attempts=attempt - (failure == DEAD_LETTER),  # the last one only found that it was one too many
+        failure=failure,
+        correlation_id=None if status_message is None else _correlation_id(status_message),
+        retried_as=retried_as,
+    )
+
+
+def _correlation_id(message: bytes) -> str | None:
+    said: dict[str, Any] = from_json(message)
+    return said.get('metadata', {}).get('correlationId')
+
+
+def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
+    """See `Housekeeping.retry`."""
+    yield from find_locked(agent, task_id, None)
+    unless_retried = '' if again else ' AND retried_as IS NULL'
+    rows = yield (
+        f'UPDATE task SET retried_as = ? WHERE {TASK} AND {_DEAD}{unless_retried}'
+        ' RETURNING owner, context_id, request, traceparent, dialect, inbox_read, answer, run, paid',
+        (new_id, agent, task_id),
+    )
+    if not rows:
+        yield from _refuse(agent, task_id)
+    *common, inbox_read, answer, run, paid = rows[0]
+    messages = yield (
+        'SELECT inbox.seq, inbox.answer, item.body, inbox.digest, inbox.request FROM inbox'
+        ' JOIN item ON item.seq = inbox.item'
+        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? AND (inbox.answer = 0 OR ?)'
+        ' ORDER BY inbox.seq',
+        (agent, task_id, inbox_read, answer is not None),
+    )
+    for n, (*_, body, digest, own_request) in enumerate(messages):
+        message = _submission(common, new_id, *_again(body, task_id), digest=digest, new=n == 0, at=at)
+        if own_request is not None:
+            message = replace(message, request=own_request or None)
+        yield from submit.submit(agent, message, queue_limit=_NO_LIMIT, idempotency_window=0)
+    if answer is not None:
+        yield from _move_turn(agent, task_id, new_id, [row[:2] for row in messages], answer)
+    usage = yield from checkpoints.move(agent, task_id, new_id, [seq for seq, *_ in messages])
+    if usage is not None:
+        yield [quotas.divide(agent, task_id, run, paid, new_id=new_id, usage=usage)]
+    yield from webhooks.copy(agent, task_id, new_id)
+    return (yield from find(agent, new_id, None))
+
+
+def _move_turn(
+    agent: str, task_id: str, new_id: str, inbox: Sequence[tuple[int, int]], answer: int
+) -> Transaction[None]:
+    """Give the turn that a task was in, which waited and was answered, to another one, whose first run goes on with it.
+
+    Args:
+        agent: Namespace.
+        task_id: The task.
+        new_id: The other one, which has been sent copies of the turn's messages.
+        inbox: The rows that those messages have in the inbox, and what they answer there.
+        answer: The row of the one that the task was to go on with.
+    """
+    copies = yield f'SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq', (agent, new_id)
+    copy_of = {seq: copy for (seq, _), (copy,) in zip(inbox, copies, strict=True)}
+    turn = yield (
+        'SELECT own_messages, own_usage, pending, (SELECT id FROM entry WHERE entry.agent = task.agent'
+        f' AND entry.owner = task.owner AND entry.id = task.context_head) FROM task WHERE {TASK}',
+        (agent, task_id),
+    )
+    move = (
+        'UPDATE task SET own_messages = ?, own_usage = ?, pending = ?, context_head = ?, inbox_read = ?, answer = ?'
+        f' WHERE {TASK}'
+    )
+    yield [
+        ('UPDATE inbox SET answer = ? WHERE seq = ?', [(answers, copy_of[seq]) for seq, answers in inbox if answers]),
+        (move, [(*turn[0], copies[0][0], copy_of[answer], agent, new_id)]),
+        (_FORGET_TURN, [(agent, task_id)]),
+    ]
+
+
+def _refuse(agent: str, task_id: str) -> Transaction[None]:
+    """Say why a task is not retried."""
+    header = yield from find(agent, task_id, None)
+    rows = yield f'SELECT retried_as FROM task WHERE {TASK} AND {_DEAD}', (agent, task_id)
+    if not rows:
+        raise UnsupportedOperationError(f'The task is {header.state} and no dead letter.')
+    raise UnsupportedOperationError(f'The dead letter was retried already, as the task {rows[0][0]}.')
+
+
+def _again(body: bytes, dead_id: str) -> tuple[str, bytes]:
+    """A message of the dead task as a new one, without its task's ids; and its id."""
+    message: dict[str, Any] = from_json(body)
+    message_id = stored.new_id()
+    message |= {'messageId': message_id, 'referenceTaskIds': [*message.get('referenceTaskIds', ()), dead_id]}
+    del message['taskId'], message['contextId']
+    return message_id, to_json(message)
+
+
+def _submission(
+    common: Sequence[Any], task_id: str, message_id: str, body: bytes, *, digest: bytes, new: bool, at: int
+) -> Submission:
+    owner, context_id, request, traceparent, dialect = common
+    return Submission(
+        owner=owner,
+        anonymous=False,  # nobody else knows the id, which has just been made
+        message_id=message_id,
+        digest=digest,
+        body=body,
+        task_id=task_id,
+        new=new,
+        context_id=context_id,
+        request=request,
+        traceparent=traceparent,
+        dialect=dialect,
+        at=at,
+    )

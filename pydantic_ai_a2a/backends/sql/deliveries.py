@@ -1,0 +1,132 @@
+"""Deliveries of events to webhooks: written with the events, for the configurations of their task. Pure, like `sql`.
+
+A task's `push` says what it has: nothing, configurations, or one that takes every chunk; so a task without any pays for
+no statement. A configuration's `due_at` says when its oldest delivery may be tried, on the clock of leases: 0 for at
+once, and NULL if it has no delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pydantic_core import from_json
+
+from ...ports import Takes
+from ...protocol import stored
+from ...types import TaskEvent, TaskHeader
+from .transaction import Transaction, Write
+
+__all__ = ('MIGRATION', 'OWNERS', 'TAKES', 'drop', 'enqueue')
+
+MIGRATION = (
+    'ALTER TABLE task ADD COLUMN push INTEGER NOT NULL DEFAULT 0',
+    'ALTER TABLE event ADD COLUMN push INTEGER NOT NULL DEFAULT 0',
+    """
+    CREATE TABLE push_config (
+        seq INTEGER PRIMARY KEY,
+        agent TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        id TEXT NOT NULL,
+        version TEXT NOT NULL,
+        takes INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        due_at BIGINT,
+        lease BIGINT NOT NULL DEFAULT 0
+    )
+    """,
+    'CREATE UNIQUE INDEX push_config_id ON push_config (agent, task_id, id)',
+    'CREATE INDEX push_config_due ON push_config (agent, due_at) WHERE due_at IS NOT NULL',
+    """
+    CREATE TABLE delivery (
+        seq INTEGER PRIMARY KEY,
+        agent TEXT NOT NULL,
+        task_id TEXT NOT NULL,
+        config BIGINT NOT NULL,
+        id TEXT NOT NULL,
+        n BIGINT NOT NULL,
+        state TEXT,
+        payload BLOB NOT NULL,
+        failures INTEGER NOT NULL DEFAULT 0,
+        error TEXT,
+        died_at BIGINT
+    )
+    """,
+    'CREATE UNIQUE INDEX delivery_id ON delivery (agent, id)',
+    'CREATE INDEX delivery_next ON delivery (agent, config, seq) WHERE died_at IS NULL',
+    'CREATE INDEX delivery_task ON delivery (agent, task_id)',
+    'CREATE INDEX delivery_dead ON delivery (agent, died_at, id) WHERE died_at IS NOT NULL',
+)
+
+OWNERS = (
+    "ALTER TABLE push_config ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
+    'UPDATE push_config SET owner = COALESCE((SELECT task.owner FROM task WHERE task.agent = push_config.agent'
+    " AND task.id = push_config.task_id), '')",
+    'DROP INDEX push_config_due',
+    'CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL',
+)
+"""The task's owner, in the index too: those of an owner are passed over without a look at their rows."""
+
+TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
+"""How `push_config.takes` has it."""
+_ALL, _WHOLE, _CHUNKS = (0, 2), (1, 2), (2, 2)
+_INSTEAD_OF_CHUNKS = (1, 1)
+_ADD = (
+    'INSERT INTO delivery (agent, task_id, config, id, n, state, payload)'
+    " SELECT agent, task_id, seq, CAST(? AS TEXT) || '.' || CAST(seq AS TEXT), ?, ?, ?"
+    ' FROM push_config WHERE agent = ? AND task_id = ? AND takes BETWEEN ? AND ?'
+)
+# Whether or not it changes anything: who ends a delivery of the configuration has to wait, or sees nothing left to do.
+_WAKE = 'UPDATE push_config SET due_at = COALESCE(due_at, 0) WHERE agent = ? AND task_id = ?'
+_OF_TASK = 'agent = ? AND task_id = ?'
+
+
+def enqueue(
+    agent: str,
+    header: TaskHeader,
+    push: int,
+    events: Iterable[TaskEvent],
+    artifacts: Sequence[tuple[str, bytes]] | None = None,
+) -> Transaction[None]:
+    """Have events delivered that the same transaction has stored, for a writer whose right to has been checked.
+
+    Args:
+        agent: The namespace.
+        header: The task's.
+        push: The task's, which is not 0, as it is while the transaction keeps others from changing it.
+        events: In the order of their numbers.
+        artifacts: The task's final artifacts, if they are known: (artifactId, JSON).
+    """
+    rows: list[tuple[TaskEvent, tuple[int, int]]] = []
+    for event in events:
+        if event.state is not None:
+            rows.append((event, _ALL))
+            continue
+        whole, last = stored.piece(event.payload)
+        rows.append((event, _WHOLE if whole else _CHUNKS))
+        if last and not whole:
+            body = yield from _whole(agent, header, event, dict(artifacts or ()))
+            rows.append((TaskEvent(event.n, None, body), _INSTEAD_OF_CHUNKS))
+    wanted = [(event, takes) for event, takes in rows if takes != _CHUNKS or push >= TAKES['chunks']]
+    if wanted:
+        values = [(stored.new_id(), *event, agent, header.id, *takes) for event, takes in wanted]
+        yield [(_ADD, values), (_WAKE, [(agent, header.id)])]
+
+
+def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, bytes]) -> Transaction[bytes]:
+    """The update that tells the whole artifact of which this event is the last chunk (§4.2.2)."""
+    artifact_id: str = from_json(last.payload)['artifactUpdate']['artifact']['artifactId']
+    artifact = final.get(artifact_id)
+    if artifact is None:
+        items = yield f"SELECT body FROM item WHERE {_OF_TASK} AND kind = 'artifact' ORDER BY seq", (agent, header.id)
+        updates = yield (
+            f'SELECT payload FROM event WHERE {_OF_TASK} AND state IS NULL AND n <= ? ORDER BY n',
+            (agent, header.id, last.n),
+        )
+        bodies = stored.assemble((row[0] for row in items), (row[0] for row in updates))
+        artifact = next(body for body in bodies if from_json(body)['artifactId'] == artifact_id)
+    return stored.artifact_update(header.id, header.context_id, artifact)
+
+
+def drop(agent: str, task_id: str) -> list[Write]:
+    """Delete a task's configurations, and what they have not been told."""
+    return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('push_config', 'delivery')]

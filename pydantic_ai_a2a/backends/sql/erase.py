@@ -1,0 +1,97 @@
+"""Erasure of all that an owner has, or of one context of it, in transactions of bounded size. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from ...errors import UnsupportedOperationError
+from ...lifecycle import INTERRUPTED
+from ...ports import Erased, Status
+from . import conversations, totals
+from .sweep import ROWS, TASKS, Told, drop_events, drop_task
+from .transaction import Lock
+from .vocabulary import HEADER, Rows, Transaction, header_of, status_event
+
+__all__ = ('erase',)
+
+
+def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
+    """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for their end."""
+    yield from _check_idle(agent, owner, context_id)
+    erased, told = yield from _erase_tasks(agent, owner, context_id, at)
+    if not erased:
+        erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
+    if not erased:
+        erased = yield from _erase_conversations(agent, owner, context_id)
+    if not erased and context_id is None:
+        erased = yield from _erase_entries(agent, owner)
+    if not (yield totals.lock_sweep(agent)):
+        yield from totals.fold(agent)  # or the owner's name would stay until the next sweep
+    return erased, told
+
+
+def _tasks(agent: str, owner: str, context_id: str | None) -> tuple[str, tuple[str, ...]]:
+    """The condition that tasks fulfil, and its values."""
+    if context_id is None:
+        return 'agent = ? AND owner = ?', (agent, owner)
+    return 'agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
+
+
+def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
+    where, values = _tasks(agent, owner, context_id)
+    rows = yield f"SELECT id FROM task WHERE {where} AND state IN ('submitted', 'working') LIMIT 1", values
+    if rows:
+        raise UnsupportedOperationError(
+            f'The task {rows[0][0]} is queued or running; cancel it before what it belongs to is erased.'
+        )
+
+
+def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
+    """A batch of tasks, each with its events first, which may take several batches."""
+    where, values = _tasks(agent, owner, context_id)
+    # A message that comes now may have made a task, or let one go on.
+    idle = f"{where} AND state NOT IN ('submitted', 'working')"
+    rows = yield (
+        f'SELECT {HEADER} FROM task WHERE {idle} ORDER BY id /* COLLATE "C" */ LIMIT ? /* FOR UPDATE */',
+        (*values, TASKS),
+    )
+    tasks = items = events = 0
+    told: Told = []
+    for row in rows:
+        header = header_of(row)
+        events += yield from drop_events(agent, header.id, ROWS - events)
+        if (yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, header.id)):
+            break
+        tasks += 1
+        items += (yield from drop_task(agent, header.id)) - 1
+        if header.state in INTERRUPTED:
+            told.append((header.id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
+        if tasks + items + events >= ROWS:
+            break
+    return Erased(tasks=tasks, items=items, events=events), told
+
+
+def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:
+    """A batch of conversations, each with the model messages that no other one shares."""
+    found: Rows = [(context_id,)]
+    if context_id is None:
+        found = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
+    for each in sorted(str(row[0]) for row in found):  # all of them before the owner, whom each erasure locks
+        yield Lock((agent, owner, each))
+    erased = entries = 0
+    for (each,) in found:
+        dropped = yield from conversations.erase(agent, owner, each, ROWS - entries)
+        erased += dropped is not None
+        entries += dropped or 0
+        if entries >= ROWS:
+            break
+    return Erased(conversations=erased, entries=entries)
+
+
+def _erase_entries(agent: str, owner: str) -> Transaction[Erased]:
+    """A batch of model messages that no conversation has any longer."""
+    rows = yield (
+        'DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN'
+        ' (SELECT id FROM entry WHERE agent = ? AND owner = ? AND NOT EXISTS'
+        ' (SELECT 1 FROM conversation c WHERE c.agent = ? AND c.owner = ?) LIMIT ?) RETURNING 1',
+        (agent, owner, agent, owner, agent, owner, ROWS),
+    )
+    return Erased(entries=len(rows))

@@ -1,0 +1,154 @@
+"""What callers have taken and used: buckets of requests, and what runs cost in sliding windows. Pure, like `sql`.
+
+A bucket is one number, the time at which it is full again: each request that is taken moves it on by an interval, and
+none is taken that would move it too far ahead. So one statement looks and takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic_ai.usage import RunUsage
+from pydantic_core import from_json, to_json
+
+from ...lifecycle import TERMINAL
+from ...ports import Bucket, Charge, Spent, amounts_of
+from .transaction import LockTasks, Transaction, Write
+
+__all__ = ('MIGRATION', 'PAID', 'charge', 'charged', 'divide', 'settle', 'spent', 'sweep', 'take')
+
+MIGRATION = (
+    """
+    CREATE TABLE bucket (
+        agent TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        name TEXT NOT NULL,
+        full_at BIGINT NOT NULL,
+        PRIMARY KEY (agent, subject, name)
+    )
+    """,
+    'CREATE INDEX bucket_full ON bucket (agent, full_at)',
+    """
+    CREATE TABLE spending (
+        agent TEXT NOT NULL,
+        subject TEXT NOT NULL,
+        span BIGINT NOT NULL,
+        until BIGINT NOT NULL,
+        requests BIGINT NOT NULL,
+        tokens BIGINT NOT NULL,
+        cost BIGINT NOT NULL,
+        PRIMARY KEY (agent, subject, span, until)
+    )
+    """,
+    'CREATE INDEX spending_until ON spending (agent, until)',
+)
+PAID = ('ALTER TABLE task ADD COLUMN paid BLOB',)
+"""A migration: what was charged of a task's run so far, as JSON: its number, requests, tokens, cost."""
+
+_TASK = 'agent = ? AND id = ?'
+_TAKE = (
+    'INSERT INTO bucket (agent, subject, name, full_at) VALUES (?, ?, ?, ?) ON CONFLICT (agent, subject, name)'
+    ' DO UPDATE SET full_at = CASE WHEN bucket.full_at > ? THEN bucket.full_at ELSE ? END + ?'
+    ' WHERE bucket.full_at <= ? RETURNING full_at'
+)
+_CHARGE = (
+    'INSERT INTO spending (agent, subject, span, until, requests, tokens, cost) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    ' ON CONFLICT (agent, subject, span, until) DO UPDATE SET requests = spending.requests + excluded.requests,'
+    ' tokens = spending.tokens + excluded.tokens, cost = spending.cost + excluded.cost'
+)
+
+
+def take(agent: str, bucket: Bucket, *, at: int) -> Transaction[int]:
+    """See `QuotaStore.take`."""
+    subject, name, interval, burst = bucket
+    now = at * 1000
+    latest = now + (burst - 1) * interval  # when it may be full at most, for one more to be in it
+    taken = yield _TAKE, (agent, subject, name, now + interval, now, now, interval, latest)
+    if taken:
+        return 0
+    rows = yield 'SELECT full_at FROM bucket WHERE agent = ? AND subject = ? AND name = ?', (agent, subject, name)
+    return -(-(rows[0][0] - latest) // 1000)
+
+
+def spent(agent: str, subject: str, window: int, *, at: int) -> Transaction[list[Spent]]:
+    """See `QuotaStore.spent`."""
+    rows = yield (
+        'SELECT until, requests, tokens, cost FROM spending WHERE agent = ? AND subject = ? AND span = ?'
+        ' AND until > ? ORDER BY until',
+        (agent, subject, window, at),
+    )
+    return [Spent(*row) for row in rows]
+
+
+def charge(agent: str, charges: Sequence[Charge]) -> Transaction[None]:
+    """See `QuotaStore.charge`."""
+    yield [_charged(agent, charges)]
+
+
+def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Transaction[None]:
+    """See `QuotaStore.settle`."""
+    yield LockTasks(agent, [task_id])
+    rows = yield f'SELECT state, run, paid FROM task WHERE {_TASK}', (agent, task_id)
+    # What was charged of a run is known only by its task: of one that was erased, it may have been charged before.
+    for state, newest, paid in rows:
+        if state in TERMINAL and newest == run:
+            yield charged(agent, task_id, run, paid, charges)
+
+
+def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
+    """What a run is charged, as writes of another transaction, but for what it has `paid`."""
+    before = _of_run(run, paid)
+    total = [max(each) for each in zip(charges[0][3:], before, strict=True)] if charges else before
+    if total == before:
+        return []
+    rest = [now - then for now, then in zip(total, before, strict=True)]
+    due = [Charge(each.subject, each.window, each.until, *rest) for each in charges]
+    return [
+        _charged(agent, due),
+        (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *total]), agent, task_id)]),
+    ]
+
+
+def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: str, usage: RunUsage) -> Write:
+    """Divide the usage of a run between its task and another task, whose first run continues from its checkpoint.
+
+    The new task is charged for the checkpoint, except for what the old task has paid of it. If a lost holder of the old
+    task comes back, it is charged only for what it did after the checkpoint.
+
+    Args:
+        agent: Namespace.
+        task_id: The old task.
+        run: The run of the old task.
+        paid: The old task's column `paid`.
+        new_id: The new task.
+        usage: The usage that the checkpoint holds.
+    """
+    pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
+    values = [([1, *map(min, pairs)], new_id), ([run, *map(max, pairs)], task_id)]
+    return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, each) for amounts, each in values]
+
+
+def _of_run(run: int, paid: bytes | None) -> list[int]:
+    """What was charged of a run: requests, tokens, cost."""
+    of, *amounts = [0] if paid is None else from_json(paid)
+    return amounts if of == run else [0, 0, 0]
+
+
+def _charged(agent: str, charges: Sequence[Charge]) -> Write:
+    """In one order, so that no two of them wait for each other."""
+    return _CHARGE, [(agent, *each) for each in sorted(charges)]
+
+
+def sweep(agent: str, *, at: int, limit: int) -> Transaction[int]:
+    """Drop buckets that are full, and what is forgotten; how many rows went."""
+    full = yield (
+        'DELETE FROM bucket WHERE agent = ? AND full_at <= ? AND (subject, name) IN (SELECT subject, name FROM bucket'
+        ' WHERE agent = ? AND full_at <= ? ORDER BY full_at LIMIT ?) RETURNING full_at',
+        (agent, at * 1000, agent, at * 1000, limit),
+    )
+    forgotten = yield (
+        'DELETE FROM spending WHERE agent = ? AND until <= ? AND (subject, span, until) IN (SELECT subject, span, until'
+        ' FROM spending WHERE agent = ? AND until <= ? ORDER BY until LIMIT ?) RETURNING until',
+        (agent, at, agent, at, limit),
+    )
+    return len(full) + len(forgotten)

@@ -1,0 +1,159 @@
+"""Reads of tasks and events, each one transaction so that what comes back belongs together. Pure, like `sql`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import StoredDamaged
+from ...lifecycle import STOPPED, TERMINAL
+from ...protocol import stored
+from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from . import totals
+from .damage import check_stored
+from .vocabulary import BY_ID_AND_OWNER, HEADER, Transaction, header_of
+
+__all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after', 'unread')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_NO_LIMIT = 2**31
+_NUMBERS = ' UNION ALL '.join(
+    'SELECT seq FROM (SELECT seq FROM item'
+    f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?) AS {kind}s"
+    for kind in ('message', 'artifact')
+)
+_ITEMS = f'SELECT seq, kind, body FROM item WHERE seq IN ({_NUMBERS})'  # SQLite would copy bodies of a subquery
+_STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
+
+
+def load(
+    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, checks: bool = True
+) -> Transaction[StoredTask | None]:
+    """See `TaskReader.load`; `checks` tells whether the stored bodies may be damaged."""
+    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    if not rows:
+        return None
+    return (yield from _with_items(agent, header_of(rows[0]), history_length, artifacts, checks))
+
+
+def _with_items(
+    agent: str, header: TaskHeader, history_length: int | None, artifacts: bool, checks: bool = True
+) -> Transaction[StoredTask]:
+    newest = _NO_LIMIT if history_length is None else history_length
+    rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
+    rows.sort()
+    if checks:
+        check_stored(header.id, *(body for _, _, body in rows), header.status_message, header.metadata)
+    history = [body for _, kind, body in rows if kind == 'message'] if newest else None
+    if not artifacts:
+        return StoredTask(header, history, None)
+    bodies = [body for _, kind, body in rows if kind == 'artifact']
+    if header.state not in TERMINAL:
+        updates = yield (
+            'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
+            (agent, header.id),
+        )
+        if updates:
+            if checks:
+                check_stored(header.id, *(row[0] for row in updates))
+            bodies = stored.assemble(bodies, (row[0] for row in updates))
+    return StoredTask(header, history, bodies)
+
+
+def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Page]:
+    """See `TaskReader.list`; `checks` as for `load`."""
+    conditions: list[str] = ['agent = ?']
+    values: list[str | int] = [agent]
+    wanted: tuple[tuple[str, Any], ...] = (
+        ('owner = ?', query.owner),
+        ('context_id = ?', query.context_id),
+        ('state = ?', query.state),
+        ('status_at >= ?', query.since),
+    )
+    for condition, value in wanted:
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    where = ' AND '.join(conditions)
+    if query.context_id is None and query.since is None:
+        total = yield totals.count(agent, query.owner, () if query.state is None else (query.state,))
+    else:
+        total = yield f'SELECT COUNT(*) FROM task WHERE {where}', tuple(values)
+    if query.before is not None:
+        where += ' AND (status_at, id) < (?, ?)'
+        values = [*values, *query.before]
+    rows = yield (
+        f'SELECT {HEADER} FROM task WHERE {where} ORDER BY status_at DESC, id DESC LIMIT ?',
+        (*values, query.page_size + 1),
+    )
+    tasks: list[StoredTask] = []
+    left = sys.maxsize if query.max_bytes is None else query.max_bytes
+    shown = 0
+    for row in rows[: query.page_size]:
+        try:
+            task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts, checks)
+        except StoredDamaged as damaged:
+            logger.error('A task is left out of a list: %s', damaged)
+            shown += 1
+            continue
+        left -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))
+        if tasks and left < 0:
+            break
+        tasks.append(task)
+        shown += 1
+    following = None
+    if len(rows) > shown:
+        last = rows[shown - 1]
+        following = (last[4], last[0])  # status_at and id of a `HEADER` row
+    return Page(tasks, following, total[0][0])
+
+
+def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:
+    """See `TaskReader.unread`."""
+    rows = yield (
+        'SELECT inbox.seq, item.body FROM inbox JOIN item ON item.seq = inbox.item'
+        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq > ? AND inbox.answer = 0 ORDER BY inbox.seq',
+        (agent, task_id, after),
+    )
+    return [(seq, body) for seq, body in rows]
+
+
+def events_after(
+    agent: str, task_id: str, after: int, limit: int, *, checks: bool = True
+) -> Transaction[list[TaskEvent]]:
+    """Stored events of a task after a number, in order; `checks` as for `load`."""
+    rows: Sequence[Any] = yield (
+        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
+        (agent, task_id, after, limit),
+    )
+    if checks:
+        check_stored(task_id, *(payload for _, _, payload in rows))
+    return [TaskEvent(*row) for row in rows]
+
+
+def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
+    """Whether an event after a number moved the task to where a blocking send answers, or the task is gone."""
+    rows = yield (
+        f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n > ? AND state IN ({_STOPPED})'
+        ' UNION ALL SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 0)'
+        ' LIMIT 1',
+        (agent, task_id, after, agent, task_id),
+    )
+    return bool(rows)
+
+
+def resumable(agent: str, task_id: str, n: int) -> Transaction[bool]:
+    """See `EventLog.has`."""
+    rows = yield (
+        f'SELECT (SELECT MIN(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), {HEADER}'
+        ' FROM task WHERE agent = ? AND id = ?',
+        (agent, task_id),
+    )
+    if not rows:
+        return False
+    oldest, *fields = rows[0]
+    newest = header_of(fields).last_event
+    return n <= newest and ((oldest is not None and n >= oldest - 1) or n == newest)

@@ -1,0 +1,369 @@
+"""The holder's side of the state machine: claim, renew, emit, finish, release. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+
+from ...errors import LeaseLost
+from ...lifecycle import INTERRUPTED, TERMINAL
+from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Status
+from ...types import TaskEvent, TaskHeader
+from . import checkpoints, conversations, deliveries, quotas
+from .contexts import NEXT, QUEUED, let_go
+from .transaction import Lock, LockTasks
+from .vocabulary import (
+    HEADER,
+    HEADER_SIZE,
+    HELD,
+    TASK,
+    UNREAD,
+    Rows,
+    Transaction,
+    Write,
+    add_events,
+    add_items,
+    drop_checkpoint,
+    header_of,
+    keep_streamed,
+    set_status,
+    status_event,
+)
+
+__all__ = (
+    'claim',
+    'emit',
+    'finish',
+    'locks_of_finish',
+    'release',
+    'renew',
+)
+
+_LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
+# A locked task is skipped, and is still the first of its context: the tasks behind it are not found.
+_FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY {} LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
+_FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
+_FIND_LOST = _FIND.format(_LOST, 'queue_seq')
+_RENEWED = 500
+"""Leases that one statement renews; SQLite takes 999 values at least."""
+_MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
+_RUN = (
+    'run, turn,'
+    f' COALESCE((SELECT inbox.request FROM inbox WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
+    ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
+    ' AND c.id = task.context_id),'
+    f' answer, inbox_read, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
+    f' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq WHERE {_MESSAGE})'
+)
+_TOLD = (
+    '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
+    ' ORDER BY n DESC LIMIT 1)'
+)
+"""The state that the task's readers know."""
+_TAKE = (
+    # An answered task is `working` since its answer.
+    "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
+    ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
+    ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
+    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
+    f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+)
+
+
+def claim(
+    agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None
+) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
+    """See `TaskQueue.claim`; also gives the events to publish, per task.
+
+    The tasks are locked before they are taken: a lost holder may be storing an event, whose number the claim has to
+    see. Tasks that another transaction has locked are left to a later claim, so that no claim waits.
+    """
+    claims: list[tuple[Claim, list[TaskEvent]]] = []
+    if task_id is None:
+        found = yield from _claimable(agent, holder, limit)
+    else:
+        found = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
+    for (each,) in found:
+        rows = yield _TAKE, (at, holder, lease, agent, each, holder)
+        if not rows:
+            continue  # a task that was asked for by its id cannot be claimed now
+        told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
+        header = header_of(rows[0], more_events=0 if told == 'working' else 1)
+        events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
+        yield [add_events(agent, each, events)]
+        if push:
+            yield from deliveries.enqueue(agent, header, push, events)
+        checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
+        claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
+        claims.append((claimed, events))
+    return claims
+
+
+def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:
+    found = yield _FIND_LOST, (agent, holder, limit)
+    if len(found) < limit:
+        found += yield _FIND_QUEUED, (agent, limit - len(found))
+    return found
+
+
+def _claim_of(
+    header: TaskHeader,
+    run_row: Sequence[Any],
+    holder: str,
+    fence: int,
+    attempt: int,
+    *,
+    checkpoint: Checkpoint | None = None,
+    push: bool = False,
+) -> Claim:
+    """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
+    run, turn, request, traceparent, own_messages, pending, *rest = run_row
+    head_then, head_now, answer, read, unread, message = rest
+    return Claim(
+        header=header,
+        holder=holder,
+        fence=fence,
+        attempt=attempt,
+        run=run,
+        turn=turn,
+        inbox=unread if answer is None else read,
+        message=message,
+        head=head_now if own_messages is None else head_then,
+        own_messages=None if own_messages is None else conversations.load_messages(own_messages),
+        request=request or None,
+        traceparent=traceparent,
+        checkpoint=checkpoint,
+        push=push,
+        pending=pending,
+    )
+
+
+def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Transaction[tuple[Marks, list[str]]]:
+    """See `TaskQueue.renew`; also gives the tasks that another transaction has locked, which are not renewed."""
+    held: dict[str, int] = {}
+    locked: set[str] = set()
+    for start in range(0, len(tasks), _RENEWED):
+        some = tasks[start : start + _RENEWED]
+        locked.update(row[0] for row in (yield LockTasks(agent, some, wait=False)))
+        free = [task_id for task_id in some if task_id not in locked]
+        if not free:
+            continue
+        rows = yield (
+            'UPDATE task SET lease_until = a2a_clock() + ?'
+            f' WHERE agent = ? AND id IN ({", ".join("?" * len(free))}) AND holder = ?'
+            " AND state = 'working' RETURNING id, cancel_requested",
+            (lease, agent, *free, holder),
+        )
+        held |= dict(rows)
+    lost = [task_id for task_id in tasks if task_id not in held and task_id not in locked]
+    return Marks(lost, [task_id for task_id in tasks if held.get(task_id)]), [*locked]
+
+
+def emit(
+    agent: str,
+    claimed: Claim,
+    events: Sequence[TaskEvent],
+    status: Status | None,
+    checkpoint: Checkpoint | None = None,
+) -> Transaction[None]:
+    """See `TaskQueue.emit`."""
+    header, push = claimed.header, 0
+    if checkpoint is not None:
+        yield LockTasks(agent, [header.id])
+    for n, event in enumerate(events):
+        if n:  # nobody can take the task away any longer
+            yield [add_events(agent, header.id, events[n:])]
+            break
+        rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
+        if not rows:
+            yield from _check_emitted(agent, claimed, event)
+            return
+        push = rows[0][1]
+    if status is not None:
+        yield from set_status(agent, header, status)
+    if checkpoint is not None:
+        yield from checkpoints.save(agent, claimed, checkpoint)
+    if push:
+        yield from deliveries.enqueue(agent, header, push, events)
+
+
+def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[None]:
+    """Raise LeaseLost, unless the claim is valid and has stored the event before: then a commit had no answer."""
+    rows = yield (
+        f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n = ? AND EXISTS (SELECT 1 FROM task WHERE {HELD})',
+        (agent, claimed.header.id, event.n, agent, claimed.header.id, claimed.fence, claimed.holder),
+    )
+    if not rows:
+        raise LeaseLost
+
+
+_FIRST_EVENT = (
+    # The task's `push` is copied: so it is that of the row as others have left it, for whom this has waited.
+    'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
+    f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
+)
+_STANDING = (
+    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, paid, {NEXT} FROM task WHERE {HELD} AND run = ?'
+    ' /* FOR NO KEY UPDATE */'
+)
+
+
+_DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
+_HANDS_ON = TERMINAL - {'canceled'}
+"""States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
+
+
+def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
+    """The context: its conversation may grow, and a message that comes now has to be seen, or it is never run."""
+    return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
+
+
+def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
+    """See `TaskQueue.finish`; also gives the events to publish."""
+    header, read = claimed.header, end.taken or claimed.inbox
+    rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
+    if not rows:
+        return (yield from _finished(agent, claimed, end))
+    said, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
+    usage = end.usage if own_usage is None else _of_turn(own_usage, end)
+    writes: list[Write] = []
+    if end.charges:
+        writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
+    if checkpointed and end.failure not in DEAD_LETTERS:
+        writes.append(drop_checkpoint(agent, header.id))
+    goes_on = unread is not None and _hands_on(end)
+    if end.artifacts is None and end.status.state in TERMINAL:
+        yield from keep_streamed(agent, header.id)
+    elif end.artifacts is not None and claimed.run > 1:
+        writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
+    events = [*end.events, *(_handed_on(header, end) if goes_on else (end.final,))]
+    writes += [add_items(agent, header.id, _items(said, end, goes_on)), add_events(agent, header.id, events)]
+    if end.status.state in ('completed', 'canceled'):
+        messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
+        if end.status.state == 'canceled':
+            messages = conversations.closed(messages)
+        run_id = f'{header.id}.{claimed.run}'
+        writes += conversations.append(
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at
+        )
+    if goes_on:
+        yield writes
+    else:
+        yield [*writes, *_end(agent, claimed, end, usage, read, following=following)]
+    if push:
+        yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
+    return (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None, events
+
+
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
+    """The result of a finish that is stored already: its commit had no answer. LeaseLost for any other end."""
+    rows = yield (
+        f'SELECT holder, run, state, status_at, last_event, {HEADER}, {_RUN} FROM task WHERE {TASK} AND fence = ?',
+        (agent, claimed.header.id, claimed.fence),
+    )
+    for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
+        if _hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
+            events = [*end.events, *_handed_on(claimed.header, end)]
+            if (yield from _written_since(agent, claimed, [*end.events, end.final][0].n)) != events:
+                break  # the run has ended in another way
+            claim = _claim_of(
+                header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
+            )
+            return claim, events
+        if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
+            return None, [*end.events, end.final]
+    raise LeaseLost
+
+
+def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[TaskEvent]]:
+    """The events of a task from a number on. The payload of the last tells one end of a run from another."""
+    rows = yield (
+        'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n >= ? ORDER BY n',
+        (agent, claimed.header.id, first),
+    )
+    return [TaskEvent(n, state, bytes(payload)) for n, state, payload in rows]
+
+
+def _hands_on(end: Finish) -> bool:
+    """Whether a task goes on with what is unread when a run ends like this."""
+    return end.status.state in _HANDS_ON and not end.last and end.failure not in DEAD_LETTERS
+
+
+def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
+    """What readers are told of the end of a run whose task goes on: why it failed, if it did."""
+    if end.status.message is None:
+        return []
+    return [status_event(header, end.status._replace(state='working'), end.final.n)]
+
+
+def _items(said: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
+    """What a run adds to its task; the message of the status before moves into the history (§3.7)."""
+    items = [] if said is None else [('message', '', said)]
+    items += [('message', *message) for message in end.history]
+    if goes_on and end.status.message is not None:
+        items.append(('message', '', end.status.message))
+    return items + [('artifact', *artifact) for artifact in end.artifacts or ()]
+
+
+def _of_turn(own: bytes, end: Finish) -> RunUsage:
+    """What the runs of a turn have used: this one, and those before it that were interrupted."""
+    before = conversations.load_usage(own)
+    return before if end.usage is None else before + end.usage
+
+
+def _end(
+    agent: str, claimed: Claim, end: Finish, usage: RunUsage | None, read: int, *, following: str | None
+) -> list[Write]:
+    """Write the status, and let go of the task; the turn of an interrupted one, or of a dead letter, stays with it."""
+    values = (
+        *end.status,
+        end.metadata if end.metadata is not None else claimed.header.metadata,
+        end.final.n,
+        end.failure,
+        claimed.inbox if end.failure in DEAD_LETTERS else read,  # a retry goes on from the checkpoint, or begins anew
+    )
+    turn, of_turn = _TURN, _NO_TURN
+    if end.failure in DEAD_LETTERS:
+        turn, of_turn = '', ()
+    elif end.status.state in INTERRUPTED:
+        of_turn = _turn(claimed, end, usage)
+    statement = (
+        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
+        f' inbox_read = ?,{turn} holder = NULL, lease_until = NULL, cancel_requested = 0 WHERE {TASK}'
+    )
+    ended = (statement, [(*values, *of_turn, agent, claimed.header.id)])
+    return [ended] if following is None else [ended, let_go(agent, claimed.header.owner, following)]
+
+
+_TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'
+_NO_TURN: tuple[Any, ...] = (None, None, None, None)
+
+
+def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
+    """What a task that waits for its client goes on with."""
+    own = [*(claimed.own_messages or ()), *end.messages]
+    used = None if usage is None else conversations.dump_usage(usage)
+    return conversations.dump_messages(own), used, end.pending, claimed.head
+
+
+def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:
+    row = yield (
+        'UPDATE task SET run = run + 1, turn = turn + 1, inbox_read = ?, status_message = NULL, own_messages = NULL,'
+        ' own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL, metadata = COALESCE(?, metadata)'
+        f' WHERE {TASK} RETURNING {HEADER}, {_RUN}',
+        (read, metadata, agent, claimed.header.id),
+    )
+    header = header_of(row[0])
+    return _claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)
+
+
+def release(agent: str, claimed: Claim) -> Transaction[None]:
+    """See `TaskQueue.release`."""
+    yield (
+        f'UPDATE task SET holder = NULL, lease_until = NULL WHERE {HELD}',
+        (agent, claimed.header.id, claimed.fence, claimed.holder),
+    )

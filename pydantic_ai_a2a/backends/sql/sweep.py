@@ -1,0 +1,230 @@
+"""What keeps the store small: retention and the erasure of a task. Pure, like `sql`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from pydantic_core import from_json, to_json
+
+from ...errors import TaskNotFoundError, UnsupportedOperationError
+from ...lifecycle import INTERRUPTED, LIVE
+from ...ports import OnExpired, Status
+from ...protocol import stored
+from ...settings import Retention
+from ...types import TaskEvent, TaskHeader
+from . import contexts, conversations, deliveries, quotas, totals
+from .totals import CONVERSATIONS, ENDED, ENDED_STATES
+from .transaction import Lock, LockTasks
+from .vocabulary import (
+    HEADER,
+    HEADER_SIZE,
+    Transaction,
+    drop_checkpoint,
+    end_unheld,
+    find_locked,
+    header_of,
+    status_event,
+)
+
+__all__ = ('ROWS', 'TASKS', 'Expired', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep', 'tell_expired')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Told: TypeAlias = list[tuple[str, TaskEvent]]
+"""Events of tasks, for their readers."""
+Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
+"""Tasks whose clients have not answered in time, and the events with which they end."""
+
+ROWS = 500
+"""Rows that one sweep deletes at most, so that it never holds up the queue."""
+TASKS = 50
+EXPIRED = 'expired'
+"""Class of the failure of a task whose client has not answered in time."""
+_NO_LIMIT = 2**62
+_UNENDED = ', '.join(f"'{state}'" for state in sorted(LIVE | INTERRUPTED))
+_LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_IDLE = (
+    'SELECT owner, id, updated_at FROM conversation c WHERE agent = ?'
+    f' AND NOT EXISTS ({_LIVES} AND state IN ({_UNENDED}))'
+)
+
+
+def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
+    """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
+    if (yield totals.lock_sweep(agent)):
+        return 0, []  # another process does it
+    yield [contexts.let_go_who_is_first(agent, ROWS)]
+    ended = yield from _expire_waiting(agent, retention, at)
+    swept = len(ended)
+    swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
+    swept += yield from _sweep_tasks(agent, retention, at)
+    left = yield from _sweep_left(agent)
+    swept += left + (yield from _sweep_contexts(agent, retention, at, ROWS - left))
+    swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
+    swept += yield from totals.fold(agent)
+    return swept, ended
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Expired]:
+    waiting = (
+        f"SELECT {HEADER}, run FROM task WHERE agent = ? AND state IN ('input-required', 'auth-required')"
+        ' AND status_at < ? ORDER BY status_at LIMIT ?',
+        (agent, at - _ms(retention.waiting.total_seconds()), TASKS),
+    )
+    rows = yield waiting
+    free = yield from _lock(agent, [row[0] for row in rows])
+    if free:
+        rows = yield waiting  # some may have gone on
+    ended: Expired = []
+    for row in rows:
+        if row[0] not in free:
+            continue
+        header = header_of(row)
+        metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{row[HEADER_SIZE]}'})
+        parts = b'[' + stored.text_part('The task waited too long.') + b']'
+        body = stored.message(stored.new_id(), b'ROLE_AGENT', parts, b',"metadata":' + metadata)
+        status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
+        ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
+    return ended
+
+
+def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
+    """Lock tasks, and return their ids. A sweep leaves tasks that another transaction has locked to a later one."""
+    if not tasks:
+        return []
+    locked = {row[0] for row in (yield LockTasks(agent, tasks, wait=False))}
+    return [task_id for task_id in tasks if task_id not in locked]
+
+
+def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:
+    """Log the tasks that `sweep` has failed, under the correlation ids that clients read, and call the listener."""
+    for header, event in ended:
+        correlation_id = from_json(event.payload)['statusUpdate']['status']['message']['metadata']['correlationId']
+        logger.error('Task %s failed (%s, correlation id %s).', header.id, EXPIRED, correlation_id)
+        if on_expired is not None:
+            on_expired(header, EXPIRED, correlation_id)
+
+
+def _sweep_events(agent: str, before: int) -> Transaction[int]:
+    """Drop event logs of tasks that ended long enough ago; long logs take several sweeps."""
+    rows = yield (
+        f'SELECT id FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
+        ' ORDER BY status_at LIMIT ?',
+        (agent, before, TASKS),
+    )
+    swept = 0
+    for task_id in (yield from _lock(agent, [row[0] for row in rows])):
+        swept += yield from drop_events(agent, task_id, ROWS - swept)
+        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if left:
+            break
+        yield 'UPDATE task SET events_swept = 1 WHERE agent = ? AND id = ?', (agent, task_id)
+    return swept
+
+
+def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
+    """Delete the oldest events of a task; how many went."""
+    rows = yield (
+        'DELETE FROM event WHERE agent = ? AND task_id = ? AND n < (SELECT MIN(n) + ? FROM event'
+        ' WHERE agent = ? AND task_id = ?) RETURNING n',
+        (agent, task_id, limit, agent, task_id),
+    )
+    return len(rows)
+
+
+def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
+    """Drop tasks that have ended, but for those whose webhooks are to be told so, as long as these may take."""
+    waiting = at - _ms(retention.waiting.total_seconds())
+    rows = yield (
+        # CROSS JOIN, so that SQLite begins with the webhooks: mostly there are none.
+        'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
+        f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
+        (agent, waiting),
+    )
+    surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
+    rows = yield (
+        # The oldest are those without events: logs are dropped in this order, and before their tasks.
+        f'SELECT id, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
+        ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
+        ' ORDER BY events_swept DESC, status_at LIMIT ?',
+        (agent, waiting, agent, TASKS),
+    )
+    before = at - _ms(retention.tasks.total_seconds())
+    due = [task_id for index, (task_id, status_at) in enumerate(rows) if index < surplus or status_at < before]
+    swept = 0
+    for task_id in (yield from _lock(agent, due)):
+        swept += yield from drop_events(agent, task_id, ROWS)
+        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if left:
+            break
+        swept += yield from drop_task(agent, task_id)
+        if swept >= ROWS:
+            break
+    return swept
+
+
+def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
+    """Return how many rows of some kinds are above a limit."""
+    rows = yield totals.count(agent, None, kinds)
+    return max(0, rows[0][0] - limit)
+
+
+def drop_task(agent: str, task_id: str) -> Transaction[int]:
+    """Delete a task and what belongs to it; how many rows went: its messages, its artifacts and itself."""
+    # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
+    yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
+    items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
+    yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
+    yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
+    return len(items) + 1
+
+
+def _sweep_left(agent: str) -> Transaction[int]:
+    """Delete what erased conversations have left."""
+    rows = yield 'SELECT DISTINCT owner FROM entry_left WHERE agent = ? LIMIT ?', (agent, TASKS)
+    swept = 0
+    for (owner,) in rows:
+        swept += yield from conversations.drop_left(agent, owner, ROWS - swept)
+    return swept
+
+
+def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Transaction[int]:
+    surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
+    before = at - _ms(retention.contexts.total_seconds())
+    rows = yield (
+        f'{_IDLE} AND updated_at < ? ORDER BY updated_at LIMIT ?',
+        (agent, _NO_LIMIT if surplus else before, TASKS),
+    )
+    swept = 0
+    for index, (owner, context_id, updated_at) in enumerate(rows):
+        if index >= surplus and updated_at >= before:
+            break
+        if (yield Lock((agent, owner, context_id), wait=False)):
+            continue
+        # A message may have come since: then the row is another one, or there is a task again.
+        if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
+            swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
+        if swept >= limit:
+            break
+    return swept
+
+
+def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
+    """See `Housekeeping.erase_task`; also gives the events to publish: readers of a waiting task wait for its end."""
+    try:
+        header = yield from find_locked(agent, task_id, owner)
+    except TaskNotFoundError:
+        return False, []
+    if header.state in LIVE:
+        raise UnsupportedOperationError('The task is queued or running; cancel it before it is erased.')
+    yield from drop_task(agent, task_id)
+    if header.state not in INTERRUPTED:
+        return True, []
+    return True, [(task_id, status_event(header, Status('canceled', at, None), header.last_event + 1))]

@@ -1,0 +1,183 @@
+"""The vocabulary of the SQL state machine: header rows, and the steps that others are made of. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...errors import StoredDamaged, TaskNotFoundError
+from ...lifecycle import LIVE, STOPPED
+from ...ports import Status
+from ...protocol import stored
+from ...types import TaskEvent, TaskHeader
+from . import conversations, deliveries
+from .contexts import NEXT, let_go
+from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
+
+__all__ = (
+    'ADD_ITEM',
+    'BY_ID_AND_OWNER',
+    'HEADER',
+    'HEADER_SIZE',
+    'HELD',
+    'TASK',
+    'UNREAD',
+    'Rows',
+    'Statement',
+    'Transaction',
+    'Write',
+    'add_events',
+    'add_items',
+    'drop_checkpoint',
+    'end_unheld',
+    'find',
+    'find_locked',
+    'header_of',
+    'keep_streamed',
+    'message_to_history',
+    'set_status',
+    'status_event',
+)
+
+HEADER = (
+    'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued,'
+    ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
+)
+HEADER_SIZE = 10
+_STATES = LIVE | STOPPED
+_BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
+BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
+TASK = 'agent = ? AND id = ?'
+HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
+UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read AND inbox.answer = 0'
+"""A message that is to be the prompt of a run, and was not yet."""
+
+ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?)'
+
+
+def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
+    """The header that a `HEADER` row holds, and so many events later.
+
+    Raises:
+        StoredDamaged: The task is in no state that there is.
+    """
+    task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
+    if state not in _STATES:
+        raise StoredDamaged(f'Task {task_id} is in the unknown state {state!r}.')
+    return TaskHeader(
+        id=task_id,
+        context_id=context_id,
+        owner=owner,
+        state=state,
+        status_at=status_at,
+        status_message=message,
+        metadata=metadata,
+        last_event=last_event + more_events,
+        dialect=dialect,
+        queued=bool(queued),
+    )
+
+
+def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
+    """The header of a task that this owner may see, or TaskNotFoundError."""
+    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    if not rows:
+        raise TaskNotFoundError
+    return header_of(rows[0])
+
+
+def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
+    """`find`, and keep everybody else from changing the task and its context."""
+    header = yield from find(agent, task_id, owner)
+    yield Lock((agent, header.owner, header.context_id))
+    yield LockTasks(agent, [task_id])
+    return (yield from find(agent, task_id, owner))
+
+
+def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
+    """The event that tells of a status."""
+    body = stored.status(status.state, status.at, status.message)
+    return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
+
+
+def set_status(agent: str, header: TaskHeader, status: Status) -> Transaction[None]:
+    """Write a status; the message of the one before it moves into the history (§3.7)."""
+    yield from message_to_history(agent, header.id)
+    yield (
+        f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}',
+        (status.state, status.at, status.message, agent, header.id),
+    )
+
+
+def message_to_history(agent: str, task_id: str) -> Transaction[None]:
+    """Keep the status message, which a new status is about to replace."""
+    yield (
+        "INSERT INTO item (agent, task_id, kind, id, body) SELECT agent, id, 'message', '', status_message FROM task"
+        f' WHERE {TASK} AND status_message IS NOT NULL',
+        (agent, task_id),
+    )
+
+
+def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]]) -> Write:
+    """Add messages and artifacts: (kind, id, JSON)."""
+    return ADD_ITEM, [(agent, task_id, *item) for item in items]
+
+
+def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
+    """Add events to the log, for a writer whose right to has been checked."""
+    return (
+        'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
+        [(agent, task_id, *event) for event in events],
+    )
+
+
+def drop_checkpoint(agent: str, task_id: str) -> Write:
+    """Delete how far a task's run has come."""
+    return 'DELETE FROM checkpoint WHERE agent = ? AND task_id = ?', [(agent, task_id)]
+
+
+def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
+    """Keep what was streamed of a task that ends without a result: its readers have seen it (§4.2.2)."""
+    updates = yield (
+        'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
+        (agent, task_id),
+    )
+    if not updates:
+        return
+    before = yield (
+        "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' RETURNING body",
+        (agent, task_id),
+    )
+    bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates))
+    items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
+    yield [add_items(agent, task_id, items)]
+
+
+def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
+    """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
+    event = status_event(header, status, header.last_event + 1)
+    rows = yield (
+        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push, {NEXT} FROM task WHERE {TASK}',
+        (agent, header.id),
+    )
+    run, own_messages, own_usage, record, push, following = rows[0]
+    if status.state == 'canceled' and own_messages is not None:
+        messages = conversations.closed(conversations.load_messages(own_messages))
+        usage = None if own_usage is None else conversations.load_usage(own_usage)
+        run_id = f'{header.id}.{run}'
+        yield conversations.append(
+            agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=status.at
+        )
+    yield from keep_streamed(agent, header.id)
+    yield from set_status(agent, header, status)
+    freed = (
+        'UPDATE task SET queued = 0, fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL,'
+        f' pending = NULL, own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
+    )
+    ended = (freed, [(event.n, failure, agent, header.id)])
+    yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
+    if following is not None and header.state in LIVE:
+        yield [let_go(agent, header.owner, following)]
+    if push:
+        yield from deliveries.enqueue(agent, header, push, [event])
+    return event

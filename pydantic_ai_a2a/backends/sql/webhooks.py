@@ -1,0 +1,83 @@
+"""The push notification configurations of tasks. Pure, like `sql`."""
+
+from __future__ import annotations
+
+from ...errors import InvalidParamsError, TaskNotFoundError
+from ...ports import PushConfig, Takes
+from .deliveries import TAKES
+from .vocabulary import TASK, Transaction, find, find_locked
+
+__all__ = ('NAMES', 'copy', 'create', 'delete', 'get', 'list_all', 'put')
+
+NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
+"""What a configuration takes, by the number that is stored."""
+_OF_TASK = 'agent = ? AND task_id = ?'
+_FIELDS = 'id, version, takes, body'
+
+
+def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
+    """See `PushConfigs.create`."""
+    yield from find_locked(agent, task_id, owner)  # an event that comes now is delivered, or came before
+    yield from put(agent, task_id, owner, config, limit)
+
+
+def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
+    """Add a configuration to a task that nobody else writes."""
+    takes = TAKES[config.takes]
+    known = yield (
+        f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        (config.version, takes, config.body, agent, task_id, config.id),
+    )
+    if not known:
+        rows = yield f'SELECT COUNT(*) FROM push_config WHERE {_OF_TASK}', (agent, task_id)
+        if rows[0][0] >= limit:
+            raise InvalidParamsError(f'The task has {limit} push notification configurations already.')
+        yield (
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body) VALUES (?, ?, ?, ?, ?, ?, ?)',
+            (agent, task_id, owner, config.id, config.version, takes, config.body),
+        )
+    push = max(takes, TAKES['artifacts'])
+    yield f'UPDATE task SET push = CASE WHEN push < ? THEN ? ELSE push END WHERE {TASK}', (push, push, agent, task_id)
+
+
+def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
+    """Give a task that has just been made the configurations of another one."""
+    yield [
+        (
+            'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body)'
+            ' SELECT agent, CAST(? AS TEXT), owner, id, version, takes, body FROM push_config'
+            f' WHERE {_OF_TASK} ORDER BY seq',
+            [(new_id, agent, task_id)],
+        ),
+        (
+            f'UPDATE task SET push = (SELECT old.push FROM task old WHERE old.agent = ? AND old.id = ?) WHERE {TASK}',
+            [(agent, task_id, agent, new_id)],
+        ),
+    ]
+
+
+def get(agent: str, task_id: str, owner: str, config_id: str | None) -> Transaction[PushConfig]:
+    """See `PushConfigs.get`."""
+    configs = yield from list_all(agent, task_id, owner)
+    for config in configs:
+        if config_id in (None, config.id):
+            return config
+    raise TaskNotFoundError('The task has no such push notification configuration.')
+
+
+def list_all(agent: str, task_id: str, owner: str) -> Transaction[list[PushConfig]]:
+    """See `PushConfigs.list`."""
+    yield from find(agent, task_id, owner)
+    rows = yield f'SELECT {_FIELDS} FROM push_config WHERE {_OF_TASK} ORDER BY seq', (agent, task_id)
+    return [PushConfig(id=row[0], version=row[1], takes=NAMES[row[2]], body=row[3]) for row in rows]
+
+
+def delete(agent: str, task_id: str, owner: str, config_id: str) -> Transaction[None]:
+    """See `PushConfigs.delete`."""
+    yield from find_locked(agent, task_id, owner)
+    rows = yield (
+        f'DELETE FROM push_config WHERE {_OF_TASK} AND id = ? RETURNING seq',
+        (agent, task_id, config_id),
+    )
+    for (seq,) in rows:
+        yield f'DELETE FROM delivery WHERE {_OF_TASK} AND config = ?', (agent, task_id, seq)

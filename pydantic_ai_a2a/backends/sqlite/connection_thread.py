@@ -1,0 +1,205 @@
+"""A thread that owns one SQLite connection and works off what it is handed. Knows no port, no table and no event loop.
+
+Writers commit in groups: what waits is done in one transaction with a savepoint each, and answered after the COMMIT.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Condition, Thread, current_thread
+from typing import Any, Protocol
+
+from ..sql.transaction import Transaction
+from .errors import told
+from .steps import perform
+
+__all__ = ('ConnectionThread', 'Poll', 'QueuedTransaction', 'Work', 'commit', 'read')
+
+_GROUP = 100
+"""Transactions in one commit: what goes first waits for no more than these."""
+_STOP_TIME = 5.0
+"""Seconds that a thread gets to finish what it was handed."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedTransaction:
+    """One transaction."""
+
+    make: Callable[[], Transaction[Any]]
+    answer: Callable[[Any, BaseException | None], object]
+    """Called in the thread with the result, or with why there is none."""
+    publish: Callable[[Any], object] | None = None
+    """Called in the thread with the result, after the commit and in the order of commits."""
+
+    def done(self, result: Any, error: BaseException | None) -> None:
+        """Publish the result, and answer."""
+        if error is None and self.publish is not None:
+            self.publish(result)
+        self.answer(result, told(error))
+
+
+Work = Callable[[sqlite3.Connection, list[QueuedTransaction]], None]
+"""Does jobs, and may take those out of the list that are done."""
+
+
+def read(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
+    """Do each job on a state of its own, and leave nothing written."""
+    while jobs:
+        job, result, failed = jobs[0], None, None
+        try:
+            connection.execute('BEGIN')
+            result = perform(connection, job.make())
+        except BaseException as error:  # it is the caller's, who waits in another thread
+            failed = error
+        _roll_back(connection)
+        jobs.pop(0)  # before the answer, after which the next job may look for a lane with nothing to do
+        job.done(result, failed)
+
+
+def commit(connection: sqlite3.Connection, jobs: Sequence[QueuedTransaction]) -> None:
+    """Do all jobs in one commit; if that fails, each alone, so that none fails for another."""
+    try:
+        connection.execute('BEGIN IMMEDIATE')
+    except sqlite3.Error as error:  # locked for too long: nobody alone would get further
+        for job in jobs:
+            job.done(None, error)
+        return
+    try:
+        outcomes = [_within(connection, job) for job in jobs]
+        connection.execute('COMMIT')
+    except BaseException as error:
+        _roll_back(connection)
+        if len(jobs) == 1:
+            jobs[0].done(None, error)
+            return
+        for job in jobs:
+            commit(connection, [job])
+        return
+    for job, outcome in zip(jobs, outcomes, strict=True):
+        job.done(*outcome)
+
+
+def _within(connection: sqlite3.Connection, job: QueuedTransaction) -> tuple[Any, BaseException | None]:
+    connection.execute('SAVEPOINT job')
+    try:
+        result = perform(connection, job.make())
+    except BaseException as error:  # it is the caller's, who waits in another thread
+        if not connection.in_transaction:
+            raise  # SQLite has rolled back all jobs of the transaction, as it may where the disk is full
+        connection.execute('ROLLBACK TO job')
+        connection.execute('RELEASE job')
+        return None, error
+    connection.execute('RELEASE job')
+    return result, None
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.Error):  # the error before it is the one that says why
+        connection.rollback()
+
+
+class Poll(Protocol):
+    """What a lane does from time to time, besides its jobs."""
+
+    def due(self) -> float | None:
+        """In how many seconds; None for not at all."""
+        ...
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        """Do it, if it is time."""
+        ...
+
+
+class ConnectionThread:
+    """Works off jobs in their order. Opens nothing and starts no thread before the first.
+
+    Args:
+        name: Name of the thread.
+        connect: Opens the connection, in the thread. What it raises goes to all who wait, and is tried again later.
+        work: Does the jobs that have come together.
+        poll: What else it does.
+    """
+
+    def __init__(
+        self, name: str, connect: Callable[[], sqlite3.Connection], work: Work, poll: Poll | None = None
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._work = work
+        self._poll = poll
+        self._condition = Condition()
+        self._jobs: deque[QueuedTransaction] = deque()
+        self._thread: Thread | None = None
+        self._doing: list[QueuedTransaction] = []
+        self._stopping = False
+
+    def __len__(self) -> int:
+        """How many jobs are being done, or wait."""
+        return len(self._doing) + len(self._jobs)
+
+    def put(self, job: QueuedTransaction, *, first: bool = False) -> None:
+        """Hand over a job; `first` lets it go before all others that wait."""
+        with self._condition:
+            if first:
+                self._jobs.appendleft(job)
+            else:
+                self._jobs.append(job)
+            self._start()
+
+    def wake(self) -> None:
+        """Let it ask its poll anew."""
+        with self._condition:
+            self._start()
+
+    def _start(self) -> None:
+        if self._thread is None:
+            self._stopping = False
+            self._thread = Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._condition.notify()
+
+    def stop(self) -> None:
+        """Do what waits, and close the connection."""
+        with self._condition:
+            thread, self._stopping = self._thread, True
+            self._condition.notify()
+        if thread is not None and thread is not current_thread():  # which a garbage collection may have chosen
+            thread.join(_STOP_TIME)
+
+    def _run(self) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # it is theirs who wait
+            with self._condition:
+                jobs = list(self._jobs)
+                self._jobs.clear()
+                self._thread = None
+            for job in jobs:
+                job.done(None, error)
+            return
+        try:
+            while self._step(connection):
+                pass
+        finally:
+            connection.close()
+
+    def _step(self, connection: sqlite3.Connection) -> bool:
+        """Do what has come, or wait for something; whether to go on."""
+        with self._condition:
+            if not self._jobs and not self._stopping:
+                self._condition.wait(None if self._poll is None else self._poll.due())
+            if not self._jobs and self._stopping:
+                self._thread = None
+                return False
+            jobs = [self._jobs.popleft() for _ in range(min(len(self._jobs), _GROUP))]
+            self._doing = jobs
+        if jobs:
+            self._work(connection, jobs)
+            self._doing = []
+        if self._poll is not None:
+            self._poll(connection)
+        return True

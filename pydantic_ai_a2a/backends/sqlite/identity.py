@@ -1,0 +1,114 @@
+"""Notices when a SQLite file is deleted or replaced while this process has it open, and when others can read it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+
+from ...clock import SYSTEM, Clock
+from ...errors import StoreUnavailable
+from .connect import SqliteFile, connect
+from .connection_thread import QueuedTransaction, Work
+
+__all__ = ('OpenedFile',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Identity = tuple[int, int]
+
+_OTHERS = 0o044
+"""Permission of group and others to read."""
+
+
+class OpenedFile:
+    """One file, as the connections of one process have opened it.
+
+    What is written to a file without a name is lost when the process ends, so nothing is read or written while another
+    file, or none, has the name.
+
+    Args:
+        file: The file.
+        clock: Measures leases.
+    """
+
+    def __init__(self, file: SqliteFile, clock: Clock = SYSTEM) -> None:
+        self._file = file
+        self._clock = clock
+        self._lock = Lock()
+        self._wal = file.path.with_name(f'{file.path.name}-wal')
+        self._identity: Identity | None = None
+        """Device and inode of the file, once there is a connection."""
+        self._wal_identity: Identity | None = None
+        """Device and inode of the WAL, while connections are open."""
+
+    def connect(self, *, writes: bool = False) -> sqlite3.Connection:
+        """Open a connection; see `connect` for `writes`.
+
+        Raises:
+            BackendUnusable: See `connect`.
+            StoreUnavailable: It would be to another file than the connections before.
+        """
+        with self._lock:
+            if self._identity is not None:
+                self._check()
+                connection = connect(self._file, clock=self._clock, writes=writes)
+                self._wal_identity = self._wal_identity or _identity_of(self._wal)
+                return connection
+            connection = connect(self._file, clock=self._clock, writes=writes)
+            status = self._file.path.stat()
+            self._identity = status.st_dev, status.st_ino
+            self._wal_identity = _identity_of(self._wal)
+            if os.name == 'posix' and status.st_mode & _OTHERS:
+                logger.warning(
+                    'Other users of this machine can read the SQLite file %s (mode %04o): it holds what clients send,'
+                    ' and the credentials of webhooks. Consider: chmod 600 %s',
+                    self._file.path,
+                    status.st_mode & 0o7777,
+                    self._file.path,
+                )
+            return connection
+
+    def guarded(self, work: Work) -> Work:
+        """The work of a lane, refused while the file is not there."""
+
+        def checked(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
+            try:
+                self._check(connection)
+            except StoreUnavailable as error:
+                for job in jobs:
+                    job.done(None, StoreUnavailable(error.detail))
+            else:
+                work(connection, jobs)
+
+        return checked
+
+    def closed(self) -> None:
+        """All connections are closed. SQLite deletes the WAL with the last one, and the next one creates a new WAL."""
+        self._wal_identity = None
+
+    def _check(self, connection: sqlite3.Connection | None = None) -> None:
+        identity = _identity_of(self._file.path)
+        if identity != self._identity:
+            happened = 'replaced by another file' if identity else 'deleted'
+            raise StoreUnavailable(
+                f'{self._file.path} was {happened} while it is open. Put the file back, or restart this process.'
+            )
+        if self._wal_identity and _identity_of(self._wal) != self._wal_identity:
+            # SQLite deletes the WAL when another file with the name of the database is opened. A connection still has
+            # the deleted WAL open, and no later connection will: so the connection moves the writes into the database.
+            if connection is not None:
+                with suppress(sqlite3.Error):
+                    connection.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+            raise StoreUnavailable(f'{self._wal} was deleted or replaced while it is open. Restart this process.')
+
+
+def _identity_of(path: Path) -> Identity | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,148 @@
+"""What one process has of a SQLite file: its threads, its readers, who listens, and what it notices of the others.
+
+Threads and tails belong to a process, and a fork makes another one: nothing here is used by more than one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections.abc import Callable
+from functools import partial
+from os import getpid
+from typing import Any
+
+from ...clock import Clock
+from ...types import TaskEvent
+from ..event_bus import EventBus
+from ..futures import ThreadFuture
+from ..peers import Peers
+from ..sql import notice, reads
+from ..sql.database import Published, WriteKind
+from ..sql.transaction import Transaction
+from .connect import SqliteFile
+from .connection_thread import ConnectionThread, QueuedTransaction, commit, read
+from .identity import OpenedFile
+from .steps import perform
+
+__all__ = ('SqliteProcess',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_INTERVAL = 0.025
+"""Seconds between two looks at whether another process has written."""
+_LATER = 1.0
+"""Seconds until the next look after one that failed."""
+_READERS = 2
+"""Connections that only read: one long list does not hold up everything."""
+
+
+class SqliteProcess:
+    """One process's part in one namespace of a file."""
+
+    def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
+        self.pid = getpid()
+        self.event_bus = EventBus(self._read_events, reader_lag, self.wake)
+        self.peers = Peers(self.event_bus, clock.steady)
+        self._opened = opened = OpenedFile(file, clock)
+        writing = partial(opened.connect, writes=True)
+        self._writer = ConnectionThread('pydantic_ai_a2a writer', writing, opened.guarded(commit), _Polling(self))
+        reading = opened.guarded(read)
+        self._readers = [ConnectionThread('pydantic_ai_a2a reader', opened.connect, reading) for _ in range(_READERS)]
+        self._namespace = namespace
+
+    def stop(self) -> None:
+        """Close the connections; in another process than this one's they are not to be touched."""
+        if self.pid == getpid():
+            for thread in (self._writer, *self._readers):
+                thread.stop()
+            self._opened.closed()
+
+    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+        """Run a transaction that only reads."""
+        answer = ThreadFuture()
+        min(self._readers, key=len).put(QueuedTransaction(make, answer))
+        return await answer.wait()
+
+    async def write(
+        self,
+        operation: WriteKind[..., Any],
+        make: partial[Transaction[Any]],
+        published: Callable[[Any], Published],
+        undo: Callable[[Any], Transaction[None]] | None,
+    ) -> Any:
+        """Run a transaction, publish its events in the order of commits, and return its result."""
+
+        def publish(result: Any) -> None:
+            for task_id, events in published(result):
+                self.event_bus.publish(task_id, events)
+
+        answer = ThreadFuture(undo and (lambda result: self.do(partial(undo, result))))
+        self._writer.put(QueuedTransaction(make, answer, publish), first=operation.first)
+        return await answer.wait()
+
+    def wake(self) -> None:
+        """Look for what the others write, if anybody has to know."""
+        self._writer.wake()
+
+    def do(self, make: Callable[[], Transaction[Any]]) -> None:
+        """Run a transaction for which nobody waits."""
+        self._writer.put(QueuedTransaction(make, _log_failure))
+
+    async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit, checks=True))
+
+    # --- what the others write --------------------------------------------------------------------------------------
+
+    def notice(self, connection: sqlite3.Connection) -> bool:
+        """See what has been written, and tell whom it concerns; whether to look again soon."""
+        connection.execute('BEGIN')
+        try:
+            noticed = perform(
+                connection, notice.look(self._namespace, self.event_bus.awaited_tasks(), self.peers.now())
+            )
+        finally:
+            connection.rollback()
+        return self.peers.tell(noticed)
+
+    def mark(self) -> None:
+        """Tell the others of the tasks that are read here, before they forget."""
+        due, until = self.peers.to_mark()
+        if due:
+            self.do(partial(notice.mark, self._namespace, due, until))
+
+
+class _Polling:
+    """Looks for what other processes have written. SQLite says cheaply whether any has, to a connection that writes."""
+
+    def __init__(self, process: SqliteProcess) -> None:
+        self._process = process
+        self._next = 0.0
+        self._version: tuple[sqlite3.Connection, int] | None = None
+        """Each connection counts for itself."""
+        self._again = False
+
+    def due(self) -> float | None:
+        """See `Poll.due`."""
+        return max(0.0, self._next - time.monotonic()) if self._process.peers.interested() else None
+
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        """Look, if it is time."""
+        if self.due() != 0.0:
+            return
+        self._next = time.monotonic() + _INTERVAL
+        try:
+            version = connection, connection.execute('PRAGMA data_version').fetchone()[0]
+            if version != self._version or self._again:
+                self._again = self._process.notice(connection)
+                self._version = version
+        except sqlite3.Error:
+            logger.exception('What other processes have written cannot be read; it is tried again in a moment.')
+            self._next += _LATER
+        self._process.mark()
+
+
+def _log_failure(result: Any, error: BaseException | None) -> None:
+    if error is not None:
+        logger.error('A write for which nobody waits has failed.', exc_info=error)

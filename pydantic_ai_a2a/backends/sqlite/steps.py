@@ -1,0 +1,48 @@
+"""How a transaction's steps are executed on a SQLite connection. Begins and commits nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import TypeVar
+
+from ...clock import Clock
+from ..sql.transaction import Lock, LockTasks, Rows, Transaction
+
+__all__ = ('check_version', 'perform', 'tell_time')
+
+T = TypeVar('T')
+_MINIMUM = (3, 35, 0)
+
+
+def check_version() -> None:
+    """Refuse a SQLite library that lacks what the statements need.
+
+    Raises:
+        RuntimeError: It is older than 3.35.
+    """
+    if sqlite3.sqlite_version_info < _MINIMUM:
+        raise RuntimeError(f'SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed (RETURNING).')
+
+
+def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:
+    """Define the SQL function `a2a_clock`, by which the statements measure leases."""
+    connection.create_function('a2a_clock', 0, clock.steady)
+
+
+def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
+    """Execute the steps of a transaction one after another; its result."""
+    try:
+        step = next(transaction)
+        while True:
+            rows: Rows = []
+            match step:
+                case list():
+                    for write in step:
+                        connection.executemany(*write)
+                case Lock() | LockTasks():
+                    pass  # one connection writes at a time
+                case _:
+                    rows += connection.execute(*step)
+            step = transaction.send(rows)
+    except StopIteration as stop:
+        return stop.value

@@ -1,0 +1,49 @@
+"""The command line `pydantic-ai-a2a`: its commands, and the exit codes of their errors.
+
+A command ends with 0 if it did its work, 1 if it could not, and 2 if the command line is wrong. A server that SIGTERM
+ends, ends by that signal, as under uvicorn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from click import ClickException, Context, Group
+
+from ..app.serve import CannotListen
+from ..errors import A2AError, BackendUnusable, StoreUnavailable
+from .dead_deliveries import dead_deliveries
+from .dead_letters import dead_letters
+from .erase import erase
+from .export import export
+from .hash_key import hash_key
+from .migrate import migrate
+from .running import serve, worker
+
+__all__ = ('main',)
+
+
+class _CommandLine(Group):
+    """The commands. Each returns its exit code."""
+
+    def invoke(self, ctx: Context) -> NoReturn:
+        try:
+            ctx.exit(super().invoke(ctx))
+        except StoreUnavailable as error:
+            raise ClickException(f'{error} ({error.detail})') from error
+        except (A2AError, BackendUnusable, CannotListen) as error:
+            raise ClickException(str(error)) from error
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command that the arguments name. By default, they are those of this process.
+
+    Raises:
+        SystemExit: Always: the command has ended, or uvicorn could not serve the app.
+    """
+    commands = [serve, worker, migrate, export, erase, hash_key, dead_letters, dead_deliveries]
+    names = {'help_option_names': ['-h', '--help']}
+    _CommandLine(help='Serve Pydantic AI agents over A2A.', commands=commands, context_settings=names).main(
+        arguments, prog_name='pydantic-ai-a2a'
+    )

@@ -1,0 +1,247 @@
+"""A user's own FastA2A broker around a backend: it carries the operations, from submit to run and from cancel to run.
+
+Knows tasks by their ids only. A broker that several processes share may hand an operation to any of them: one that does
+not hold the task runs it from the storage, and the one that does asks the storage until the task has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from contextvars import Context, copy_context
+from types import TracebackType
+from typing import Any, Self
+
+from fasta2a.broker import Broker, TaskOperation
+from fasta2a.schema import TaskSendParams
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
+
+from ..backends.memory import SqliteBackend
+from ..errors import A2AError
+from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
+from ..protocol import stored
+from ..types import TaskEvent, TaskHeader
+from .shared import Followed, adopt
+from .storage import FastA2ABackend, claimable
+from .values import context_key
+
+__all__ = ('BrokeredBackend',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_PAUSE = 1.0
+"""Seconds before a broker that failed is asked again, and between two looks at a task that another process runs."""
+_STOP_TIME = 5.0
+"""Seconds that a broker may take to let go of what it was asked."""
+
+
+class BrokeredBackend(Backend):
+    """A backend whose tasks are run when a broker hands them out. To be entered while a worker listens.
+
+    Serves one event loop at a time.
+
+    Args:
+        inner: Holds the tasks.
+        broker: The user's.
+    """
+
+    def __init__(self, inner: SqliteBackend | FastA2ABackend, broker: Broker) -> None:
+        self.inner = inner
+        self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
+        self.quotas = inner.quotas
+        self.durable = inner.durable
+        self._broker = broker
+        self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
+        self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _Withholding(inner, self._withheld)
+        self._contexts: dict[str, Context] = {}
+        """In which the tasks were submitted."""
+        self._adopted: set[str] = set()
+        """Tasks of other processes that are to be run here."""
+        self._on_ready: Callable[[str], None] = _ignore
+        self._on_cancel: Callable[[str], None] = _ignore
+        self._active: set[asyncio.Task[None]] = set()
+
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        return await self.inner.history(claim)
+
+    async def queued(self) -> bool:
+        return await self.inner.queued()
+
+    def conversations(self, owner: str) -> ConversationStore:
+        return self.inner.conversations(owner)
+
+    def close(self) -> None:
+        self.inner.close()
+
+    # --- while a worker listens -------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._listening = asyncio.Event()
+        await self._broker.__aenter__()
+        self._spawn(self._receive())
+        for task_id in self._contexts:  # what the broker had when it was left may be lost
+            self._spawn(self._send(task_id))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        active = [*self._active]
+        for task in active:
+            task.cancel()
+        await asyncio.wait(active, timeout=_STOP_TIME)
+        await self._broker.__aexit__(kind, error, traceback)
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        self._on_ready, self._on_cancel = on_ready, on_cancel
+        self._listening.set()
+        return self.inner.listen(self._announce, self._announce_cancel)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._active.add(task)
+        task.add_done_callback(self._active.discard)
+
+    # --- to the broker ----------------------------------------------------------------------------------------------
+
+    def _announce(self, task_id: str) -> None:
+        if task_id in self._adopted:
+            self._on_ready(task_id)
+            return
+        self._contexts[task_id] = copy_context()
+        self._withheld.add(task_id)
+        self._spawn(self._send(task_id))
+
+    async def _send(self, task_id: str) -> None:
+        try:
+            await self._broker.run_task(await self._params(task_id))
+        except Exception:  # of whatever kind a user's broker raises
+            logger.exception('The broker did not take task %s, which is run without it.', task_id)
+            self._hand_out(task_id)
+        if isinstance(self.inner, FastA2ABackend):
+            await self._follow(Followed(self.inner, task_id), task_id)
+
+    async def _follow(self, followed: Followed, task_id: str) -> None:
+        """Until the broker hands the task out here, see how it goes elsewhere."""
+        over = False
+        while task_id in self._withheld and not over:
+            await asyncio.sleep(_PAUSE)
+            over = task_id in self._withheld and await followed.look(at=self.now())
+        if over:
+            self._withheld.discard(task_id)
+            self._contexts.pop(task_id, None)
+
+    async def _params(self, task_id: str) -> TaskSendParams:
+        task = await self.reader.load(task_id, None, artifacts=False)
+        assert task is not None, 'its message was just taken'
+        assert task.history
+        key = context_key(task.header.owner, task.header.context_id)
+        message = stored.load_message(task.history[-1])
+        return TaskSendParams(id=task_id, context_id=key, message={**message, 'context_id': key})
+
+    def _announce_cancel(self, task_id: str) -> None:
+        self._spawn(self._send_cancel(task_id))
+
+    async def _send_cancel(self, task_id: str) -> None:
+        try:
+            await self._broker.cancel_task({'id': task_id})
+        except Exception:  # of whatever kind a user's broker raises
+            logger.exception('The broker did not take the cancellation of task %s.', task_id)
+            self._on_cancel(task_id)
+
+    # --- from the broker --------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        """Take operations as they come: FastA2A's own broker lets each sender wait until its operation is taken."""
+        while True:
+            try:
+                async for operation in self._broker.receive_task_operations():
+                    self._spawn(self._carry_out(operation))
+                logger.error('The broker has stopped handing out operations.')
+            except Exception:  # of whatever kind a user's broker raises
+                logger.exception('The broker failed to hand out operations.')
+            await asyncio.sleep(_PAUSE)
+
+    async def _carry_out(self, operation: TaskOperation) -> None:
+        await self._listening.wait()
+        task_id = operation['params']['id']
+        try:
+            if operation['operation'] == 'cancel':
+                await self._cancel(task_id)
+            else:
+                await self._run(task_id)
+        except A2AError as error:
+            logger.warning('The broker handed out task %s, which cannot be served: %s', task_id, error)
+        except Exception:  # of a user's storage; the next operation may succeed
+            logger.exception('An operation on task %s failed.', task_id)
+
+    async def _run(self, task_id: str) -> None:
+        if task_id in self._contexts or await self._held(task_id):
+            self._hand_out(task_id)
+        elif isinstance(self.inner, FastA2ABackend):
+            self._adopted.add(task_id)
+            try:
+                await adopt(self.inner, task_id, at=self.now())
+            finally:
+                self._adopted.discard(task_id)
+        else:
+            logger.warning('The broker handed out task %s, which is not in the memory of this process.', task_id)
+
+    def _hand_out(self, task_id: str) -> None:
+        self._withheld.discard(task_id)
+        self._contexts.pop(task_id, Context()).run(self._on_ready, task_id)
+
+    async def _cancel(self, task_id: str) -> None:
+        if not await self._held(task_id):
+            await self.inner.queue.cancel(task_id, None, at=self.now())
+        self._on_cancel(task_id)
+
+    async def _held(self, task_id: str) -> bool:
+        memory = self.inner.memory if isinstance(self.inner, FastA2ABackend) else self.inner
+        return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
+
+
+class _Withholding(TaskQueue):
+    """A queue in memory of which nobody may claim what the broker has not handed out yet."""
+
+    def __init__(self, memory: SqliteBackend, withheld: Collection[str]) -> None:
+        self._memory = memory
+        self._queue = memory.queue
+        self._withheld = withheld
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        return await self._queue.submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        return await self._queue.cancel(task_id, owner, at=at, force=force)
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
+        if task_id is None:
+            wanted = claimable(self._memory, self._withheld, holder, at=at, lease=lease, limit=limit)
+        claims = [await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=each) for each in wanted]
+        return [claim for each in claims for claim in each]
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self._queue.renew(holder, tasks, lease=lease)
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await self._queue.emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        return await self._queue.finish(claim, finish)
+
+    async def release(self, claim: Claim) -> None:
+        await self._queue.release(claim)
+
+
+def _ignore(task_id: str) -> None:
+    """Nobody listens yet."""

@@ -1,0 +1,98 @@
+"""Tasks that processes share through a user's FastA2A storage and broker: taken from another one, or watched there."""
+
+from __future__ import annotations
+
+import sys
+
+from ..backends.sql.vocabulary import status_event
+from ..errors import TaskNotFoundError, UnsupportedOperationError
+from ..lifecycle import STOPPED
+from ..ports import Claim, Finish, Status, Submission
+from ..protocol import stored
+from ..types import StoredTask, TaskEvent
+from .storage import FastA2ABackend
+from .values import stored_task
+
+__all__ = ('Followed', 'adopt')
+
+_ANOTHER = 'another process'
+_FOR_EVER = 10**12
+"""Milliseconds, beyond the end of every process."""
+
+
+async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
+    """Take a task that another process has stored, to run it here.
+
+    Raises:
+        TaskNotFoundError: The storage has no such task.
+        UnsupportedOperationError: It has begun.
+    """
+    task = await backend.load(task_id, None)
+    if task is None:
+        raise TaskNotFoundError
+    read = stored_task(task, None, history_length=1, artifacts=False)
+    if read.header.state != 'submitted' or not read.history:
+        raise UnsupportedOperationError('The task was begun before.')
+    submission = Submission(
+        owner=read.header.owner,
+        anonymous=True,
+        message_id='',  # too short to be found again: the process that took the message knows it
+        digest=b'',
+        body=read.history[0],
+        task_id=task_id,
+        new=True,
+        context_id=read.header.context_id,
+        at=at,
+    )
+    await backend.memory.queue.submit(submission, queue_limit=sys.maxsize, idempotency_window=0)
+
+
+class Followed:
+    """One task that may be run by another process.
+
+    Args:
+        backend: Has its readers.
+        task_id: Its id.
+    """
+
+    def __init__(self, backend: FastA2ABackend, task_id: str) -> None:
+        self._backend = backend
+        self._task_id = task_id
+        self._claim: Claim | None = None
+
+    async def look(self, *, at: int) -> bool:
+        """Tell the task's readers that it works and how it has ended; whether there is nothing more to tell."""
+        task = await self._backend.load(self._task_id, None)
+        if task is None:
+            return True
+        read = stored_task(task, None, history_length=0, artifacts=True)
+        if self._claim is None and read.header.state != 'submitted':
+            self._claim = await self._take(at)
+        if read.header.state not in STOPPED:
+            return False
+        if self._claim is not None:
+            await self._backend.memory.queue.finish(self._claim, _end_of(self._claim, read, at))
+        return True
+
+    async def _take(self, at: int) -> Claim | None:
+        """Hold the task for the other process, unless it works here after all, so that nobody runs it here."""
+        task_id, queue = self._task_id, self._backend.memory.queue
+        async with self._backend.lock(task_id):
+            if task_id not in self._backend.unclaimable:
+                return None
+            claims = await queue.claim(_ANOTHER, at=at, lease=_FOR_EVER, limit=1, task_id=task_id)
+        return claims[0] if claims else None
+
+
+def _end_of(claim: Claim, read: StoredTask, at: int) -> Finish:
+    """How a task has ended that was run elsewhere."""
+    header, bodies = claim.header, read.artifacts or ()
+    status = Status(read.header.state, at, read.header.status_message)
+    payloads = (stored.artifact_update(header.id, header.context_id, body) for body in bodies)
+    events = [TaskEvent(n, None, payload) for n, payload in enumerate(payloads, header.last_event + 1)]
+    return Finish(
+        status=status,
+        events=events,
+        final=status_event(header, status, header.last_event + len(events) + 1),
+        artifacts=[(stored.load_artifact(body)['artifact_id'], body) for body in bodies],
+    )

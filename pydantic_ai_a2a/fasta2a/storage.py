@@ -1,0 +1,477 @@
+"""A user's own FastA2A storage as a backend: order, event log, idempotency in memory, all else in the storage.
+
+It decides nothing that the memory's state machine does not allow: each write is tried there first and undone, then
+written to the storage, then done, so that readers are told of nothing that is not stored. A lock for each task keeps
+the two together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from fasta2a.schema import Artifact, Message, Task
+from fasta2a.storage import Storage
+from pydantic_ai.conversation_store import ConversationStore
+from pydantic_ai.messages import ModelMessage
+
+from ..backends.memory import SqliteBackend
+from ..backends.sql import runs, sweep
+from ..backends.sql import submit as accept
+from ..backends.sql.conversations import closed, load_messages
+from ..backends.sql.transaction import Rows, Transaction
+from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
+from ..lifecycle import TERMINAL, check_cancel, check_message
+from ..ports import (
+    Accepted,
+    Backend,
+    Checkpoint,
+    Claim,
+    DeadLetter,
+    Erased,
+    EventLog,
+    ExportedConversation,
+    Finish,
+    Housekeeping,
+    Marks,
+    OnExpired,
+    Status,
+    Submission,
+    Subscription,
+    TaskQueue,
+    TaskReader,
+)
+from ..protocol import stored
+from ..settings import Retention
+from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from .values import context_key, owner_of, stored_task
+
+__all__ = ('FastA2ABackend', 'claimable')
+
+T = TypeVar('T')
+_Storage: TypeAlias = Storage[list[ModelMessage]]
+
+
+_Store: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
+
+
+class _Undone(Exception):
+    """Ends a transaction that was only tried."""
+
+
+class FastA2ABackend(Backend):
+    """A user's FastA2A storage, with what it cannot do kept in memory.
+
+    The storage is written through and is what tasks are read from; its task ids are the tasks' ids. What it has no
+    method for is refused with `UnsupportedOperationError`: lists of tasks, conversations as a store, erasing, and
+    continuing or subscribing to a task that another process, or this one before it was restarted, has begun.
+
+    Serves one event loop.
+
+    Args:
+        storage: The user's. Its contexts are lists of Pydantic AI's messages.
+        memory: An empty backend in memory.
+        worker_writes: Whether what runs the tasks writes states, artifacts and contexts to the storage itself.
+    """
+
+    durable = False
+
+    def __init__(self, storage: Storage[Any], memory: SqliteBackend, *, worker_writes: bool = False) -> None:
+        self.storage = cast('_Storage', storage)
+        self.memory = memory
+        self.worker_writes = worker_writes
+        self.unclaimable: set[str] = set()
+        """Tasks that nobody here may claim, because a broker has not handed them out yet."""
+        self.failed_begin: dict[str, Exception] = {}
+        """What the storage raised when a task was claimed: its run ends with it."""
+        self.cancel_listeners: list[Callable[[str], None]] = []
+        self.queue = _Queue(self)
+        self.reader = _Reader(self)
+        self.events = _Events(self)
+        self.housekeeping = _Housekeeping(self)
+        self.quotas = memory.quotas
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def lock(self, key: str) -> asyncio.Lock:
+        """One lock for each key, as long as somebody has it."""
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    def tried(self, transaction: Transaction[T]) -> T:
+        """What a transaction in memory would come to; nothing of it stays."""
+        return _tried(self.memory, transaction)
+
+    async def load(self, task_id: str, owner: str | None) -> Task | None:
+        """A task of the storage, unless it is another owner's."""
+        task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage cuts what it keeps
+        return task if task is not None and owner in (None, owner_of(task['context_id'])[0]) else None
+
+    async def history(self, claim: Claim) -> Sequence[ModelMessage]:
+        if (error := self.failed_begin.pop(claim.header.id, None)) is not None:
+            raise error
+        context = await self.storage.load_context(_key(claim.header))
+        return [*(context or ()), *(claim.own_messages or ())]
+
+    async def queued(self) -> bool:
+        return await self.memory.queued()
+
+    def holds(self, task_id: str) -> bool:
+        """Whether this process has taken the task's messages, and has its events."""
+        return bool(self._row(task_id))
+
+    def own_messages(self, task_id: str) -> list[ModelMessage]:
+        """Model messages of a task in memory that its context lacks, because it was interrupted."""
+        [(own_messages,)] = self._row(task_id)
+        return [] if own_messages is None else load_messages(own_messages)
+
+    def _row(self, task_id: str) -> Rows:
+        def read() -> Transaction[Rows]:
+            return (yield 'SELECT own_messages FROM task WHERE agent = ? AND id = ?', (self.memory.namespace, task_id))
+
+        return self.memory.run(read())
+
+    def conversations(self, owner: str) -> ConversationStore:
+        raise UnsupportedOperationError('A FastA2A storage cannot be used as a conversation store.')
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        stop_listening = self.memory.listen(on_ready, on_cancel)
+        self.cancel_listeners.append(on_cancel)
+
+        def stop() -> None:
+            self.cancel_listeners.remove(on_cancel)
+            stop_listening()
+
+        return stop
+
+    def close(self) -> None:
+        self.memory.close()
+
+
+def claimable(
+    memory: SqliteBackend, withheld: Collection[str], holder: str, *, at: int, lease: int, limit: int
+) -> list[str]:
+    """Tasks in memory that may be claimed now, oldest first, and are not withheld."""
+    enough = limit + len(withheld)
+    trial = runs.claim(memory.namespace, holder, at=at, lease=lease, limit=enough, task_id=None)
+    return [claim.header.id for claim, _ in _tried(memory, trial) if claim.header.id not in withheld][:limit]
+
+
+def _tried(memory: SqliteBackend, transaction: Transaction[T]) -> T:
+    results: list[T] = []
+
+    def undo() -> Transaction[None]:
+        results.append((yield from transaction))
+        raise _Undone
+
+    with suppress(_Undone):
+        memory.run(undo())
+    return results[0]
+
+
+class _Queue(TaskQueue):
+    def __init__(self, backend: FastA2ABackend) -> None:
+        self._backend = backend
+        self._agent = backend.memory.namespace
+        self._memory = backend.memory.queue
+        self._storage = backend.storage
+
+    # --- the client's side ------------------------------------------------------------------------------------------
+
+    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+        async def store(message: Submission) -> Accepted:
+            return await self._memory.submit(message, queue_limit=queue_limit, idempotency_window=idempotency_window)
+
+        trial = accept.submit(self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+        async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
+            if submission.new:
+                accepted, _ = self._backend.tried(trial)
+                return accepted if accepted.replayed else await self._create(submission, store)
+            async with self._backend.lock(submission.task_id):
+                return await self._continue(submission, trial, store)
+
+    async def _create(self, submission: Submission, store: _Store) -> Accepted:
+        key = context_key(submission.owner, submission.context_id or '')
+        task = await self._storage.submit_task(key, stored.load_message(submission.body))
+        try:
+            return await store(replace(submission, task_id=task['id']))
+        except A2AError:  # another message took the queue's last place meanwhile
+            await self._storage.update_task(task['id'], 'rejected')
+            raise
+
+    async def _continue(
+        self, submission: Submission, trial: Transaction[tuple[Accepted, list[TaskEvent]]], store: _Store
+    ) -> Accepted:
+        try:
+            accepted, events = self._backend.tried(trial)
+        except TaskNotFoundError:
+            header = await self._unheld(submission.task_id, submission.owner)
+            check_message(header, submission.context_id)
+            raise UnsupportedOperationError(
+                'The task was begun by another process and cannot be continued; send a message without taskId.'
+            ) from None
+        if accepted.replayed:
+            return accepted
+        header = accepted.header
+        if self._backend.worker_writes and not events:  # it did not wait for its client
+            raise UnsupportedOperationError('The task runs, and its worker takes no more messages for it.')
+        messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
+        if submission.answer is not None and submission.answer.rest is not None:
+            messages.append(stored.load_message(submission.answer.rest))
+        # FastA2A's state for a queued task: its workers begin no other.
+        state = 'submitted' if header.queued else header.state
+        await self._storage.update_task(header.id, state, new_messages=messages)
+        return await store(submission)
+
+    async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
+        """The header of a task that only the storage knows."""
+        task = await self._backend.load(task_id, owner)
+        if task is None:
+            raise TaskNotFoundError
+        return stored_task(task, None, history_length=0, artifacts=False).header
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        async with self._backend.lock(task_id):
+            try:
+                header, _ = self._backend.tried(accept.cancel(self._agent, task_id, owner, at=at, force=force))
+            except TaskNotFoundError:
+                return await self._cancel_unheld(task_id, owner, at)
+            if header.state == 'canceled':
+                await self._append(header, closed(self._backend.own_messages(task_id)))
+                artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
+                await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
+            return await self._memory.cancel(task_id, owner, at=at, force=force)
+
+    async def _cancel_unheld(self, task_id: str, owner: str | None, at: int) -> TaskHeader:
+        header = await self._unheld(task_id, owner)
+        check_cancel(header)
+        await self._storage.update_task(task_id, 'canceled')
+        for listener in tuple(self._backend.cancel_listeners):  # of which a broker's may reach the process that runs it
+            listener(task_id)
+        return replace(header, state='canceled', status_at=at)
+
+    # --- the holder's side ------------------------------------------------------------------------------------------
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        unclaimable = self._backend.unclaimable
+        wanted = [] if task_id is None or task_id in unclaimable else [task_id]
+        if task_id is None:
+            wanted = claimable(self._backend.memory, unclaimable, holder, at=at, lease=lease, limit=limit)
+        return [claim for each in wanted for claim in await self._claim(each, holder, at, lease)]
+
+    async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
+        async with self._backend.lock(task_id):
+            trial = runs.claim(self._agent, holder, at=at, lease=lease, limit=1, task_id=task_id)
+            if not self._backend.tried(trial):
+                return []
+            if not self._backend.worker_writes:
+                try:
+                    await self._storage.update_task(task_id, 'working')
+                except Exception as error:  # of whatever kind a user's storage raises; the run ends with it
+                    self._backend.failed_begin[task_id] = error
+            return await self._memory.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        return await self._memory.renew(holder, tasks, lease=lease)
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if status is None or status.message is None or self._backend.worker_writes:
+            await self._memory.emit(claim, events, status, checkpoint)
+            return
+        async with self._backend.lock(claim.header.id):
+            self._backend.tried(runs.emit(self._agent, claim, events, status))
+            await self._storage.update_task(
+                claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
+            )
+            await self._memory.emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        task_id = claim.header.id
+        async with self._backend.lock(task_id):
+            following, _ = self._backend.tried(runs.finish(self._agent, claim, finish))
+            task = await self._backend.load(task_id, None)
+            if self._backend.worker_writes:
+                await self._write_what_lacks(task, finish)
+            elif task is None or task['status']['state'] in TERMINAL:
+                # Somebody else has ended it, such as another process that was asked to cancel it.
+                await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
+                raise LeaseLost
+            else:
+                await self._write(task, claim, following, finish)
+            self._backend.failed_begin.pop(task_id, None)
+            ended = finish.status.state in TERMINAL  # the storage has the turn then, and the memory need not
+            return await self._memory.finish(claim, replace(finish, messages=()) if ended else finish)
+
+    async def _write(self, task: Task, claim: Claim, following: Claim | None, finish: Finish) -> None:
+        header, state = claim.header, finish.status.state
+        if state in ('completed', 'canceled'):
+            messages = [*(claim.own_messages or ()), *finish.messages]
+            await self._append(header, closed(messages) if state == 'canceled' else messages)
+        if finish.artifacts is not None:
+            artifacts = [stored.load_artifact(body) for _, body in finish.artifacts]
+        else:
+            artifacts = await self._streamed(header.id, task) if state in TERMINAL else None
+        await self._storage.update_task(
+            header.id,
+            state if following is None else 'working',
+            new_artifacts=artifacts,
+            new_messages=_said(finish),
+        )
+
+    async def _write_what_lacks(self, task: Task | None, finish: Finish) -> None:
+        """The worker has written how the task ended, unless it has raised or was cancelled."""
+        if task is not None and task['status']['state'] != finish.status.state:
+            await self._storage.update_task(task['id'], finish.status.state, new_messages=_said(finish))
+
+    async def release(self, claim: Claim) -> None:
+        await self._memory.release(claim)
+
+    # --- what goes into the storage ---------------------------------------------------------------------------------
+
+    async def _append(self, header: TaskHeader, messages: Sequence[ModelMessage]) -> None:
+        """Append a turn to the context: all of it is one value, which is replaced and never changed."""
+        if messages:
+            key = _key(header)
+            await self._storage.update_context(key, [*(await self._storage.load_context(key) or ()), *messages])
+
+    async def _streamed(self, task_id: str, task: Task | None) -> list[Artifact] | None:
+        """Return the streamed artifacts of a turn that ends without a result, without those in the storage."""
+        streamed = await self._backend.memory.reader.load(task_id, None, history_length=0)
+        bodies = () if streamed is None else streamed.artifacts or ()
+        stored_ids = {artifact['artifact_id'] for artifact in (task or {}).get('artifacts', ())}
+        artifacts = [stored.load_artifact(body) for body in bodies]
+        return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
+
+
+def _key(header: TaskHeader) -> str:
+    return context_key(header.owner, header.context_id)
+
+
+def _said(finish: Finish) -> list[Message] | None:
+    """What the task's history gets: the storage has no other place for a status message."""
+    said = [body for _, body in finish.history]
+    if finish.status.message is not None:
+        said.append(finish.status.message)
+    return [stored.load_message(body) for body in said] or None
+
+
+class _Reader(TaskReader):
+    def __init__(self, backend: FastA2ABackend) -> None:
+        self._backend = backend
+
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        # First, so that the number of the newest event is never newer than what the storage says.
+        known = await self._known(task_id, owner, artifacts=artifacts)
+        task = await self._backend.load(task_id, owner)
+        if task is None:
+            return None
+        if known is not None and task['status']['state'] in TERMINAL and known.header.state not in TERMINAL:
+            async with self._backend.lock(task_id):  # its end is being written: its last event follows at once
+                known = await self._known(task_id, owner, artifacts=artifacts)
+        return stored_task(task, known, history_length=history_length, artifacts=artifacts)
+
+    async def _known(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
+        return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
+
+    async def list(self, query: TaskQuery) -> Page:
+        raise UnsupportedOperationError('A FastA2A storage cannot list tasks.')
+
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        return await self._backend.memory.reader.unread(task_id, after)
+
+
+class _Events(EventLog):
+    def __init__(self, backend: FastA2ABackend) -> None:
+        self._backend = backend
+        self._memory = backend.memory.events
+
+    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
+        return _Subscription(self._backend, task_id, on_drop)
+
+    async def wait(self, task_id: str, after: int) -> None:
+        await self._memory.wait(task_id, after)
+
+    def watched(self, task_id: str) -> bool:
+        return self._memory.watched(task_id)
+
+    async def has(self, task_id: str, n: int) -> bool:
+        return await self._memory.has(task_id, n)
+
+
+class _Subscription(Subscription):
+    """A place in the log of a task that may turn out to have none here."""
+
+    def __init__(self, backend: FastA2ABackend, task_id: str, on_drop: Callable[[], object]) -> None:
+        self._backend = backend
+        self._task_id = task_id
+        self._on_drop = on_drop
+        self._inner = backend.memory.events.subscribe(task_id, self._dropped)
+
+    def _dropped(self) -> None:
+        self.dropped = True
+        self._on_drop()
+
+    def start(self, after: int) -> None:
+        if not self._backend.holds(self._task_id):
+            self.close()
+            raise UnsupportedOperationError('The task was begun by another process, which has its events; use GetTask.')
+        self._inner.start(after)
+
+    async def next(self) -> Sequence[TaskEvent]:
+        events = await self._inner.next()
+        self.dropped = self._inner.dropped
+        return events
+
+    def nudge(self) -> None:
+        self._inner.nudge()
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _Housekeeping(Housekeeping):
+    """Bounds the memory; what the storage keeps is the storage's own affair."""
+
+    def __init__(self, backend: FastA2ABackend) -> None:
+        self._memory = backend.memory
+        self._storage = backend.storage
+
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        with self._memory.lock:
+            swept, ended = self._memory.run(sweep.sweep(self._memory.namespace, retention, at))
+            for header, event in ended:
+                self._memory.event_bus.publish(header.id, [event])
+        for header, _ in ended:
+            task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
+            said = None if task is None else task.header.status_message
+            messages = None if said is None else [stored.load_message(said)]
+            await self._storage.update_task(header.id, 'failed', new_messages=messages)
+        sweep.tell_expired(ended, on_expired)
+        return swept
+
+    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
+        raise UnsupportedOperationError('A FastA2A storage cannot erase tasks.')
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        raise UnsupportedOperationError('A FastA2A storage cannot erase contexts.')
+
+    async def dead_letters(
+        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
+    ) -> Sequence[DeadLetter]:
+        raise UnsupportedOperationError('A FastA2A storage cannot list dead letters.')
+
+    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
+        raise UnsupportedOperationError('A FastA2A storage cannot retry tasks.')
+
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+        raise UnsupportedOperationError('A FastA2A storage cannot list what it holds.')

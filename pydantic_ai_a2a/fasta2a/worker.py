@@ -1,0 +1,447 @@
+"""A Pydantic AI agent as a `fasta2a.Worker`, for a FastA2A app of the user's own.
+
+In `to_a2a(agent, worker=...)` the tasks are run by the package's own worker, which takes from this one how messages are
+read and artifacts are built. A subclass with a `run_task` or a `cancel_task` of its own runs the tasks itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
+
+import anyio
+import anyio.abc
+from fasta2a.broker import Broker, TaskOperation
+from fasta2a.schema import Artifact, Message, Part, Task, TaskIdParams, TaskSendParams
+from fasta2a.storage import Storage
+from fasta2a.worker import Worker
+from pydantic_ai import CancellationToken
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, UserContent, UserPromptPart
+from typing_extensions import Unpack
+
+from ..agent.exits import is_for_the_process
+from ..agent.options import RunInfo, RunOptions, models_of
+from ..agent.runner import Runner, RunOutput
+from ..agent.turn import canceled_turn
+from ..conversion.failure import SHUTDOWN, Failure, classify
+from ..conversion.inbound import HTTPS_ONLY, Accepts, accepts, model_messages, resolve_profile, user_prompt
+from ..conversion.modes import EVERYTHING, OutputModes
+from ..conversion.outbound import OutputMapper, text_of
+from ..errors import A2AError, StoreFailed
+from ..lifecycle import TERMINAL
+from ..protocol import stored
+from ..types import Note, Step, TextDelta
+
+__all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+T = TypeVar('T')
+
+_STOP_TIME = 5.0
+"""Seconds that the storage gets to hear of a task that a shutdown has stopped."""
+
+
+class Prompt(NamedTuple):
+    """What one run is told."""
+
+    content: str | Sequence[UserContent]
+    """The user's newest message."""
+    before: Sequence[ModelMessage]
+    """What the run is told besides, after the context."""
+
+
+@dataclass(init=False)
+class AgentWorker(Worker[list[ModelMessage]]):
+    """Runs the tasks of a `FastA2A` app with a Pydantic AI agent, as many at once as come in.
+
+    ```python
+    from collections.abc import AsyncGenerator
+    from contextlib import asynccontextmanager
+
+    from fasta2a import FastA2A
+    from fasta2a.broker import InMemoryBroker
+    from fasta2a.storage import InMemoryStorage
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import AgentWorker
+
+    broker, storage = InMemoryBroker(), InMemoryStorage()
+    worker = AgentWorker(agent=Agent('test'), broker=broker, storage=storage)
+
+
+    @asynccontextmanager
+    async def lifespan(app: FastA2A) -> AsyncGenerator[None]:
+        async with app.task_manager, worker.agent, worker.run():
+            yield
+
+
+    app = FastA2A(storage=storage, broker=broker, lifespan=lifespan)
+    ```
+
+    Tasks of one context run one after another. The context in the storage is the conversation's list of messages. A
+    cancelled task's run and its async tools are stopped. The clients of such an app get what FastA2A makes of it; in
+    `to_a2a(agent, worker=...)` they get all that this package does.
+
+    Args:
+        agent: Any Pydantic AI agent; enter it for as long as the worker runs.
+        broker: Carries the operations, and has the event bus on which the worker reports.
+        storage: Holds tasks and contexts.
+        allowed_file_url_schemes: Schemes of the URLs that clients may send, as in `to_a2a`.
+        force_download: Whether the files are downloaded here, as in `to_a2a`.
+        options: What every run of the agent is given, by the names of `Agent.run`.
+
+    Raises:
+        TypeError: An option is none, or belongs to a request.
+    """
+
+    agent: AbstractAgent[Any, Any]
+    options: RunOptions = field(default_factory=RunOptions, kw_only=True)
+    """Given to every run."""
+    allowed_file_url_schemes: frozenset[str] = field(default=HTTPS_ONLY, kw_only=True)
+    """Schemes of the URLs that clients may send."""
+    force_download: bool = field(default=True, kw_only=True)
+    """Whether the files are downloaded here."""
+
+    def __init__(
+        self,
+        *,
+        agent: AbstractAgent[Any, Any],
+        broker: Broker,
+        storage: Storage[Any],
+        allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY,
+        force_download: bool = True,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        super().__init__(broker=broker, storage=storage)
+        self.agent = agent
+        self.options = options
+        self.allowed_file_url_schemes = allowed_file_url_schemes
+        self.force_download = force_download
+        assert self.runner, 'checks the options'
+
+    # What follows is made on first use, since a dataclass that inherits from this one has an `__init__` of its own.
+
+    @cached_property
+    def runner(self) -> Runner:
+        """Runs the agent."""
+        return Runner(self.agent, self.options)
+
+    @cached_property
+    def accepts(self) -> Accepts:
+        """What the agent's model takes."""
+        profile = resolve_profile(models_of(self.agent, self.options))
+        return accepts(profile, self.allowed_file_url_schemes, force_download=self.force_download)
+
+    @cached_property
+    def outputs(self) -> WorkerOutputs:
+        """Makes artifacts of what the agent returns."""
+        return WorkerOutputs(self)
+
+    @cached_property
+    def _running(self) -> dict[str, _Running]:
+        return {}
+
+    @cached_property
+    def _turns(self) -> WeakValueDictionary[str, asyncio.Lock]:
+        return WeakValueDictionary()
+
+    # --- what a subclass may change ---------------------------------------------------------------------------------
+
+    def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+        """A2A messages as Pydantic AI's.
+
+        The last user prompt of what this returns is the prompt of the run; all else is told to this run before it, and
+        is not kept in the context.
+
+        Raises:
+            InvalidParamsError: A part is malformed, or its URL must not be fetched.
+            ContentTypeNotSupportedError: The agent's model does not take a part.
+        """
+        return model_messages(history, self.accepts)
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        """A run's output as artifacts, in FastA2A's form. The first one gets the id under which it was streamed.
+
+        Raises:
+            UnserializableOutput: The output cannot be written as JSON.
+        """
+        return _in_fasta2as_form(self.outputs.by_type(result, artifact_id=stored.new_id()))
+
+    def read(self, history: Iterable[Message]) -> Prompt:
+        """What a run is told, by `build_message_history`.
+
+        Raises:
+            ValueError: There is no user prompt in it.
+        """
+        # The storage may own the messages, and a subclass may change them.
+        return _prompt(self.build_message_history([message.copy() for message in history]))
+
+    @property
+    def reads_itself(self) -> bool:
+        """True if a subclass overrides `build_message_history`."""
+        return type(self).build_message_history is not AgentWorker.build_message_history
+
+    @property
+    def runs_itself(self) -> bool:
+        """True if a subclass overrides `run_task` or `cancel_task`."""
+        own = type(self)
+        return (own.run_task, own.cancel_task) != (AgentWorker.run_task, AgentWorker.cancel_task)
+
+    def read_one(self, message: Message) -> Prompt:
+        """Return what one message tells a run; errors of the agent's own reading name the message's fields."""
+        return self.read([message]) if self.reads_itself else Prompt(user_prompt(message, self.accepts), ())
+
+    # --- as a FastA2A worker ----------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def run(self) -> AsyncGenerator[None]:
+        """Carry out the broker's operations, each as it comes, until the block ends."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._receive, group)
+            yield
+            group.cancel_scope.cancel()
+
+    async def _receive(self, group: anyio.abc.TaskGroup) -> None:
+        async for operation in self.broker.receive_task_operations():
+            group.start_soon(self._carry_out, operation)
+
+    async def _carry_out(self, operation: TaskOperation) -> None:
+        try:
+            await self._handle_task_operation(operation)
+        except Exception:  # of the user's storage or event bus: the next operation may succeed
+            logger.exception('Task %s could not be stored.', operation['params']['id'])
+
+    async def cancel_task(self, params: TaskIdParams) -> None:
+        """Stop a task, and wait until it has stopped; one that has ended stays as it is."""
+        running = self._running.get(params['id'])
+        if running is not None:
+            running.token.cancel()
+            await running.stopped.wait()
+            return
+        task = await self.storage.load_task(params['id'])
+        if task is not None and task['status']['state'] not in TERMINAL:
+            await self.storage.update_task(task['id'], 'canceled')
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        """Run the agent on a submitted task, and write to the storage how it ends; a failure is written and logged.
+
+        Raises:
+            ValueError: There is no such task, or it was begun before.
+        """
+        running = self._running[params['id']] = _Running()
+        try:
+            async with self._turns.setdefault(params['context_id'], asyncio.Lock()):
+                await self._begin(params, running.token)
+        finally:
+            del self._running[params['id']]
+            running.stopped.set()
+
+    async def _begin(self, params: TaskSendParams, token: CancellationToken) -> None:
+        task = await self.storage.load_task(params['id'])
+        if task is None:
+            raise ValueError(f'Task {params["id"]} not found')
+        if token.cancelled:
+            await self.storage.update_task(task['id'], 'canceled')
+            return
+        if (state := task['status']['state']) != 'submitted':
+            raise ValueError(f'Task {params["id"]} has already been processed (state: {state})')
+        own_task = asyncio.current_task()
+        try:
+            await self._run(task, self.outputs.accepted(params.get('accepted_output_modes', ())), token)
+        except asyncio.CancelledError as error:
+            if not _is_stopped():  # raised by the agent itself
+                await self._fail(task, classify(error), error)
+                return
+            with anyio.move_on_after(_STOP_TIME, shield=True):
+                await self._fail(task, SHUTDOWN)
+            raise
+        except BaseException as error:  # such as sys.exit() in a hook, which would end the worker
+            if is_for_the_process(error, own_task):
+                raise
+            await self._fail(task, classify(error), error)
+
+    async def _run(self, task: Task, accepted: OutputModes, token: CancellationToken) -> None:
+        task_id, context_id = task['id'], task['context_id']
+        await _stored(self.storage.update_task(task_id, 'working'))
+        await self.publish_status(task_id, context_id, 'working')
+        context = [*(await _stored(self.storage.load_context(context_id)) or ())]
+        try:
+            prompt = self.read(task.get('history', ()))
+        except A2AError as refused:  # FastA2A has taken the message already
+            await self._fail(task, Failure('bad-input', refused.message))
+            return
+        chunks = _Chunks(self, task_id, context_id)
+        try:
+            result = await self.runner.run(
+                prompt.content,
+                [*context, *prompt.before],
+                info=RunInfo(task_id=task_id, context_id=context_id, attempt=1, idempotency_key=task_id),
+                run_id=task_id,
+                token=token,
+                watched=lambda: True,  # FastA2A's event bus does not tell
+                emit=chunks.emit,
+                text_output=self.outputs.streams_text and accepted.text,
+            )
+        except RunTimedOut:
+            raise
+        except RunCancelled as canceled:
+            await _stored(self.storage.update_context(context_id, [*context, *canceled_turn(None, canceled)]))
+            await _stored(self.storage.update_task(task_id, 'canceled'))
+            return
+        artifacts = self._artifacts(result, chunks.artifact_id, accepted)
+        await _stored(self.storage.update_context(context_id, [*context, *result.messages]))
+        await _stored(
+            self.storage.update_task(task_id, 'completed', new_artifacts=artifacts, new_messages=_answer(result.output))
+        )
+        for artifact in artifacts:
+            await self.publish_artifact(task_id, context_id, artifact)
+
+    def _artifacts(self, result: RunOutput, artifact_id: str, accepted: OutputModes) -> list[Artifact]:
+        artifacts = self.outputs.artifacts(
+            result.output, artifact_id=artifact_id, files=result.files, accepted=accepted
+        )
+        return artifacts if _builds_its_own(self) else _in_fasta2as_form(artifacts)
+
+    async def _fail(self, task: Task, failure: Failure, error: BaseException | None = None) -> None:
+        task_id, context_id = task['id'], task['context_id']
+        logger.error('Task %s failed (%s).', task_id, failure.kind, exc_info=error)
+        message = _said(failure.sentence, {'failure': failure.kind, 'correlationId': task_id})
+        await self.storage.update_task(task_id, 'failed', new_messages=[message])
+        await self.publish_status(task_id, context_id, 'failed', message)
+        await self.broker.event_bus.close(task_id)
+
+
+async def _stored(work: Awaitable[T]) -> T:
+    """What the storage gives."""
+    try:
+        return await work
+    except Exception as error:  # whatever it raises
+        raise StoreFailed from error
+
+
+@dataclass(slots=True)
+class _Running:
+    token: CancellationToken = field(default_factory=CancellationToken)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class _Chunks:
+    """Publishes what a run says: its text as chunks of one artifact, which follows as a whole at the end."""
+
+    def __init__(self, worker: AgentWorker, task_id: str, context_id: str) -> None:
+        self.artifact_id = stored.new_id()
+        self._worker = worker
+        self._task_id = task_id
+        self._context_id = context_id
+        self._begun = False
+
+    async def emit(self, event: TextDelta | Note | Step) -> None:
+        if isinstance(event, TextDelta):
+            chunk = Artifact(artifact_id=self.artifact_id, parts=[Part(text=event.text)])
+            # As FastA2A has it, the first chunk appends as well; the text of a later response replaces.
+            append = not (event.first and self._begun)
+            self._begun = True
+            await self._worker.publish_artifact(self._task_id, self._context_id, chunk, append=append, last_chunk=False)
+        else:
+            assert isinstance(event, Note), 'a runner that is not told to shows no steps'
+            await self._worker.publish_status(self._task_id, self._context_id, 'working', _said(event.text))
+
+
+class WorkerOutputs(OutputMapper):
+    """Makes artifacts with a worker's `build_artifacts`, if that is a user's own.
+
+    Args:
+        worker: Whose.
+        modes: What the user calls the agent's output on the card.
+        data_as_text: See `OutputMapper`.
+    """
+
+    def __init__(self, worker: AgentWorker, modes: Sequence[str] | None = None, *, data_as_text: bool = False) -> None:
+        output_type = worker.options.get('output_type') or worker.agent.output_type
+        super().__init__(output_type, modes, data_as_text=data_as_text)
+        self._worker = worker
+
+    def artifacts(
+        self,
+        output: Any,
+        *,
+        artifact_id: str,
+        files: Sequence[BinaryContent] = (),
+        accepted: OutputModes = EVERYTHING,
+    ) -> list[Artifact]:
+        """See `OutputMapper.artifacts`. What the user builds is left as it is, but for the first artifact's id."""
+        if not _builds_its_own(self._worker):
+            return self.by_type(output, artifact_id=artifact_id, files=files, accepted=accepted)
+        built = [artifact.copy() for artifact in self._worker.build_artifacts(output)]
+        if built:
+            built[0]['artifact_id'] = artifact_id
+        return built
+
+    def by_type(self, output: Any, **options: Any) -> list[Artifact]:
+        """The artifacts by the output's type, whatever the worker makes of it."""
+        return super().artifacts(output, **options)
+
+
+def _builds_its_own(worker: AgentWorker) -> bool:
+    return type(worker).build_artifacts is not AgentWorker.build_artifacts
+
+
+def _is_stopped() -> bool:
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancelling() > 0
+
+
+def _prompt(messages: Sequence[ModelMessage]) -> Prompt:
+    """The last user prompt, and all that is not it."""
+    for index in reversed(range(len(messages))):
+        request = messages[index]
+        prompts = [part for part in request.parts if isinstance(part, UserPromptPart)]
+        if isinstance(request, ModelRequest) and prompts:
+            rest = [part for part in request.parts if not isinstance(part, UserPromptPart)]
+            kept = [ModelRequest(parts=rest)] if rest else []
+            return Prompt(_content(prompts), [*messages[:index], *kept, *messages[index + 1 :]])
+    raise ValueError('build_message_history() must return a request with a user prompt.')
+
+
+def _content(prompts: Sequence[UserPromptPart]) -> str | Sequence[UserContent]:
+    if len(prompts) == 1:
+        return prompts[0].content
+    contents = ([part.content] if isinstance(part.content, str) else part.content for part in prompts)
+    return [item for content in contents for item in content]
+
+
+def _answer(output: Any) -> list[Message]:
+    """What goes into the task's history as said by the agent."""
+    text = text_of(output)
+    return [] if text is None else [_said(text)]
+
+
+def _said(text: str, metadata: dict[str, Any] | None = None) -> Message:
+    message = Message(role='agent', parts=[Part(text=text)], message_id=stored.new_id())
+    if metadata is not None:
+        message['metadata'] = metadata
+    return message
+
+
+def _in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Artifacts as FastA2A's own bridge makes them: only files have a media type, and data its schema alone."""
+    return [{**artifact, 'parts': [_part(part) for part in artifact['parts']]} for artifact in artifacts]
+
+
+def _part(part: Part) -> Part:
+    formed = part.copy()
+    if 'text' in part or 'data' in part:
+        formed.pop('media_type', None)
+    if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
+        formed['metadata'] = {'json_schema': metadata['json_schema']}
+    return formed

@@ -1,0 +1,190 @@
+"""HTTP+JSON (§11): verbs, paths and status codes. Knows the table of operations; no params, no version, no agent.
+
+The paths are Starlette's routes. What no other route of the app takes of what looks like a path of this binding is
+answered here as well, so that its clients get errors that they can read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+from ..audit import new_correlation_id
+from ..errors import (
+    A2AError,
+    InvalidParamsError,
+    MethodNotAllowedError,
+    NotFoundError,
+    UnsupportedMediaTypeError,
+)
+from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
+from ..protocol.versions import HTTP, CodecChoice, Versions
+from .base import JSON, check_content_type, header, read_body, reply
+from .exchange import Exchange, Request, Serving
+from .paths import AnyPath
+
+__all__ = ('FIRST_SEGMENTS', 'MEDIA_TYPE', 'first_taken', 'is_http_json', 'last_routes', 'refusal', 'routes')
+
+MEDIA_TYPE = b'application/a2a+json'
+"""Of all answers that are no streams."""
+
+_TAKEN = (MEDIA_TYPE.decode(), *JSON)
+
+
+def _by_path() -> dict[str, dict[str, Operation]]:
+    """The operations by path and verb, each path before those that take its verb after the colon for an id."""
+    found: dict[str, dict[str, Operation]] = {}
+    for operation in OPERATIONS.values():
+        for verb, path in operation.http:
+            found.setdefault(path, {})[verb] = operation
+    return {path: found[path] for path in sorted(found, key=lambda path: path.endswith('}'))}
+
+
+_PATHS = _by_path()
+_UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
+_OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
+"""The paths of A2A 0.3."""
+FIRST_SEGMENTS = frozenset(path.split('/')[1] for path in (*_PATHS, *_OLDER) if '{rest' not in path.split('/')[1])
+"""What the paths begin with."""
+_PARAM = re.compile(r'{[^}]*}')
+_LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
+
+
+def first_taken(others: Iterable[BaseRoute]) -> str | None:
+    """The first path of the binding that a route of somebody else's has, whatever that calls the params."""
+    ours = {_PARAM.sub('{}', path) for path in _PATHS}
+    paths = (str(getattr(route, 'path', '')) for route in others)
+    return next((path for path in paths if _PARAM.sub('{}', path) in ours), None)
+
+
+def routes(
+    serving: Serving, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None
+) -> list[BaseRoute]:
+    """The routes of the binding, each for all verbs of a path.
+
+    Args:
+        serving: What serves them.
+        below: What is before the paths, such as `/{tenant}`.
+        takes: Whether the params of a path are such that it is one of these.
+    """
+    return [
+        AnyPath(below + path, _HttpJson(serving, below + path, operations), takes=takes)
+        for path, operations in _PATHS.items()
+    ]
+
+
+def last_routes(
+    versions: Versions,
+    card_url: Callable[[Scope], str],
+    *,
+    below: str = '',
+    takes: Callable[[Mapping[str, str]], bool] | None = None,
+) -> list[BaseRoute]:
+    """Return the routes of paths that only look as if they were of the binding; see `routes`.
+
+    Args:
+        versions: The versions that are served.
+        card_url: Returns the URL of the agent card, which a refusal names.
+        below: As for `routes`.
+        takes: As for `routes`.
+    """
+    unknown, older = _Refusal(NotFoundError(), card_url), _Refusal(_older_path(versions), card_url)
+    refused = {**dict.fromkeys(_UNKNOWN, unknown), **dict.fromkeys(_OLDER, older)}
+    return [AnyPath(below + path, refusal, takes=takes) for path, refusal in refused.items()]
+
+
+def is_http_json(scope: Scope) -> bool:
+    """Whether a request looks as if it were of this binding, wherever that is mounted."""
+    return _LIKE_ONE.fullmatch(scope['path']) is not None
+
+
+def refusal(error: A2AError, correlation_id: str) -> bytes:
+    """The body that refuses a request before its version is known."""
+    return HTTP.encode_status(error, correlation_id)
+
+
+def _older_path(versions: Versions) -> A2AError:
+    served = () if versions.http is None else (versions.http.dialect,)
+    return versions.not_served('0.3', served)
+
+
+class _Refusal:
+    """Refuses every request and names the agent card, as an ASGI app."""
+
+    def __init__(self, error: A2AError, card_url: Callable[[Scope], str]) -> None:
+        self._error = error
+        self._card_url = card_url
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        correlation_id = new_correlation_id()
+        metadata = {**self._error.metadata, 'agentCard': self._card_url(scope)}
+        body = refusal(type(self._error)(self._error.message, metadata=metadata), correlation_id)
+        await reply(send, self._error.http_status, body, correlation_id, media_type=MEDIA_TYPE)
+
+
+class _HttpJson:
+    """One path, as an ASGI app."""
+
+    def __init__(self, serving: Serving, path: str, operations: Mapping[str, Operation]) -> None:
+        self._serving = serving
+        self.path = path
+        self.operations = operations
+        self.verbs: Sequence[str] = sorted(operations)
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        return _HttpJsonExchange(self, self._serving, scope, receive, send).handle()
+
+
+class _HttpJsonExchange(Exchange):
+    media_type = MEDIA_TYPE
+    unshared = (('Cache-Control', 'no-store'),)
+
+    def __init__(self, endpoint: _HttpJson, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
+        super().__init__(serving, scope, receive, send)
+        self._endpoint = endpoint
+        self._verb: str = scope['method']
+        self.attributes = MappingProxyType({'http.request.method': self._verb, 'http.route': endpoint.path})
+
+    async def read(self) -> bytes:
+        """The body; only POST has one."""
+        if self._verb not in self._endpoint.operations:
+            raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
+        if self._verb != 'POST':
+            return b''
+        # A page of another origin says where it comes from: nothing in the place of a type is for other clients only.
+        undeclared = header(self.scope, b'content-type') is None and header(self.scope, b'origin') is None
+        if not undeclared:
+            check_content_type(self.scope, _TAKEN)
+        body = await read_body(self.scope, self.receive, self.serving.body_limit)
+        if body and undeclared:
+            raise UnsupportedMediaTypeError(f'The request body must be declared as {" or ".join(_TAKEN)}.')
+        return body
+
+    def decode(self, body: bytes) -> Request:
+        codec = self.serving.versions.choose_http(self.version())
+        operation = self._endpoint.operations[self._verb]
+        try:
+            params = codec.decode_params(
+                operation,
+                path=self.scope['path_params'],
+                query=self.scope['query_string'],
+                body=body if self._verb == 'POST' else None,
+            )
+        except InvalidParamsError as error:
+            refuse_unsupported_params(operation, error, self.serving.capabilities, codec.refusals)
+            raise
+        return operation, params, CodecChoice(codec)
+
+    def envelope(self) -> tuple[bytes, bytes]:
+        return b'', b''
+
+    async def refuse(self, error: A2AError) -> None:
+        """Answer with a `google.rpc.Status` (§11.6)."""
+        body = refusal(error, self.correlation_id)
+        headers = (*self.unshared, *error.headers.items())
+        await reply(self.send, error.http_status, body, self.correlation_id, headers, media_type=MEDIA_TYPE)

@@ -1,0 +1,107 @@
+"""The JSON-RPC 2.0 binding over HTTP POST (§9): reads request objects and writes response objects."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from types import MappingProxyType
+
+from starlette.types import Message, Receive, Scope, Send
+
+from ..errors import A2AError
+from ..protocol.codec import Params, RpcRefused
+from ..protocol.envelope import request_id
+from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
+from ..protocol.versions import CodecChoice
+from ..types import Call, SendParams
+from .base import reply
+from .exchange import Exchange, Request, Serving
+
+__all__ = ('JsonRpc',)
+
+
+class JsonRpc:
+    """The endpoint, as an ASGI app."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """Serve one request."""
+        return _JsonRpcExchange(self._serving, scope, receive, send).handle()
+
+
+class _JsonRpcExchange(Exchange):
+    attributes = MappingProxyType({'rpc.system': 'jsonrpc'})
+    _id = b'null'
+    """The request's id as JSON."""
+    _wants_stream = False
+    """Whether the request asks for an event stream, as far as it has been read."""
+    _choice: CodecChoice | None = None
+
+    def decode(self, body: bytes) -> Request:
+        try:
+            choice = self._choice = self.serving.versions.choose(self.version(), body)
+        except A2AError:
+            self._id, notification = request_id(body)
+            self._expect(notification=notification)
+            raise
+        try:
+            request = choice.codec.decode(body)
+        except RpcRefused as refused:
+            self._id = refused.id
+            self._wants_stream = refused.operation is not None and refused.operation.stream
+            self._expect(notification=refused.notification)
+            if refused.operation is not None:
+                capabilities, refusals = self.serving.capabilities, choice.codec.refusals
+                refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
+            raise refused.error from None
+        self._id = request.id
+        self._wants_stream = request.operation.stream
+        if request.notification:
+            self._expect(notification=True)
+        return request.operation, request.params, choice
+
+    def _expect(self, *, notification: bool) -> None:
+        if notification:
+            self.notify = self._notify
+            self.send = _without_body(self.send)
+
+    async def _notify(self, call: Call, operation: Operation, params: Params | None, choice: CodecChoice) -> None:
+        """Perform the operation of a notification, which waits for no task and follows none."""
+        if isinstance(params, SendParams):
+            await self._answer(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
+        elif operation.stream:
+            await reply(self.send, 200, b'', self.correlation_id)
+        else:
+            await self._answer(call, operation, params, choice)
+
+    def envelope(self) -> tuple[bytes, bytes]:
+        return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'
+
+    async def refuse(self, error: A2AError) -> None:
+        """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""
+        codec = (self._choice or self.serving.versions.before_reading(self.version())).codec
+        described = codec.encode_error(error, self.correlation_id)
+        body = b'{"jsonrpc":"2.0","id":' + self._id + b',"error":' + described + b'}'
+        media_type = self.media_type
+        if self._wants_stream and codec.refuses_in_streams and not error.transport:
+            body, media_type = b'data: ' + body + b'\n\n', b'text/event-stream'
+        status = error.http_status if error.transport else 200
+        await reply(self.send, status, body, self.correlation_id, error.headers.items(), media_type=media_type)
+
+
+def _without_body(send: Send) -> Send:
+    """Send the status and the headers of an answer only: HTTP 204 instead of 200."""
+
+    async def send_head(message: Message) -> None:
+        if message['type'] == 'http.response.start':
+            headers = [pair for pair in message['headers'] if pair[0] not in (b'content-type', b'content-length')]
+            status = 204 if message['status'] == 200 else message['status']
+            if status != 204:
+                headers.append((b'content-length', b'0'))
+            await send({**message, 'status': status, 'headers': headers})
+        else:
+            await send({**message, 'body': b''})
+
+    return send_head

@@ -1,0 +1,161 @@
+"""Event streams as Server-Sent Events, by plain ASGI sends. Knows frames and readers; no operation, no version."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from starlette.types import Receive, Send
+
+from ..errors import OverloadedError
+from ..ports import Subscription
+from ..protocol.codec import EncodeEvent
+from ..service.streams import OpenStreams
+from ..service.tasks import EventStream
+from ..types import StoredTask, TaskEvent
+from .base import CHUNK, NO_SNIFF, AnswerUnread
+from .unsent import Readers, UnsentAnswer
+
+__all__ = ('EventWriter', 'parse_event_id')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_COMMENT = b': keep-alive\n\n'
+
+
+def parse_event_id(value: str | None) -> int | None:
+    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
+    if value is None or not (value.isascii() and value.isdigit()):
+        return None
+    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
+
+
+class EventWriter:
+    """Writes one stream."""
+
+    def __init__(
+        self,
+        send: Send,
+        *,
+        envelope: tuple[bytes, bytes],
+        encode: EncodeEvent,
+        encode_first: Callable[[StoredTask], Iterable[bytes]],
+        correlation_id: str,
+        headers: Sequence[tuple[str, str]],
+        streams: OpenStreams,
+        readers: Readers,
+        runs_here: Callable[[str], bool],
+    ) -> None:
+        self._send = send
+        self._before, self._after = envelope
+        self._encode = encode
+        self._encode_first = encode_first
+        self._correlation_id = correlation_id
+        self._headers = headers
+        self._streams = streams
+        self._readers = readers
+        self._runs_here = runs_here
+        self._gone = False
+
+    async def begin(self, stream: EventStream, answer: UnsentAnswer | None) -> None:
+        """Send the snapshot, if there is one; a long one as `answer`. The stream then no longer holds it."""
+        await self._start()
+        if stream.first is None:
+            return
+        pieces = self._event(stream.first.header.last_event, self._encode_first(stream.first))
+        stream.first = None
+        await self._send_pieces(pieces, answer)
+
+    async def follow(self, stream: EventStream, receive: Receive) -> None:
+        """Send events until one of the stream's end states comes, or the client or the server goes."""
+        subscription = stream.subscription
+        if subscription is not None:
+            watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
+            self._streams.add(subscription)
+            try:
+                await self._follow(stream, subscription)
+            finally:
+                self._streams.remove(subscription)
+                subscription.close()
+                watch.cancel()
+        if not self._gone:
+            await self._send({'type': 'http.response.body', 'body': b''})
+
+    async def write_one(self, data: bytes, answer: UnsentAnswer | None) -> None:
+        """Send one event of what cannot be resumed, a long one as `answer`, and close (§3.1.2)."""
+        await self._start()
+        await self._send_pieces((b'data: ', self._before, data, self._after, b'\n\n'), answer)
+        await self._send({'type': 'http.response.body', 'body': b''})
+
+    async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
+        while True:
+            events = await subscription.next()
+            if self._gone or subscription.dropped:
+                return
+            if not events:
+                if self._streams.closing and not self._runs_here(stream.task_id):
+                    return
+                await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
+                continue
+            events, ended = _up_to(events, stream)
+            *before, last = events
+            pieces = [piece for event in before for piece in self._event(event.n, (self._encode(event, False),))]
+            pieces += self._event(last.n, (self._encode(last, ended),))
+            del events, before, last
+            await self._events(pieces)
+            if ended:
+                return
+
+    async def _events(self, pieces: list[bytes]) -> None:
+        """Send the pieces of one or more events."""
+        size = sum(map(len, pieces))
+        if size <= CHUNK:
+            await self._send_pieces(pieces, None)
+            return
+        try:
+            answer = self._readers.answer(size)
+        except OverloadedError as error:
+            raise AnswerUnread('A stream was cut, because too many long answers have not been read') from error
+        with answer:
+            await self._send_pieces(pieces, answer)
+
+    async def _watch(self, receive: Receive, subscription: Subscription) -> None:
+        """Stop writing when the client has gone; its task goes on."""
+        while (await receive())['type'] != 'http.disconnect':
+            pass
+        self._gone = True
+        subscription.nudge()
+
+    async def _start(self) -> None:
+        headers = [
+            (b'content-type', b'text/event-stream'),
+            (b'cache-control', b'no-store'),
+            (b'x-accel-buffering', b'no'),
+            (b'x-correlation-id', self._correlation_id.encode()),
+            NO_SNIFF,
+            *((name.lower().encode('latin-1'), value.encode('latin-1')) for name, value in self._headers),
+        ]
+        await self._send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+
+    async def _send_pieces(self, pieces: Iterable[bytes], answer: UnsentAnswer | None) -> None:
+        if answer is None:
+            await self._send({'type': 'http.response.body', 'body': b''.join(pieces), 'more_body': True})
+            return
+        await answer.write(pieces)
+        if isinstance(pieces, list):
+            pieces.clear()  # the answer releases each piece once it is sent
+        await answer.send(self._send, more=True)
+
+    def _event(self, n: int, data: Iterable[bytes]) -> Iterator[bytes]:
+        yield b'id: %d\ndata: ' % n + self._before
+        yield from data
+        yield self._after + b'\n\n'
+
+
+def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:
+    """The events up to the first that ends the stream."""
+    for index, event in enumerate(events):
+        if event.state in stream.ends:
+            return events[: index + 1], True
+    return events, False

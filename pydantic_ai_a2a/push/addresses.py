@@ -1,0 +1,152 @@
+"""Rules for the URLs and addresses that the server calls for a client. Resolves no names.
+
+A client chooses the URL of a webhook, and the server calls it from its own network. So hosts that only the server can
+reach are refused. A name may resolve to another address each time. For that reason the addresses are checked before
+each call, and the server connects to an address that was checked.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+import httpx2
+
+from ..private_names import is_private_name
+
+__all__ = ('AddressPolicy', 'AddressRefused', 'PrivateHost', 'host_of', 'is_public', 'literal')
+
+_AZURE = IPv4Address('168.63.129.16')
+"""The platform itself, at an address that is public by its number."""
+_TRANSLATED = IPv6Network('64:ff9b::/96')
+"""NAT64 (RFC 6052): where there is no IPv4, names of hosts that have nothing else resolve to these."""
+_NEVER_NEEDED = (  # which not every version of Python knows
+    IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
+    IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
+    IPv6Network('2001::/23'),  # Teredo, ORCHID and other assignments to protocols
+    IPv6Network('2002::/16'),  # 6to4
+    IPv6Network('3fff::/20'),  # documentation (RFC 9637)
+    IPv6Network('5f00::/16'),  # segment routing (RFC 9602)
+    IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
+)
+_ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
+_NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
+"""A host name that resolvers take, in ASCII and lower case (RFC 1035 §2.3.4)."""
+_NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
+"""Control characters and white space; backslashes, which some URL parsers read as slashes; and the encoded NUL."""
+
+
+class AddressRefused(Exception):
+    """Nothing is sent there; the text says why, and not where."""
+
+
+class PrivateHost(AddressRefused):
+    """Because it is no host of the public internet."""
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is that of a host of the public internet, and of no other in disguise."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return False
+    if any(ip in network for network in _NEVER_NEEDED):
+        return False
+    if isinstance(ip, IPv4Address):
+        return _is_global(ip) and ip != _AZURE
+    if ip.scope_id is not None or ip.packed[8:12] in _ISATAP:
+        return False
+    if ip in _TRANSLATED:
+        return is_public(str(IPv4Address(ip.packed[12:])))
+    return _is_global(ip) and not ip.is_site_local and ip.ipv4_mapped is None
+
+
+def _is_global(ip: IPv4Address | IPv6Address) -> bool:
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+class AddressPolicy:
+    """What the operator allows.
+
+    Args:
+        private_hosts: Names and addresses that may be private, and reached without TLS.
+    """
+
+    def __init__(self, private_hosts: Iterable[str]) -> None:
+        self._private = frozenset(map(_key, private_hosts))
+
+    def check_url(self, url: str) -> httpx2.URL:
+        """Return the URL as it is requested. Refuse a URL that can never be called; names are not resolved.
+
+        Raises:
+            Refused: The text completes "the URL ...".
+        """
+        if _NEVER_IN_URL.search(url):
+            raise AddressRefused('must not hold white space, control characters, backslashes or %00')
+        try:
+            parsed = httpx2.URL(url)
+            host = host_of(parsed)
+        except (httpx2.InvalidURL, UnicodeError, ValueError):
+            raise AddressRefused('is not a valid URL') from None
+        if parsed.scheme not in ('http', 'https') or not host:
+            raise AddressRefused('must begin with https:// and a host')
+        if ':' not in host and not _NAME.fullmatch(host):
+            raise AddressRefused('must have a host whose name can be looked up, without percent-encoding')
+        if parsed.port is not None and not 0 < parsed.port < 65_536:
+            raise AddressRefused('must have a port from 1 to 65535')
+        if '@' in _authority(url):
+            raise AddressRefused('must not hold credentials; use authentication')
+        if not self._is_named(host):
+            _check_public(parsed.scheme, host)
+        return parsed.copy_with(fragment=None)
+
+    def check_addresses(self, url: httpx2.URL, addresses: Iterable[str]) -> None:
+        """Refuse a host if any of its addresses is private.
+
+        Raises:
+            Refused: The text completes "the host ...".
+        """
+        if not self._is_named(host_of(url)) and not all(map(is_public, addresses)):
+            raise AddressRefused('has an address that is not public')
+
+    def _is_named(self, host: str) -> bool:
+        return _key(host) in self._private
+
+
+def _authority(url: str) -> str:
+    """The host and port of a URL, with the credentials before them, also if these are empty."""
+    return re.split('[/?#]', url.partition('://')[2], maxsplit=1)[0]
+
+
+def _check_public(scheme: str, host: str) -> None:
+    if scheme != 'https':
+        raise AddressRefused('must begin with https://')
+    if is_private_name(host):
+        raise PrivateHost('must not name a host of a private network')
+    address = literal(host)
+    if address is not None and not is_public(address):
+        raise PrivateHost('must not name an address that is not public')
+
+
+def host_of(url: httpx2.URL) -> str:
+    """The host as it is resolved: ASCII, and an IPv6 address without brackets."""
+    return url.raw_host.decode('ascii').strip('[]')
+
+
+def _key(host: str) -> str:
+    """The form in which hosts are compared."""
+    return host.strip('[]').rstrip('.').lower()
+
+
+def literal(host: str) -> str | None:
+    """The address that a host is written as, also in the ways that only C libraries read, such as `127.1`; or None."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass  # a name, perhaps
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host.rstrip('.')))
+    except (OSError, UnicodeError):
+        return None

@@ -1,0 +1,250 @@
+"""What a claimed task is when an agent does it: its message read, one run, its result recorded. Knows no queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from pydantic_ai import CancellationToken
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.usage import RunUsage
+from pydantic_core import from_json
+
+from ..agent.dependencies import Dependencies, RunToken
+from ..agent.hooks import Hooks
+from ..agent.options import RunInfo
+from ..agent.references import Refer
+from ..agent.runner import Runner, RunOutput
+from ..agent.steering import Content, Steering
+from ..agent.turn import Turn
+from ..conversion.answer_rules import AnswerRules
+from ..conversion.asking import Asked, ask, asked_by
+from ..conversion.inbound import Accepts, user_prompt
+from ..conversion.modes import EVERYTHING, OutputModes
+from ..conversion.outbound import OutputMapper, text_of
+from ..conversion.pending import changed_arguments, dump, load, results
+from ..errors import A2AError, BadInput
+from ..ports import Backend, Claim
+from ..protocol import stored
+from ..quotas import Metering
+from ..types import Message
+from .recorder import Recorder
+
+__all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
+
+Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
+"""The input of a run: its prompt, and the messages between the context and the prompt."""
+Read = Callable[[Message], Told]
+"""Reads one message."""
+ReadTask = Callable[[Sequence[Message]], Told]
+"""Reads all messages of a task, with which the task's earlier runs need not be told to the model."""
+
+
+def plain_read(accepts: Accepts) -> Read:
+    """Reads a message as one prompt and nothing else."""
+    return lambda message: (user_prompt(message, accepts), ())
+
+
+class AgentJob:
+    """Does tasks with one agent.
+
+    Args:
+        backend: Has the conversations, and knows who watches.
+        runner: Runs the agent.
+        read: Reads a client's message.
+        read_task: Reads a task's messages instead, at the begin of each run.
+        outputs: Makes artifacts of what the agent returns.
+        streams_text: Whether text is streamed before it is complete.
+        metering: Knows what a run may use at most.
+        answer_rules: What clients may answer, and which tools' arguments they are not shown when calls wait.
+        steers: Whether messages to a running task enter its run.
+        refer: Reads what a message refers to.
+        dependencies: Gives each run `deps` of its own.
+        hooks: What is told how runs end.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        runner: Runner,
+        *,
+        read: Read,
+        read_task: ReadTask | None = None,
+        outputs: OutputMapper,
+        streams_text: bool = True,
+        metering: Metering | None = None,
+        answer_rules: AnswerRules,
+        steers: bool = False,
+        refer: Refer,
+        dependencies: Dependencies | None = None,
+        hooks: Hooks = Hooks(),
+    ) -> None:
+        self._backend = backend
+        self._runner = runner
+        self._read = read
+        self._read_task = read_task
+        self._outputs = outputs
+        self._streams_text = streams_text and outputs.streams_text
+        self._metering = metering
+        self._answer_rules = answer_rules
+        self._steers = steers
+        self._refer = refer
+        self._dependencies = dependencies
+        self.hooks = hooks
+
+    def token(self) -> CancellationToken:
+        """What cancels a task: one for all its runs, so that a cancel between two of them holds for the second."""
+        return CancellationToken() if self._dependencies is None else RunToken()
+
+    async def begin(
+        self, claim: Claim, recorder: Recorder, token: CancellationToken, run_id: str
+    ) -> Coroutine[Any, Any, RunOutput]:
+        """See `Job`."""
+        pending = None if claim.pending is None else load(claim.pending)
+        prompt, before = None, ()
+        if pending is None or not pending.answers:  # else the message is an answer and nothing besides
+            prompt, before = await self._told(claim, recorder)
+        if self._read_task is None or prompt is None:
+            history = await recorder.store(partial(self._backend.history, claim))
+        else:
+            history = await recorder.store(partial(self._history, claim))
+        key = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        info: RunInfo = {
+            'task_id': claim.header.id,
+            'context_id': claim.header.context_id,
+            'attempt': claim.attempt,
+            'idempotency_key': key,
+        }
+        answers = results(pending) if pending is not None and pending.calls else None
+        turn, usage, left = None, None, None
+        if self._backend.durable:
+            turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
+            usage = turn.usage
+        if self._metering is not None or recorder.tells:
+            usage = recorder.usage = usage or RunUsage()
+        if self._metering is not None:
+            left = await recorder.store(partial(self._metering.left, claim.header.owner))
+        run = partial(
+            self._runner.run,
+            prompt,
+            [*history, *before] if before else history,
+            info=info,
+            run_id=run_id,
+            token=token,
+            watched=partial(self._backend.events.watched, claim.header.id),
+            emit=recorder.write,
+            text_output=self._streams_text and self._accepted(claim).text,
+            turn=turn,
+            usage=usage,
+            left=left,
+            may_wait=True,
+            answers=answers,
+            steering=self._steering(claim, recorder) if self._steers else None,
+        )
+        if self._dependencies is None:
+            return run()
+        assert isinstance(token, RunToken), 'as this job makes them'
+        return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
+
+    async def _told(self, claim: Claim, recorder: Recorder) -> Told:
+        """Read the message of a claim, or all messages of its task, after the artifacts that the message refers to.
+
+        Raises:
+            BadInput: The reading refuses one of the messages.
+        """
+        message = stored.load_message(claim.message)
+        if self._read_task is None:
+            prompt, before = self._read(message)
+        else:
+            messages = await recorder.store(partial(self._messages, claim, message))
+            try:
+                prompt, before = self._read_task(messages)
+            except A2AError as refused:
+                raise BadInput(refused.message) from refused
+        if 'reference_task_ids' in message:
+            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
+        return prompt, before
+
+    async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
+        """Return the conversation before a run, without what its prompt tells of the task's earlier runs."""
+        history = await self._backend.history(claim)
+        own = f'{claim.header.id}.'
+        return [message for message in history if not (message.run_id or '').startswith(own)]
+
+    async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
+        """Return the messages of the claim's task up to the newest one that the run is for."""
+        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
+        messages = [] if task is None else stored.load_task(task).get('history', [])
+        earlier = takewhile(lambda message: message['message_id'] != newest['message_id'], messages)
+        return [*earlier, newest]
+
+    def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
+        async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:
+            messages = await recorder.store(partial(self._backend.reader.unread, claim.header.id, after))
+            return [(row, await self._content(body, claim, recorder)) for row, body in messages]
+
+        def take(row: int) -> None:
+            recorder.taken = row
+
+        return Steering(unread, recorder.taken or claim.inbox, take)
+
+    async def _after_referenced(
+        self, message: Message, prompt: str | Sequence[UserContent], owner: str
+    ) -> Sequence[UserContent]:
+        """A message's prompt, after the artifacts that it refers to."""
+        found = await self._refer(message.get('reference_task_ids', ()), self._backend.reader, owner)
+        return [*found, *([prompt] if isinstance(prompt, str) else prompt)]
+
+    async def _content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
+        message = stored.load_message(body)
+        prompt, before = self._read(message)
+        if 'reference_task_ids' in message:
+            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
+        return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
+
+    async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
+        """See `Job`."""
+        if result.waits:
+            return await self._wait(claim, recorder, result)
+        artifacts = self._outputs.artifacts(
+            result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
+        )
+        said = text_of(result.output)
+        first = artifacts[0]['parts'][:1] if artifacts else []
+        following = await recorder.complete(
+            artifacts,
+            # A string of another declared type, such as a Literal, is data.
+            answer=said if first and first[0].get('text') == said else None,
+            streamed=result.streamed,
+            messages=result.messages,
+            usage=result.usage,
+        )
+        if self.hooks.on_complete is not None:
+            assert result.result is not None, 'the run has come to its end'
+            await self.hooks.completed(claim.header.id, result.result)
+        return following
+
+    async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
+        asked = self._asked(claim, result)
+        pending = None if asked.pending is None else dump(asked.pending)
+        return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
+
+    def _asked(self, claim: Claim, result: RunOutput) -> Asked:
+        rules, task_id = self._answer_rules, claim.header.id
+        if not isinstance(result.output, DeferredToolRequests):
+            return asked_by(result.output, rules, task_id)
+        # After a new response of the model, the calls are others, even with the ids of earlier ones.
+        same = claim.pending is not None and not any(isinstance(each, ModelResponse) for each in result.messages)
+        changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
+        return ask(
+            result.output, result.schemas or {}, order=result.calls, changed=changed, rules=rules, task_id=task_id
+        )
+
+    def _accepted(self, claim: Claim) -> OutputModes:
+        """What the task's client takes."""
+        if claim.request is None:
+            return EVERYTHING
+        return self._outputs.accepted(from_json(claim.request).get('acceptedOutputModes', ()))

@@ -1,0 +1,357 @@
+"""Answers a message with a message: one run of the agent, in the request that asks for it, and no task (§3.1.1).
+
+The run is what a task's would be, and its turn goes into the conversation; but nothing of it is stored before it is
+over, and it ends with the request. Knows neither wire nor binding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Literal, TypeAlias
+from weakref import WeakValueDictionary
+
+from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
+from pydantic_ai.exceptions import RunTimedOut
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.usage import RunUsage
+from pydantic_core import from_json, to_json
+
+from .. import telemetry
+from ..agent.exits import Exited, is_cancelled, is_for_the_process
+from ..agent.hooks import RunFailure
+from ..backends.sql.conversations import closed
+from ..conversion.failure import SHUTDOWN, Failure, classify
+from ..errors import (
+    A2AError,
+    InternalError,
+    OverloadedError,
+    QuotaExceededError,
+    StoreUnavailable,
+    UnsupportedOperationError,
+)
+from ..ports import Backend, Checkpoint, Claim, Finish, Status, Submission
+from ..protocol import run_metadata, stored
+from ..quotas import Metering
+from ..types import Caller, Message, TaskEvent, TaskHeader
+from .job import Job
+from .recorder import Recorder
+from .retries import Call, Retries
+
+__all__ = ('Direct', 'Reply', 'Rule')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Reply: TypeAlias = Literal['task', 'message']
+"""What a message is answered with."""
+Rule: TypeAlias = Reply | Callable[[Message], Reply | Awaitable[Reply]]
+"""The same for all messages that begin something, or what a function says of each."""
+
+Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+_SAID = ('completed', 'input-required', 'rejected')
+_STOP_TIME = 5.0
+"""Seconds that a run gets to stop."""
+_TRIES = 20
+"""How often a turn is added to a conversation to which others add theirs at the same time."""
+
+
+class Direct:
+    """Answers messages with messages.
+
+    Args:
+        rule: What new messages are answered with, or a function of the message that says so, which may be async.
+        backend: Has the conversations.
+        make_job: Makes what runs the agent.
+        metering: Knows what a run may use at most.
+        limit: How many runs there may be at once.
+        max_wait: Seconds that a run may take; None: any time.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        backend: Backend,
+        make_job: Callable[[], Job],
+        *,
+        metering: Metering | None,
+        limit: int,
+        max_wait: float | None,
+    ) -> None:
+        self._rule = rule
+        self._backend = backend
+        self._job = make_job()
+        self._metering = metering
+        self._limit = limit
+        self._max_wait = max_wait
+        self._running: dict[asyncio.Task[bytes], str] = {}
+        """The runs, and their owners."""
+        self._retries = Retries()
+        self._contexts: WeakValueDictionary[tuple[int, str, str], asyncio.Lock] = WeakValueDictionary()
+
+    async def takes(self, message: Message) -> bool:
+        """Whether a message is answered with a message; one to a task never is."""
+        if 'task_id' in message:
+            return False
+        reply: object = self._rule if isinstance(self._rule, str) else await _ask(self._rule, message)
+        if reply not in ('task', 'message'):
+            raise ValueError(f"reply= must say 'task' or 'message', not {reply!r}.")
+        return reply == 'message'
+
+    async def answer(self, submission: Submission, correlation_id: str, gone: Gone) -> bytes | None:
+        """Run the agent; its answer as a message in 1.0's JSON, or None if the client goes away first.
+
+        Args:
+            submission: The message, which has passed every check.
+            correlation_id: Names the call.
+            gone: Waits until the client has gone.
+
+        Raises:
+            A2AError: There is no answer.
+        """
+        await self._check(submission.owner)
+        self._backend.take_room(submission.size)
+        running = asyncio.create_task(self._run(submission, correlation_id))
+        watching = asyncio.create_task(gone())
+        self._running[running] = submission.owner
+        running.add_done_callback(self._ended)  # a run that does not stop is one until it does
+        try:
+            await asyncio.wait([running, watching], timeout=self._max_wait, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                if running.cancelled():
+                    raise _error(SHUTDOWN)
+                return running.result()
+            if watching.done():
+                return None
+            stores = submission.task_id in self._retries.waiting
+            running.cancel()  # before its hook, which may take its time
+            if stores:
+                raise StoreUnavailable
+            raise await self._failed(submission, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
+        finally:
+            for each in (running, watching):
+                each.cancel()
+            await asyncio.wait([running, watching], timeout=_STOP_TIME)
+
+    def _ended(self, running: asyncio.Task[bytes]) -> None:
+        del self._running[running]
+        # Whoever has gone is not told of an error; those of the agent were logged by the run.
+        error = None if running.cancelled() else running.exception()
+        if isinstance(error, StoreUnavailable) or not isinstance(error, A2AError | None):
+            logger.warning('The store did not take what a run has used or said: %r', error)
+
+    async def drain(self, grace: float) -> None:
+        """Let the runs of this loop end, for so many seconds, and then end them."""
+        loop = asyncio.get_running_loop()
+        if running := [each for each in self._running if each.get_loop() is loop]:
+            for each in (await asyncio.wait(running, timeout=grace))[1]:
+                each.cancel()
+
+    async def _check(self, owner: str) -> None:
+        if self._metering is not None:
+            await self._metering.check_budgets(owner)
+            limit = self._metering.task_limit
+            if limit is not None and list(self._running.values()).count(owner) >= limit:
+                raise QuotaExceededError.of('tasks', 1000)
+        if len(self._running) >= self._limit:  # nothing is awaited from here on until the run is one of them
+            raise OverloadedError(headers={'Retry-After': '1'})
+
+    # --- one run ----------------------------------------------------------------------------------------------------
+
+    async def _run(self, submission: Submission, correlation_id: str) -> bytes:
+        owner, context_id = submission.owner, submission.context_id
+        assert context_id is not None, 'a new message has one'
+        key = id(asyncio.get_running_loop()), owner, context_id
+        task = asyncio.current_task()
+        async with self._contexts.setdefault(key, asyncio.Lock()):
+            claim = await self._claim(submission, context_id)
+            turn = _Turn(self._backend, self._retries.of(submission.task_id))
+            recorder = Recorder(claim, turn, self._backend.now)
+            recorder.usage = RunUsage()
+            try:
+                with telemetry.run_span(claim.header.id, context_id, submission.traceparent):
+                    result = await (await self._job.begin(claim, recorder, self._job.token(), claim.header.id))
+                await self._job.record(claim, recorder, result)
+            except StoreUnavailable:
+                raise
+            except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
+                if is_for_the_process(error, task) or is_cancelled(error, task):
+                    raise
+                raise await self._failed(submission, correlation_id, error) from None
+            finally:
+                await self._settle(owner, recorder.usage)
+        assert turn.end is not None, 'the job has recorded it'
+        if not turn.answers:
+            raise UnsupportedOperationError('The agent waits for more than a message, which takes a task.')
+        return _message(turn.end, context_id)
+
+    async def _claim(self, submission: Submission, context_id: str) -> Claim:
+        """What the run is told, as it would be of a task."""
+        record = await self._backend.conversations(submission.owner).read_record(context_id)
+        header = TaskHeader(
+            id=submission.task_id,
+            context_id=context_id,
+            owner=submission.owner,
+            state='working',
+            status_at=submission.at,
+            status_message=None,
+            metadata=None,
+            last_event=0,
+            dialect=submission.dialect,
+        )
+        return Claim(
+            header=header,
+            holder='',
+            fence=0,
+            attempt=1,
+            run=1,
+            turn=1,
+            inbox=0,
+            message=submission.body[:-1] + b',"contextId":' + to_json(context_id) + b'}',
+            head=None if record is None else record.head_id,
+            own_messages=None,
+            request=submission.request,
+            traceparent=submission.traceparent,
+        )
+
+    async def _settle(self, owner: str, usage: Any) -> None:
+        if self._metering is not None:
+            await asyncio.shield(self._metering.charge(owner, usage))
+
+    async def _failed(self, submission: Submission, correlation_id: str, error: BaseException) -> A2AError:
+        """What a client is told of a run that has failed; the log has the rest."""
+        failure = classify(error)
+        told = 'A message was not answered (%s, correlation id %s).'
+        logger.error(told, failure.kind, correlation_id, exc_info=error)
+        if self._job.hooks.on_failure is not None:
+            failed = RunFailure(
+                task_id=submission.task_id,
+                context_id=submission.context_id or '',
+                caller=Caller.of(submission.owner),
+                kind=failure.kind,
+                correlation_id=correlation_id,
+                error=error,
+            )
+            await self._job.hooks.failed(failed)
+        return _error(failure)
+
+
+async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
+    """Call the user's function.
+
+    Raises:
+        Exited: The function raised what is no `Exception`, although neither the request nor the process ends.
+    """
+    task = asyncio.current_task()
+    try:
+        reply = rule(message)
+        return await reply if isawaitable(reply) else reply
+    except BaseException as error:
+        if isinstance(error, Exception) or is_for_the_process(error, task) or is_cancelled(error, task):
+            raise
+        raise Exited.of(error) from error
+
+
+class _Turn:
+    """Takes what a recorder writes: of a run without a task, only its end is kept, as a turn of the conversation.
+
+    Args:
+        backend: Stores the conversation.
+        store: Repeats the write while the store is unavailable, so that the result of the run is not lost.
+    """
+
+    def __init__(self, backend: Backend, store: Call) -> None:
+        self._backend = backend
+        self._store = store
+        self._heads: set[str | None] = set()
+        """Ids of the last entries of writes that were tried. One may be stored although its commit had no answer."""
+        self.end: Finish | None = None
+
+    @property
+    def answers(self) -> bool:
+        """Whether the run has come to what a message can say: an answer, a plain question, or why there is none."""
+        end = self.end
+        return end is not None and end.pending is None and end.status.state in _SAID
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Nobody watches."""
+
+    async def finish(self, claim: Claim, finish: Finish) -> None:
+        """Add the turn to the conversation."""
+        self.end = finish
+        if self.answers and finish.status.state != 'rejected':
+            append = partial(self._append, claim, closed(finish.messages), finish.usage or RunUsage())
+            await self._store(append)
+
+    async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage) -> None:
+        """Add messages to the conversation as it stands by now, as the end of a task does."""
+        header = claim.header
+        store = self._backend.conversations(header.owner)
+        left = _TRIES
+        while True:
+            left -= 1
+            known = await store.read_record(header.context_id)
+            if known is None and claim.head is not None:
+                return  # it was erased meanwhile
+            if known is not None and known.head_id in self._heads:
+                return
+            record, entries = _grown(known, header, messages, usage)
+            self._heads.add(record.head_id)
+            try:
+                await store.write_record(
+                    record, new_entries=entries, expected_revision=None if known is None else known.revision
+                )
+            except ConversationConflict:
+                if not left:
+                    raise
+            else:
+                return
+
+
+def _grown(
+    known: ConversationRecord | None, header: TaskHeader, messages: Sequence[ModelMessage], usage: RunUsage
+) -> tuple[ConversationRecord, list[ConversationEntry]]:
+    head = None if known is None else known.head_id
+    entries: list[ConversationEntry] = []
+    for message in messages:
+        entries.append(ConversationEntry(parent_id=head, message=message))
+        head = entries[-1].id
+    if known is None:
+        return ConversationRecord(
+            conversation_id=header.context_id, head_id=head, scope=header.owner, usage=usage
+        ), entries
+    changes: dict[str, Any] = {'head_id': head, 'revision': stored.new_id(), 'updated_at': datetime.now(UTC)}
+    return replace(known, usage=known.usage + usage, **changes), entries
+
+
+def _message(end: Finish, context_id: str) -> bytes:
+    """The answer: what would be the artifacts of a task, or the message of its status."""
+    said = [body for _, body in end.artifacts or ()]
+    if end.status.message is not None:
+        said = [end.status.message]
+    parts = [part for body in said for part in from_json(body)['parts']]
+    written: dict[str, Any] = {
+        'messageId': stored.new_id(),
+        'contextId': context_id,
+        'role': 'ROLE_AGENT',
+        'parts': parts or [{'text': '', 'mediaType': 'text/plain'}],
+    }
+    if end.metadata is not None:
+        written |= {'metadata': from_json(end.metadata), 'extensions': [run_metadata.URI]}
+    return to_json(written)
+
+
+def _error(failure: Failure) -> A2AError:
+    if failure == SHUTDOWN:
+        return OverloadedError('The server shut down before the message was answered.', headers={'Retry-After': '1'})
+    return InternalError(failure.sentence.replace('The task', 'The run'), metadata={'failure': failure.kind})

@@ -1,0 +1,160 @@
+"""What becomes of a run that does not complete: cancelled, failed, ended over its head. Knows no slots and no agent."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from pydantic_ai.exceptions import RunCancelled
+
+from ..agent.hooks import Hooks, RunFailure
+from ..agent.turn import canceled_turn
+from ..conversion.failure import Failure
+from ..errors import LeaseLost
+from ..ports import Backend, Claim
+from ..quotas import Metering
+from ..types import Caller, TaskHeader
+from .pending_writes import Attempt, PendingWrites
+from .recorder import Recorder
+
+__all__ = ('RunEnds', 'run_id')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+
+class RunEnds:
+    """Ends the runs of one worker.
+
+    Args:
+        backend: Where they are recorded.
+        owed: Takes what could not be.
+        hooks: Are told, once it is.
+        metering: Charges for what the recorder cannot charge for.
+        beside: Has something done beside all that the worker does.
+        wait: Has a task begin here once there is room.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        pending_writes: PendingWrites,
+        hooks: Hooks,
+        *,
+        metering: Metering | None,
+        beside: Callable[[Coroutine[Any, Any, None]], None],
+        wait: Callable[[str], None],
+    ) -> None:
+        self._backend = backend
+        self._pending_writes = pending_writes
+        self._hooks = hooks
+        self._metering = metering
+        self._beside = beside
+        self._wait = wait
+        self.on_expired = None if hooks.on_failure is None else self._expired
+
+    async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
+        """Record a run that was cancelled.
+
+        Raises:
+            LeaseLost: The task was ended, or taken over, meanwhile.
+        """
+        hook = self._hooks.on_cancel is not None
+        try:
+            await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
+        except LeaseLost:
+            if hook and await self._is_canceled(claim.header.id):
+                self._beside(self._hooks.canceled(claim.header.id, canceled))  # it did not wait for its run to stop
+            raise
+        if hook:
+            self._beside(self._hooks.canceled(claim.header.id, canceled))
+
+    async def failed(
+        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
+    ) -> None:
+        """Record a run that has failed, now or once that can be stored."""
+        logger.error(
+            'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, run_id(claim), exc_info=error
+        )
+        await self._pending_writes.give(claim.header.id, self.failing(claim, recorder, failure, error))
+
+    def failing(
+        self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
+    ) -> Attempt:
+        """What records a failure, and may be tried again."""
+
+        async def record() -> None:
+            try:
+                following = await recorder.fail(failure.kind, failure.sentence, run_id(claim), last=failure.last)
+            except LeaseLost:
+                logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
+                # Or it was recorded, which nobody could tell: then the task's next run is held for nobody.
+                await self._hand_back(claim, recorder)
+                return
+            if self._hooks.on_failure is not None:
+                self._beside(self._hooks.failed(_told(claim.header, failure.kind, run_id(claim), error)))
+            if following is not None:  # it begins like any other: there may be no free slot for it now
+                self._wait(claim.header.id)
+                await self._backend.queue.release(following)
+
+        return record
+
+    async def release(self, claim: Claim, recorder: Recorder) -> None:
+        """Store the end of a run, if it has one, and hand its task back; later, if the store refuses that."""
+        await self._pending_writes.give(claim.header.id, partial(self._hand_back, claim, recorder))
+
+    def owe_release(self, claim: Claim) -> None:
+        """Hand a task back later."""
+        self._pending_writes.add(claim.header.id, partial(self._backend.queue.release, claim))
+
+    async def _hand_back(self, claim: Claim, recorder: Recorder) -> None:
+        if recorder.unstored is not None:
+            with suppress(LeaseLost):
+                await recorder.store_end()
+        await self._backend.queue.release(claim)
+        await self._settle(claim, recorder)  # its task may have been ended over its head
+
+    async def charge(self, claim: Claim, recorder: Recorder) -> None:
+        """Charge what a run used whose task was ended over its head, now or once that can be stored."""
+        await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
+
+    async def _settle(self, claim: Claim, recorder: Recorder) -> None:
+        if self._metering is not None and recorder.usage is not None:
+            await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
+
+    def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
+        """Tell the hook of a task whose client has not answered in time."""
+        self._beside(self._hooks.failed(_told(header, kind, correlation_id)))
+
+    async def is_queued(self, task_id: str) -> bool:
+        """True if the task is there and waits for a worker."""
+        header = await self._header(task_id)
+        return header is not None and header.queued
+
+    async def _is_canceled(self, task_id: str) -> bool:
+        header = await self._header(task_id)
+        return header is not None and header.state == 'canceled'
+
+    async def _header(self, task_id: str) -> TaskHeader | None:
+        task = await self._backend.reader.load(task_id, None, history_length=0, artifacts=False)
+        return None if task is None else task.header
+
+
+def _told(header: TaskHeader, kind: str, correlation_id: str, error: BaseException | None = None) -> RunFailure:
+    return RunFailure(
+        task_id=header.id,
+        context_id=header.context_id,
+        caller=Caller.of(header.owner),
+        kind=kind,
+        correlation_id=correlation_id,
+        error=error,
+    )
+
+
+def run_id(claim: Claim) -> str:
+    """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
+    run = f'{claim.header.id}.{claim.run}'
+    # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
+    return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'

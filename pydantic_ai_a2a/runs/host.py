@@ -1,0 +1,402 @@
+"""What runs beside the requests: per event loop one host that owns agent, worker and drain. Knows no operation.
+
+Nothing exists before the first use, so an app can be made at import, before a fork, and without a running loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
+from contextvars import Context
+from functools import partial
+from typing import Any, Literal, TypeAlias
+from weakref import WeakKeyDictionary, ref
+
+from ..errors import BackendUnusable
+from ..service.streams import OpenStreams
+from .signals import Handler, Shutdown
+from .worker import Worker
+
+__all__ = ('Component', 'Hosting', 'server_processes')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+Component: TypeAlias = Literal[
+    'ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'read-only', 'stopped', 'draining'
+]
+"""The state of a part of the app: `idle` starts with the first request, `off` is done by another process, `degraded`
+works all the same. In all other states, traffic belongs elsewhere."""
+
+_LEAVE_TIME = 5.0
+"""Seconds that an agent gets to be left."""
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_LONGEST_PAUSE = 30.0
+
+
+def server_processes() -> int:
+    """How many processes serve this app, as far as that can be known: `--workers` of uvicorn, else 1."""
+    started_with: dict[str, Any] = getattr(multiprocessing.current_process(), '_kwargs', {})
+    return getattr(started_with.get('config'), 'workers', 1)
+
+
+_running: WeakKeyDictionary[object, ref[Hosting]] = WeakKeyDictionary()
+"""Who runs the tasks of a backend, in this process."""
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds before each further attempt to enter an agent."""
+    pause = 1.0
+    while True:
+        yield pause
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+class Hosting:
+    """Starts a host on the first use in each loop; a lifespan starts and stops it properly.
+
+    Args:
+        make_worker: Makes the worker of the running loop.
+        backend: Has the tasks, which one app of a process may run at a time.
+        agent: Entered while a host lives; with it what keeps its tasks, if that wants to be.
+        store: That alone, for a host that runs no tasks and so needs no agent.
+        streams: The app's event streams, which end when it drains.
+        drain_grace: Seconds that running tasks get when the server shuts down.
+        drain_delay: Seconds that the server goes on serving before, once it has been told to end by a signal.
+        durable: Whether other processes see the tasks, and may run them.
+        beside: Ends within so many seconds, called in its loop, what runs beside the tasks.
+    """
+
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        agent: AbstractAsyncContextManager[Any],
+        *,
+        backend: object,
+        store: AbstractAsyncContextManager[Any],
+        streams: OpenStreams,
+        drain_grace: float,
+        drain_delay: float = 0.0,
+        durable: bool = False,
+        beside: Callable[[float], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        self._make_worker = make_worker
+        self._agent = agent
+        self._backend = backend
+        self._store = store
+        self._streams = streams
+        self.drain_grace = drain_grace
+        self.drain_delay = drain_delay
+        self.durable = durable
+        self._beside = beside
+        self.runs_tasks = True
+        """Whether hosts run tasks; False, set before the first use, leaves them to other processes."""
+        self.pauses: Callable[[], Iterator[float]] = _pauses
+        """Seconds to wait before each further attempt to start a host that could not be started."""
+        self._leaving = False
+        """Whether a signal has come, and the drain begins in a moment."""
+        self._hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
+        self._trying: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
+        """What tries to start the host of a loop again."""
+        self._ready: _Host | None = None
+        """The host that was used last, if it is up."""
+        self._draining = False
+
+    def accepting(self) -> bool:
+        """Whether new tasks are taken."""
+        return not self._draining
+
+    def running(self, task_id: str) -> bool:
+        """Whether the task runs in this process."""
+        return any(host.worker is not None and host.worker.running(task_id) for host in list(self._hosts.values()))
+
+    @property
+    def begun(self) -> bool:
+        """Whether the running loop has a host, which may have failed to start."""
+        return asyncio.get_running_loop() in self._hosts
+
+    def components(self) -> dict[str, Component]:
+        """How what runs in this loop is."""
+        host = self._hosts.get(asyncio.get_running_loop())
+        if self._leaving or self._draining:
+            server: Component = 'draining'
+        else:
+            server = 'idle' if host is None else 'ok'
+        if host is None:
+            each: Component = 'idle' if self.runs_tasks else 'off'
+            return {'server': server, 'agent': each, 'worker': each}
+        return {'server': server, 'agent': host.agent_health(), 'worker': host.worker_health()}
+
+    async def ensure(self) -> None:
+        """Have a host in the running loop.
+
+        Raises:
+            Exception: Whatever the agent raised when it was entered. The next call tries again, and so does the host
+                itself after a while, unless it is a `BackendUnusable`.
+        """
+        loop = asyncio.get_running_loop()
+        if self._ready is not None and self._ready.loop is loop:
+            return  # all that most requests need
+        try:
+            await self._ensure()
+        except BackendUnusable:
+            raise
+        except Exception:
+            if loop not in self._trying:
+                self._trying[loop] = loop.create_task(self._try_again(), context=Context())
+            raise
+
+    async def _try_again(self) -> None:
+        """Start a host of this loop, so that a server which gets no requests, not being ready, may become so."""
+        loop, pauses = asyncio.get_running_loop(), self.pauses()
+        while loop in self._trying:
+            await asyncio.sleep(next(pauses))
+            try:
+                await self._ensure()
+                del self._trying[loop]
+            except Exception as error:  # whatever an agent's toolsets raise
+                logger.warning('The agent still cannot be entered: %r', error)
+
+    async def _ensure(self) -> None:
+        loop = asyncio.get_running_loop()
+        host = self._hosts.get(loop)
+        if host is None or host.over:
+            for each in [each for each in self._hosts if each.is_closed()]:
+                del self._hosts[each]
+                self._trying.pop(each, None)
+            if not self._hosts:
+                self._draining = self._streams.closing = False
+            if self.runs_tasks:
+                self._check_alone()
+            host = self._hosts[loop] = _Host(
+                self._make_worker,
+                self._agent if self.runs_tasks else self._store,
+                self._signals,
+                runs_tasks=self.runs_tasks,
+            )
+        await host.started()
+        self._ready = host
+
+    def _check_alone(self) -> None:
+        """Two apps with one backend would run each other's tasks, each with its own agent."""
+        other = None if self._backend not in _running else _running[self._backend]()
+        if other is not None and other is not self and other.alive:
+            raise BackendUnusable('A running app of this process has this backend already: give each its own.')
+        _running[self._backend] = ref(self)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has a host in an event loop that goes on."""
+        return any(not (host.over or loop.is_closed()) for loop, host in list(self._hosts.items()))
+
+    async def start(self) -> None:
+        """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card.
+
+        Raises:
+            BackendUnusable: The store has to be seen to first: there is no point in serving.
+        """
+        try:
+            await self.ensure()
+        except BackendUnusable:
+            raise
+        except Exception:  # whatever an agent's toolsets raise
+            logger.exception('The agent cannot be entered. Its card is served, and it is tried again in a moment.')
+
+    async def stop(self) -> None:
+        """End a lifespan: drain, then leave the agent."""
+        loop = asyncio.get_running_loop()
+        self.drain(loop)
+        try:
+            await self._hosts[loop].stop()
+        finally:
+            del self._hosts[loop]  # only now: until then, requests find this host and make no other
+            self._ready = None
+            self._draining = False
+            # The streams of this loop may not have ended yet; a next lifespan opens them again.
+            self._streams.closing = not self._hosts
+
+    def drain_everywhere(self) -> None:
+        """Begin to drain in every loop, from any thread."""
+        for loop in list(self._hosts):
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self.drain, loop)
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        """Drain at SIGTERM and SIGINT, before the server waits for its connections: they may wait for our tasks.
+
+        A server's handlers are called after; where there are none, the signal ends the process as it always did. Only
+        the main thread can have handlers; elsewhere, the end of a lifespan alone starts the drain.
+        """
+        loop = asyncio.get_running_loop()
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        shutdown = Shutdown(loop, self.drain_delay, announce=self._leave, drain=partial(self.drain, loop))
+        restore = [
+            (number, before, _install(number, shutdown.before(before)))
+            for number in _SIGNALS
+            if _is_servers(before := signal.getsignal(number)) and callable(before)
+        ]
+        try:
+            yield
+        finally:
+            self._leaving = False
+            for number, before, ours in restore:
+                if signal.getsignal(number) is ours:
+                    signal.signal(number, before)
+
+    def _leave(self) -> None:
+        self._leaving = True
+
+    def drain(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to drain the host of this loop, called in it; its lifespan's end waits for that."""
+        host = self._hosts.get(loop)
+        if (trying := self._trying.pop(loop, None)) is not None:
+            trying.cancel()
+        if host is not None:
+            self._draining = True
+            # Streams of tasks that run here go on until the drain ends: then the tasks have ended or were handed over.
+            host.drain(self.drain_grace, self._beside, self._streams.close)
+            self._streams.close()
+
+
+def _install(number: int, handler: Handler) -> Handler:
+    signal.signal(number, handler)
+    return handler
+
+
+def _is_servers(handler: object) -> bool:
+    """Whether a signal handler may be a server's: neither Python's own nor that of `asyncio.run`."""
+    inner = getattr(handler, 'func', None)  # asyncio.Runner installs a partial of one of its methods
+    of_asyncio = isinstance(getattr(inner, '__self__', None), asyncio.Runner)
+    return handler is not signal.default_int_handler and not of_asyncio
+
+
+async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
+    await asyncio.gather(one, other)
+
+
+class _Host:
+    """One loop's worker and its hold on the agent. Ends with the loop, in bounded time."""
+
+    def __init__(
+        self,
+        make_worker: Callable[[], Worker],
+        agent: AbstractAsyncContextManager[Any],
+        signals: Callable[[], AbstractContextManager[None]],
+        *,
+        runs_tasks: bool,
+    ) -> None:
+        self._make_worker = make_worker
+        self._runs_tasks = runs_tasks
+        self._agent = agent
+        self._signals = signals
+        self.loop = asyncio.get_running_loop()
+        self._up: asyncio.Future[None] = self.loop.create_future()
+        self._entered: asyncio.Future[None] = self.loop.create_future()
+        self._held = False
+        self._stop = asyncio.Event()
+        self._leave = asyncio.Event()
+        self._draining: asyncio.Task[None] | None = None
+        self.worker: Worker | None = None
+        # Of no request: what the first one carries in its context must not outlive it.
+        self._task = self.loop.create_task(self._work(), context=Context())
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended or could not start."""
+        return self._task.done()
+
+    async def started(self) -> None:
+        """Wait until it is up."""
+        await asyncio.shield(self._up)
+
+    async def _work(self) -> None:
+        """Have a worker while the agent is held. It outlives the hold: without it, each run enters the agent anew."""
+        keeper = self.loop.create_task(self._keep_agent(), context=Context())
+        try:
+            await self._entered
+            worker = self.worker = self._make_worker()
+            try:
+                await (worker.start() if self._runs_tasks else worker.ask_store())
+                with self._signals():
+                    self._up.set_result(None)
+                    await self._stop.wait()
+            finally:
+                self.worker = None
+                await worker.close()
+        except Exception as error:
+            if self._up.done():
+                logger.exception('The worker could not be ended properly.')
+            else:
+                self._up.set_exception(error)
+        finally:
+            self._leave.set()
+            await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._held else 0)
+            keeper.cancel()  # what hangs while the agent is entered or left has had its time
+            self._up.cancel()
+
+    async def _keep_agent(self) -> None:
+        """Hold the agent in a task of its own: a task group that dies inside it cancels the task that entered it."""
+        try:
+            async with self._agent:
+                self._entered.set_result(None)
+                self._held = True
+                await self._leave.wait()
+        except Exception as error:
+            if self._entered.done():
+                logger.exception('The agent could not be left properly.')
+            else:
+                self._entered.set_exception(error)
+        except asyncio.CancelledError:
+            if not self._entered.cancel() and not self._task.cancelling():
+                logger.error('Something inside the agent has failed and ended the hold on it; each run enters it anew.')
+
+        finally:
+            self._held = False
+
+    def agent_health(self) -> Component:
+        """Whether the agent is held."""
+        if not self._entered.done():
+            return 'starting'
+        if self._entered.cancelled() or self._entered.exception() is not None:
+            return 'failed'
+        if not self._runs_tasks:
+            return 'off'
+        return 'ok' if self._held else 'degraded'
+
+    def worker_health(self) -> Component:
+        """Whether tasks are run."""
+        if not self._runs_tasks:
+            return 'off'
+        if not self._up.done():
+            return 'starting'
+        return 'stopped' if self.worker is None else 'ok'
+
+    def drain(
+        self, grace: float, beside: Callable[[float], Coroutine[Any, Any, None]] | None, done: Callable[[], None]
+    ) -> None:
+        """Begin to drain, once, and call `done` at the end."""
+        if self._draining is None and self.worker is not None:
+            self.worker.begin_drain()
+            draining = self.worker.drain(grace)
+            if beside is not None:
+                draining = _both(draining, beside(grace))
+            self._draining = self.loop.create_task(draining, context=Context())
+            self._draining.add_done_callback(lambda _: done())
+
+    async def stop(self) -> None:
+        """Finish the drain, and leave the agent."""
+        try:
+            if self._draining is not None:
+                await self._draining
+        finally:
+            self._stop.set()
+            if not self._up.done():  # it is being started anew
+                self._task.cancel()
+            await asyncio.wait([self._task])

@@ -1,0 +1,405 @@
+"""The only writer of a running task's state: what happened -> stored form -> queue. Knows neither agent nor binding.
+
+One recorder belongs to one claim. It numbers the events, since nobody else writes while the claim is valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeAlias
+
+from pydantic_core import to_json
+
+from ..ports import Charge, Checkpoint, Claim, Finish, Status
+from ..protocol import run_metadata, stored
+from ..settings import Results
+from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
+from .retries import Retries
+
+__all__ = ('Charges', 'Recorder', 'Sink')
+
+Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
+"""What a run for an owner is charged for what it used, a `RunUsage`."""
+
+_Event: TypeAlias = tuple[TaskState | None, bytes]
+"""A `TaskEvent` without its number."""
+
+
+class Sink(Protocol):
+    """Where what happens is written to: see `TaskQueue`, which is one."""
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        """Write what happens on the way."""
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        """Write the end."""
+
+
+class Recorder:
+    """Records one run of a task.
+
+    Args:
+        claim: The right to write.
+        queue: Where to.
+        now: The time (ms).
+        flush_delay: Seconds for which pieces of text are gathered, to be stored in one write; 0 writes each at once.
+        charges: Counts what the run uses; None if nobody does.
+        retries: Repeats a write while the store is unavailable; None: each write is tried once.
+        results: For how long text is gathered into one piece, and how its stream ends.
+    """
+
+    def __init__(
+        self,
+        claim: Claim,
+        queue: Sink,
+        now: Callable[[], int],
+        *,
+        flush_delay: float = 0.0,
+        charges: Charges | None = None,
+        retries: Retries | None = None,
+        results: Results = Results(interval=0),
+    ) -> None:
+        header = claim.header
+        self.artifact_id = f'{header.id}.{claim.turn}.result'
+        """Id of the artifact that holds the turn's answer, while it is streamed and after."""
+        self._claim = claim
+        self._queue = queue
+        self._now = now
+        self._n = header.last_event
+        self._text: stored.TextArtifact | None = None
+        self._marks_end = results.stream == 'mark'
+        self._flush_delay = flush_delay
+        self._results = results
+        self._flush = self._new_flush() if flush_delay else None
+        """In memory, where a write is over at once, it is made for the first piece of a text."""
+        self._charges = charges
+        self.store = (retries or Retries.once()).of(header.id)
+        """Calls the store for this run: repeats what it refuses while it is unavailable."""
+        self.unstored: Finish | None = None
+        """The end of the run while the store has not taken it."""
+        self.tells = claim.request is not None and run_metadata.is_asked(claim.request)
+        """Whether the task's metadata says what the run used."""
+        self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
+        """What the run has used so far, a `RunUsage`: over all its attempts, and growing as it goes on."""
+        self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
+        """Row of the newest client message that entered the run on its way; 0 if none did."""
+
+    async def write(self, event: TextDelta | Note | Step) -> None:
+        """Store and publish what the running agent says.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        if isinstance(event, TextDelta):
+            self._flush = self._flush or self._new_flush()
+            await (self._store([self._chunk(event)]) if self._flush is None else self._flush.add(event))
+            return
+        if isinstance(event, Step):
+            message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
+            await self._emit(self._status_event(Status('working', self._now(), message)))
+            return
+        await self._emit(*self._note(event))
+
+    async def save(self, checkpoint: Checkpoint, note: Note | None) -> None:
+        """Store how far the run has come: with what the agent says about it, and after all that it said before.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        event, status = (None, None) if note is None else self._note(note)
+        if self.taken:
+            checkpoint = replace(checkpoint, taken=self.taken)
+        if self._flush is not None:
+            await self._flush.write(event, status, checkpoint)
+        else:
+            await self._store([] if event is None else [event], status, checkpoint)
+
+    def _new_flush(self) -> _Flush | None:
+        delay = max(self._flush_delay, self._results.interval)
+        return _Flush(self._store, self._chunk, delay, self._results) if delay else None
+
+    def _note(self, note: Note) -> tuple[_Event, Status]:
+        status = Status('working', self._now(), self._message(_text(note.text)))
+        return self._status_event(status), status
+
+    async def complete(
+        self,
+        artifacts: Sequence[Artifact],
+        *,
+        answer: str | None,
+        streamed: str | None,
+        messages: Sequence[Any],
+        usage: Any,
+    ) -> Claim | None:
+        """End the run with its results, or go on with another message of the task.
+
+        Args:
+            artifacts: The answer.
+            answer: Its text, if that is what it is: goes into the history as a message of the agent's.
+            streamed: The text that was streamed as the answer, if any was.
+            messages: The run's new model messages.
+            usage: What the run used.
+        """
+        bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
+        closing = self._closing(artifacts, [body for _, body in bodies], streamed)
+        history: list[tuple[str, bytes]] = []
+        if answer is not None:
+            message_id = stored.new_id()
+            history.append((message_id, self._message(_text(answer), message_id)))
+        status = Status('completed', self._now(), None)
+        return await self._finish(
+            status, events=closing, history=history, artifacts=bodies, messages=messages, usage=usage
+        )
+
+    async def cancel(self, messages: Sequence[Any], usage: Any) -> None:
+        """The run was cancelled; its context keeps what it had done."""
+        await self._finish(Status('canceled', self._now(), None), messages=messages, usage=usage)
+
+    async def fail(self, kind: str, sentence: str, correlation_id: str, *, last: bool = False) -> Claim | None:
+        """The run failed, and its context stays as it was before; go on with another message of the task.
+
+        Args:
+            kind: Stable name of the failure.
+            sentence: What the client reads.
+            correlation_id: Under which the log has more.
+            last: Go on with none.
+        """
+        metadata = {'failure': kind, 'correlationId': correlation_id}
+        message = self._message(_text(sentence), metadata=metadata)
+        return await self._finish(Status('failed', self._now(), message), failure=kind, last=last)
+
+    async def interrupt(
+        self,
+        state: TaskState,
+        parts: Sequence[Part],
+        messages: Sequence[Any],
+        *,
+        usage: Any = None,
+        pending: bytes | None = None,
+    ) -> Claim | None:
+        """The task waits for its client, and its model messages stay with it until it ends.
+
+        Or it is rejected, and goes on with another message of the task.
+        """
+        status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
+        return await self._finish(status, messages=messages, usage=usage, pending=pending)
+
+    async def relay_message(self, message: Message) -> None:
+        """Store and publish what a user's own worker says on the way.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        status = Status('working', self._now(), self._of_task(message))
+        await self._emit(self._status_event(status), status)
+
+    async def relay_artifact(self, artifact: bytes, *, append: bool, last: bool) -> None:
+        """Store and publish an artifact of a user's own worker, or a chunk of one.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        header = self._claim.header
+        update = stored.artifact_update(header.id, header.context_id, artifact, append=append, last=last)
+        await self._emit((None, update))
+
+    async def relay_end(
+        self,
+        state: TaskState,
+        message: Message | None,
+        *,
+        artifacts: Sequence[tuple[str, bytes]],
+        unsaid: Sequence[bytes],
+    ) -> Claim | None:
+        """End the run as a user's own worker has stored it; `unsaid` are artifacts that it has not reported whole."""
+        header = self._claim.header
+        events = [(None, stored.artifact_update(header.id, header.context_id, body)) for body in unsaid]
+        status = Status(state, self._now(), None if message is None else self._of_task(message))
+        return await self._finish(status, events=events, artifacts=artifacts)
+
+    def _of_task(self, message: Message) -> bytes:
+        header = self._claim.header
+        return stored.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
+
+    async def _emit(self, event: _Event, status: Status | None = None) -> None:
+        if self._flush is not None:
+            await self._flush.write(event, status)
+            return
+        await self._store([event], status)
+
+    async def _store(
+        self, events: Sequence[_Event], status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        n = self._n
+        numbered: list[TaskEvent] = []
+        for event in events:
+            n += 1
+            numbered.append(TaskEvent(n, *event))
+        claim = self._claim
+        await self.store(lambda: self._queue.emit(claim, numbered, status, checkpoint))
+        self._n = n  # only now: the numbers of events that could not be stored go to the next ones
+
+    async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
+        if self._flush is not None:
+            # Where the end brings no artifacts, those are kept that are in the log by then.
+            events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
+        metadata = None
+        if self.tells:
+            metadata = rest['metadata'] = self._metadata(**rest)
+        numbered = enumerate([*events, self._status_event(status, metadata)], self._n + 1)
+        *before, final = [TaskEvent(n, *event) for n, event in numbered]
+        if self._charges is not None and self.usage is not None:
+            rest['charges'] = self._charges(self._claim.header.owner, self.usage)
+        self.unstored = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
+        following = await self.store(partial(self._queue.finish, self._claim, self.unstored))
+        self.unstored = None
+        return following
+
+    async def store_end(self) -> Claim | None:
+        """Write the end of the run, which `unstored` holds.
+
+        Raises:
+            LeaseLost: The task is no longer ours.
+        """
+        assert self.unstored is not None, 'the run has ended'
+        return await self._queue.finish(self._claim, self.unstored)
+
+    def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
+        """Updates that complete the artifacts in the stream and say that nothing of them follows (§4.2.2)."""
+        whole = list(bodies)
+        events: list[_Event] = []
+        if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
+            whole = whole[1:]
+            events.append(self._chunk(TextDelta('', first=False), last=True))
+        header = self._claim.header
+        events += [(None, stored.artifact_update(header.id, header.context_id, body)) for body in whole]
+        return events
+
+    def _chunk(self, delta: TextDelta, *, last: bool = False) -> _Event:
+        if self._text is None:
+            header = self._claim.header
+            self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
+        return None, self._text.chunk(delta.text, first=delta.first, last=last)
+
+    def _metadata(self, *, usage: Any = None, messages: Sequence[Any] = (), **_: object) -> bytes:
+        claim = self._claim
+        run_id = f'{claim.header.id}.{claim.run}' if claim.checkpoint is None else claim.checkpoint.run
+        used = self.usage if usage is None else usage
+        return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
+
+    def _status_event(self, status: Status, metadata: bytes | None = None) -> _Event:
+        header = self._claim.header
+        body = stored.status(status.state, status.at, status.message)
+        return status.state, stored.status_update(header.id, header.context_id, body, metadata)
+
+    def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
+        rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
+        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest)
+        return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
+
+
+class _Flush:
+    """Gathers the pieces of a text: stores the first at once, and after a delay what has come meanwhile.
+
+    Each write is a task of its own: a run that is cancelled during a write would not know what was stored.
+
+    Args:
+        store: Stores events.
+        chunk: Makes the event of a piece.
+        delay: Seconds between two writes of pieces.
+        results: Whether gathered pieces become one, and how many characters are stored before the delay has passed.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[Sequence[_Event], Status | None, Checkpoint | None], Awaitable[None]],
+        chunk: Callable[[TextDelta], _Event],
+        delay: float,
+        results: Results,
+    ) -> None:
+        self._store = store
+        self._chunk = chunk
+        self._delay = delay
+        self._joins = results.interval > 0
+        self._size = results.size
+        self._waiting: list[TextDelta] = []
+        self._writing = 0
+        """Number of waiting pieces that are being written, to which nothing may be joined."""
+        self._lock = asyncio.Lock()
+        self._gathering: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    async def add(self, delta: TextDelta) -> None:
+        """Store a piece soon. Raises the error of an earlier write."""
+        if self._error is not None:
+            raise self._error
+        if self._joins and not delta.first and len(self._waiting) > self._writing:
+            last = self._waiting.pop()
+            delta = TextDelta(last.text + delta.text, last.first)
+        self._waiting.append(delta)
+        if self._gathering is None:
+            self._gathering = asyncio.create_task(self._gather(), context=Context())
+        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
+            await self.write()
+
+    async def write(
+        self, event: _Event | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Store what waits, and one more event or a checkpoint behind it."""
+        writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
+        writing.add_done_callback(self._note_error)
+        await asyncio.shield(writing)
+
+    async def rest(self, *, store: bool) -> Sequence[_Event]:
+        """End, and store what still waits or return its events."""
+        async with self._lock:
+            if self._gathering is not None:
+                self._gathering.cancel()
+        if store and self._waiting:
+            await self.write()
+        return [self._chunk(delta) for delta in self._waiting]
+
+    def _note_error(self, writing: asyncio.Task[None]) -> None:
+        """Keep the error of a write for the next caller: a run that was cancelled meanwhile does not wait for it."""
+        if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
+            self._error = error
+
+    async def _gather(self) -> None:
+        try:
+            while self._waiting:
+                await self._write(None, None, None)
+                await asyncio.sleep(self._delay)
+        except Exception as error:  # the next caller is told
+            self._error = error
+        finally:
+            self._gathering = None
+
+    async def _write(self, event: _Event | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
+        async with self._lock:
+            self._writing = len(self._waiting)
+            events = [self._chunk(delta) for delta in self._waiting]
+            try:
+                await self._store(events if event is None else [*events, event], status, checkpoint)
+                del self._waiting[: self._writing]
+            finally:
+                self._writing = 0
+
+
+def _text(text: str) -> bytes:
+    """Text as the parts of a message."""
+    return b'[' + stored.text_part(text) + b']'
+
+
+def _is_text(artifact: Artifact, text: str) -> bool:
+    parts = artifact['parts']
+    return len(parts) == 1 and parts[0].get('text') == text

@@ -1,0 +1,413 @@
+"""Runs queued tasks, as many at once as there are slots. Knows the ports and the recorder; no agent, no HTTP.
+
+A task runs in one asyncio task, in a copy of the context of whoever submitted it, so that its trace and overrides hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from os import urandom
+from typing import Any
+
+from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+
+from .. import telemetry
+from ..agent.exits import is_for_the_process
+from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
+from ..errors import LeaseLost, StoreUnavailable
+from ..ports import Backend, Claim
+from ..quotas import Metering
+from ..settings import Results, Retention, Workers
+from .ends import RunEnds, run_id
+from .heartbeat import Heartbeat
+from .job import Job, Token
+from .pending_writes import PendingWrites
+from .recorder import Recorder
+from .retries import Outages, Retries
+
+__all__ = ('Worker',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_SWEEP_EVERY = 100
+"""Finished tasks between two sweeps, besides those of the heartbeat."""
+_SWEEP_BATCHES = 20
+_FORGET_AT_ONCE = 100
+"""Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
+_LOOK = 1.0
+"""Seconds until the next look at queued tasks that could not be claimed, though a slot was free."""
+_STOP_TIME = 5.0
+"""Seconds that a run which swallows its cancellation, or a store that is away, may hold up the end of the loop."""
+
+
+@dataclass(slots=True, eq=False)
+class _Running:
+    claim: Claim
+    token: Token
+    """One for all runs of the task: a cancel that comes between two of them holds for the second."""
+
+
+class Worker:
+    """Runs the tasks of one backend in one event loop."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        job: Job,
+        *,
+        settings: Workers,
+        retention: Retention,
+        results: Results = Results(),
+        metering: Metering | None = None,
+    ) -> None:
+        self.holder = urandom(8).hex()
+        """Names this worker on the tasks it holds."""
+        self._backend = backend
+        self._job = job
+        self._settings = settings
+        self._lease = int(settings.lease * 1000)
+        self._retention = retention
+        self._results = results
+        self._metering = metering
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[str, _Running] = {}
+        self._waiting: dict[str, Context] = {}
+        """Tasks that were submitted here and could not start at once, with the context to run them in."""
+        self._behind = False
+        """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
+        self._pending_writes = PendingWrites()
+        self._retries = Retries()
+        self._outages = Outages(settings.lease)
+        self._ends = RunEnds(
+            backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
+        )
+        self._slots = settings.running
+        self._active: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._finished = 0
+        self._filling: asyncio.Task[None] | None = None
+        self._fill_again = False
+        self._looking: asyncio.TimerHandle | None = None
+        """Calls for the next look at queued tasks that could not be claimed, though a slot was free."""
+        self._beating: asyncio.Task[None] | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._stop_listening: Callable[[], None] | None = None
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen for work, and take what waits already."""
+        await self.ask_store()
+        self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
+        self._beating = self._loop.create_task(self._beat(), context=Context())
+        if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
+            self._heartbeat = Heartbeat(self._renew, self._settings.lease)
+        self._filling = self._loop.create_task(self._fill(), context=Context())
+        await self._filling
+
+    async def ask_store(self) -> None:
+        """Ask the store something: the first answer tells the wall clock of a database, for `Backend.now`."""
+        await self._backend.queued()
+
+    def running(self, task_id: str) -> bool:
+        """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""
+        return task_id in self._running or (task_id in self._waiting and not self._backend.durable)
+
+    def begin_drain(self) -> None:
+        """Start nothing new from now on."""
+        self._draining = True
+
+    async def drain(self, grace: float) -> None:
+        """Let running tasks finish for so many seconds; then hand the rest over, or end it where nobody could."""
+        self.begin_drain()
+        await self._give_up()
+        if self._active:
+            await asyncio.wait(self._active, timeout=grace)
+        await self._abandon()
+        await self._give_up()
+        await self._hear_out()
+
+    async def _give_up(self) -> None:
+        """Keep nobody waiting for tasks that will not be run here."""
+        if self._backend.durable:
+            self._backend.events.release(self.running)
+        else:
+            await self._fail_the_rest()
+
+    async def close(self) -> None:
+        """Stop at once. Tasks that still run are handed back and go on when a worker starts again."""
+        self.begin_drain()
+        await self._abandon()
+        await self._hear_out()
+
+    async def _hear_out(self) -> None:
+        """Wait for hooks that were told at last."""
+        if self._active:
+            await asyncio.wait(self._active, timeout=_STOP_TIME)
+
+    async def _abandon(self) -> None:
+        self._deaf()
+        self._retries.end()
+        if self._looking is not None:
+            self._looking.cancel()
+        stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
+        for task in stopping:
+            task.cancel()
+        try:
+            if stopping:
+                await asyncio.wait(stopping, timeout=_STOP_TIME)
+        finally:
+            heartbeat, self._heartbeat = self._heartbeat, None
+            if heartbeat is not None:
+                heartbeat.stop()
+        self._active.clear()  # those that do not stop have had their time
+        while self._running:  # theirs, and what had not begun
+            self._ends.owe_release(self._running.popitem()[1].claim)
+        await self._pending_writes.settle_at_last(_STOP_TIME)
+
+    async def _fail_the_rest(self) -> None:
+        """End every task that is queued or was handed back: its store goes with the process."""
+        await self._pending_writes.settle()
+        now = self._backend.now()
+        while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=100):
+            for claim in claims:
+                self._pending_writes.add(claim.header.id, self._ends.failing(claim, self._recorder(claim), SHUTDOWN))
+            await self._pending_writes.settle()
+
+    def _deaf(self) -> None:
+        """Listen no more; also called for a loop that was closed before its worker was."""
+        if self._stop_listening is not None:
+            self._stop_listening()
+            self._stop_listening = None
+
+    # --- what the backend tells -------------------------------------------------------------------------------------
+
+    def _on_ready(self, task_id: str | None) -> None:
+        if task_id is None:
+            self._behind = True
+            self._fill_soon()
+            return
+        context = copy_context()
+        if asyncio._get_running_loop() is self._loop:
+            self._begin(task_id, context)
+            return
+        try:
+            self._loop.call_soon_threadsafe(self._begin, task_id, context)
+        except RuntimeError:  # the loop is closed
+            self._deaf()
+
+    def _on_cancel(self, task_id: str) -> None:
+        if self._loop.is_closed():
+            self._deaf()
+            return
+        self._waiting.pop(task_id, None)
+        if (running := self._running.get(task_id)) is not None:
+            running.token.cancel()
+
+    def _begin(self, task_id: str, context: Context) -> None:
+        if self._waiting or self._behind or self._draining or self._slots <= 0:
+            self._waiting[task_id] = context  # behind the tasks that were there before
+            if not self._draining and self._slots > 0:
+                self._fill_soon()
+            self._fill_again = True
+        else:
+            self._spawn(self._run(task_id, context), context)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], context: Context) -> None:
+        self._slots -= 1
+        # Without a callback: anyio spells a task's callbacks out for each scope that is cancelled in it, of which a
+        # run has several.
+        self._active.add(self._loop.create_task(work, context=context))
+
+    def _done(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._active.discard(task)
+        self._slots += 1
+        if self._waiting or self._behind:
+            self._fill_soon()
+
+    def _fill_soon(self) -> asyncio.Task[None]:
+        """Start waiting tasks in one asyncio task: no second one asks the store for the same free slots."""
+        if self._filling is not None and not self._filling.done():
+            self._fill_again = True  # it may have looked already, and waits for the store
+        else:
+            self._filling = self._loop.create_task(self._fill_beside(), context=Context())
+        return self._filling
+
+    async def _fill_beside(self) -> None:
+        try:
+            await self._fill()
+        except Exception:  # a store that fails now may work in a moment
+            logger.exception('Queued tasks could not be taken; it is tried again at the next heartbeat.')
+
+    async def _fill(self) -> None:
+        """Start as many waiting tasks as there are free slots."""
+        self._fill_again = True
+        while self._fill_again:
+            self._fill_again = False
+            await self._fill_once()
+
+    async def _fill_once(self) -> None:
+        if self._draining:
+            return
+        claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
+        if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
+            self._look_later(pause)
+            return
+        free = self._slots
+        if free <= 0:
+            return
+        claims = await claim(limit=free)
+        releases: list[Coroutine[Any, Any, None]] = []
+        for claim in claims:
+            task_id = claim.header.id
+            context = self._waiting.pop(task_id, None) or Context()
+            if self._slots > 0:
+                self._spawn(self._run(task_id, context, self._hold(claim)), context)
+            else:  # a task that came while the store was asked has the slot
+                self._waiting[task_id] = context
+                releases.append(self._ends.release(claim, self._recorder(claim)))
+        await asyncio.gather(*releases, return_exceptions=True)  # what fails is owed
+        self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
+        if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
+            self._look_later(_LOOK)
+
+    def _look_later(self, seconds: float) -> None:
+        """Look again soon: no hint follows for tasks that could not be claimed, as those that a session has locked."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._looking = self._loop.call_later(seconds, self._fill_soon)
+
+    async def _beat(self) -> None:
+        """Pick up what was lost or asked elsewhere, sweep; renew the leases, where no thread does."""
+        while True:
+            await asyncio.sleep(self._settings.lease / 3)
+            try:
+                if self._heartbeat is None:
+                    for cancel in await self._renew():
+                        cancel()
+                await self._pending_writes.settle()
+                await asyncio.wait([self._fill_soon()])
+                await self._forget_waiting()
+            except Exception:  # a store that fails now may work at the next beat
+                logger.exception('The heartbeat of worker %s failed.', self.holder)
+            await self._sweep()
+
+    async def _renew(self) -> list[Callable[[], None]]:
+        """Renew the leases, from any thread; what cancels the runs that are to stop."""
+        held = self._running.copy()  # at once, as far as other threads can see
+        tasks = list(dict.fromkeys((*held, *self._pending_writes.tasks())))
+        if not tasks:
+            return []
+        marks = await self._backend.queue.renew(self.holder, tasks, lease=self._lease)
+        # Of the runs that were there before: the tasks may have ended meanwhile, and been taken again.
+        return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel) if task_id in held]
+
+    async def _forget_waiting(self) -> None:
+        """Let go of tasks that wait here, but have been taken by another process."""
+        for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
+            if not await self._ends.is_queued(task_id):
+                self._waiting.pop(task_id, None)
+
+    async def _sweep(self) -> None:
+        try:
+            for _ in range(_SWEEP_BATCHES):
+                sweep = self._backend.housekeeping.sweep
+                if not await sweep(self._retention, at=self._backend.now(), on_expired=self._ends.on_expired):
+                    return
+                await asyncio.sleep(0)
+        except Exception:  # what is too old is kept a little longer
+            logger.exception('A sweep failed; it is tried again at the next heartbeat.')
+
+    # --- one task ---------------------------------------------------------------------------------------------------
+
+    def _hold(self, claim: Claim) -> _Running:
+        running = self._running[claim.header.id] = _Running(claim, self._job.token())
+        return running
+
+    async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:
+        """Run a task until it stops, if it can be claimed or has been."""
+        try:
+            running = running or await self._claim(task_id, context)
+            if running is None:
+                return
+            try:
+                claim: Claim | None = running.claim
+                while claim is not None:
+                    running.claim = claim
+                    claim = await self._run_once(claim, running.token)
+            finally:
+                if self._running.get(task_id) is running:  # else it was lost, and has come back while this run stopped
+                    del self._running[task_id]
+            self._finished += 1
+            if self._finished % _SWEEP_EVERY == 0:
+                await self._sweep()
+        except Exception:
+            logger.exception('A task could not be stored; it is tried again at the next heartbeat.')
+        finally:
+            self._done()
+
+    async def _claim(self, task_id: str, context: Context) -> _Running | None:
+        now = self._backend.now()
+        claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=1, task_id=task_id)
+        if claims:
+            return self._hold(claims[0])
+        if await self._ends.is_queued(task_id):  # an earlier task of its context is not done yet
+            self._waiting[task_id] = context
+        return None
+
+    async def _run_once(self, claim: Claim, token: Token) -> Claim | None:
+        recorder = self._recorder(claim)
+        if claim.attempt > self._settings.attempts:
+            return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
+        own_task = asyncio.current_task(self._loop)
+        try:
+            with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
+                try:
+                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
+                except RunTimedOut:
+                    raise
+                except RunCancelled as canceled:
+                    return await self._ends.canceled(claim, recorder, canceled)
+                return await self._job.record(claim, recorder, result)
+        except LeaseLost:
+            logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
+            await self._ends.charge(claim, recorder)
+        except (asyncio.CancelledError, StoreUnavailable) as error:  # the worker ends, or the agent has raised it
+            assert own_task is not None
+            if isinstance(error, asyncio.CancelledError) and not own_task.cancelling():
+                return await self._ends.failed(claim, recorder, classify(error), error)  # else it would fail for ever
+            await self._ends.release(claim, recorder)
+            raise
+        except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
+            if is_for_the_process(error, own_task):
+                raise
+            return await self._ends.failed(claim, recorder, classify(error), error)
+        return None
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._active.add(task)
+        task.add_done_callback(self._active.discard)
+
+    def _wait(self, task_id: str) -> None:
+        self._waiting[task_id] = copy_context()
+
+    def _recorder(self, claim: Claim) -> Recorder:
+        charges = None if self._metering is None else self._metering.charges
+        return Recorder(
+            claim,
+            self._backend.queue,
+            self._backend.now,
+            flush_delay=self._backend.flush_delay,
+            charges=charges,
+            retries=self._retries,
+            results=self._results,
+        )

@@ -1,0 +1,48 @@
+"""The event streams that an app has open, whichever binding writes them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..ports import Subscription
+
+__all__ = ('OpenStreams',)
+
+
+class OpenStreams:
+    """The open streams of an app: one keep-alive timer for all, and their end when the server shuts down."""
+
+    def __init__(self, interval: float) -> None:
+        self.closing = False
+        """Whether streams end as soon as nothing runs that they could tell of."""
+        self._interval = interval
+        self._subscriptions: set[Subscription] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def add(self, subscription: Subscription) -> None:
+        """A stream was opened in the running loop."""
+        self._subscriptions.add(subscription)
+        loop = asyncio.get_running_loop()
+        if self._timer is None or self._loop is None or self._loop.is_closed():
+            self._loop = loop
+            self._timer = loop.call_later(self._interval, self._tick)
+
+    def remove(self, subscription: Subscription) -> None:
+        """A stream was closed."""
+        self._subscriptions.discard(subscription)
+
+    def close(self) -> None:
+        """End the streams that have nothing to wait for in this process."""
+        self.closing = True
+        self._nudge()
+
+    def _nudge(self) -> None:
+        for subscription in list(self._subscriptions):
+            subscription.nudge()
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._nudge()
+        if self._subscriptions and self._loop is not None:
+            self._timer = self._loop.call_later(self._interval, self._tick)

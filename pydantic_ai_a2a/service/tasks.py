@@ -1,0 +1,442 @@
+"""One method per A2A operation: who may see what, and what an operation means. Knows no wire, version or agent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic_core import to_json
+
+from ..audit import Fact, audit
+from ..conversion import answers
+from ..conversion.answer_rules import AnswerRules
+from ..conversion.inbound import check_types
+from ..errors import (
+    AnswerNeeded,
+    InvalidParamsError,
+    OverloadedError,
+    PushNotificationNotSupportedError,
+    QuotaExceededError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+    UnsupportedOperationError,
+)
+from ..lifecycle import TERMINAL, check_subscribe
+from ..ports import Accepted, Backend, Submission, Subscription
+from ..protocol import stored
+from ..protocol.limits import check_message, check_metadata, check_names
+from ..quotas import Metering
+from ..settings import Limits, Retention
+from ..types import (
+    Call,
+    CancelParams,
+    CreatePushParams,
+    GetParams,
+    ListParams,
+    ListPushParams,
+    Message,
+    Page,
+    Part,
+    PushParams,
+    Registered,
+    SendParams,
+    StoredTask,
+    SubscribeParams,
+    TaskHeader,
+    TaskQuery,
+    TaskState,
+)
+from .answering import answered, audit_answers, with_mark, without_marks
+from .pages import page_token, read_token
+
+if TYPE_CHECKING:
+    from ..push.registration import Registration
+
+__all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+CAPABILITIES = frozenset({'streaming'})
+"""Capabilities that every agent has."""
+
+_MEMBERS = (
+    ('metadata', b'metadata'),
+    ('extensions', b'extensions'),
+    ('reference_task_ids', b'referenceTaskIds'),
+)
+"""What a message may have besides its parts, and how that is stored."""
+_ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
+
+
+@dataclass(slots=True)
+class EventStream:
+    """What a streaming operation answers."""
+
+    task_id: str
+    first: StoredTask | None
+    """The snapshot to begin with, until it is sent; None where the client resumes after an event that it has."""
+    subscription: Subscription | None
+    """What follows; None if nothing does."""
+    ends: frozenset[TaskState]
+    """States that close the stream."""
+
+
+class TaskList(NamedTuple):
+    """What ListTasks answers."""
+
+    page: Page
+    page_size: int
+    """The number of tasks that were asked for at most."""
+    next_page_token: str
+    """Where the next page begins, for this owner and filter only; empty after the last."""
+
+
+class Service:
+    """The operations of one agent, for callers whose identity is settled."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        limits: Limits,
+        retention: Retention,
+        check_content: Callable[[Message], object],
+        check_output: Callable[[Sequence[str]], object],
+        accepting: Callable[[], bool],
+        now: Callable[[], int],
+        metering: Metering | None = None,
+        push: Registration | None = None,
+        answer_rules: AnswerRules,
+        only_waiting: bool = False,
+    ) -> None:
+        self._backend = backend
+        self._limits = limits
+        self._max_wait = limits.max_wait
+        self._idempotency_window = -(-retention.idempotency_window // timedelta(milliseconds=1))
+        self._check_content = check_content
+        self._check_output = check_output
+        self._accepting = accepting
+        self._now = now
+        self._metering = metering
+        self._push = push
+        self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
+        """Capabilities that the agent card declares (§4.4.3)."""
+        self._answer_rules = answer_rules
+        self._only_waiting = only_waiting
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def send_message(self, call: Call, params: SendParams) -> StoredTask:
+        """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
+        submission = self._submission(call, params)
+        accepted = await self._submit(submission, call, params.message)
+        task_id = accepted.header.id
+        if params.return_immediately:
+            return await self._snapshot(submission, accepted, params.history_length)
+        await self._wait(task_id, accepted.after, self._max_wait)
+        return await self._load(task_id, call.caller.owner, params.history_length)
+
+    async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
+        """Like `send_message`, with the task first and then its events (§3.1.2)."""
+        submission = self._submission(call, params)
+        if not submission.new:
+            await self._check_seen(submission.task_id, submission.owner)
+        subscription = self._backend.events.subscribe(submission.task_id, on_drop)
+        try:
+            accepted = await self._submit(submission, call, params.message)
+            if accepted.header.id != submission.task_id:  # sent before: join the first one's task
+                subscription.close()
+                subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
+            first = await self._snapshot(submission, accepted, params.history_length)
+        except BaseException:
+            subscription.close()
+            raise
+        return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
+
+    async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
+        """Let a task go on that waits for credentials, whoever owns it."""
+        header = (await self._load(task_id, None, 0)).header
+        if header.state != 'auth-required':
+            raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
+        message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
+        submission = self._submission(call, SendParams(message=message))
+        # Of two that let it go on at once one does; and another pause is for other credentials, or for an answer.
+        body = with_mark(submission.body, resumed=True)
+        submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
+        await self._submit(submission, call, message)
+        return await self._load(task_id, None, None)
+
+    def checked(self, call: Call, params: SendParams) -> Submission:
+        """A message that makes no task, checked as if it did; nothing is stored."""
+        return self._submission(call, params)
+
+    def _submission(self, call: Call, params: SendParams) -> Submission:
+        """Check what can be checked without storage, and give the message its stored form."""
+        push_config, push_url = None, None
+        if params.push_config is not None:
+            registration = self._registration()
+            target = params.push_config
+            push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
+        if not self._accepting():
+            raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
+        message = without_marks(params.message)
+        parts = stored.dump_parts(message['parts'])
+        size = len(parts)
+        check_message(message, size, self._limits)
+        if params.metadata:
+            check_metadata(params.metadata, 'metadata', self._limits)
+        answers_calls = answers.answers_calls(message)
+        if answers_calls and 'task_id' not in message:
+            raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
+        if answers_calls:
+            check_types(message)
+        else:
+            self._check_content(message)
+        if params.accepted_output_modes:
+            check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
+            self._check_output(params.accepted_output_modes)
+        task_id, context_id = message.get('task_id'), message.get('context_id')
+        return Submission(
+            owner=call.caller.owner,
+            anonymous=call.caller.anonymous,
+            message_id=message['message_id'],
+            digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
+            body=stored.message(message['message_id'], b'ROLE_USER', parts, _members(message)),
+            task_id=task_id or stored.new_id(),
+            new=task_id is None,
+            context_id=context_id or (stored.new_id() if task_id is None else None),
+            request=_request(params, call),
+            traceparent=call.traceparent,
+            dialect=params.dialect,
+            at=self._now(),
+            size=size,
+            unread_limit=self._limits.messages,
+            push=push_config,
+            push_limit=0 if self._push is None else self._push.limit,
+            answers_calls=answers_calls,
+            only_waiting=self._only_waiting,
+        )
+
+    async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
+        """Wait until the task has stopped, for at most so long: it goes on, and is shown as it is."""
+        waiting = self._backend.events.wait(task_id, after)
+        if seconds is None:
+            await waiting
+            return
+        stopped = asyncio.ensure_future(waiting)
+        try:
+            for done in (await asyncio.wait([stopped], timeout=seconds))[0]:
+                done.result()
+        finally:
+            stopped.cancel()
+
+    async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
+        if self._metering is not None:
+            submission = replace(submission, task_limit=self._metering.task_limit)
+            try:
+                await self._metering.check_budgets(submission.owner)
+            except QuotaExceededError as error:  # what was accepted before has an answer all the same
+                submission = replace(submission, refusal=error)
+        plain, first = submission, None
+        while True:
+            try:
+                accepted = await self._backend.queue.submit(
+                    submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
+                )
+            except AnswerNeeded as needed:  # again if another answer came first
+                first = needed.pause if first is None else first
+                submission = answered(
+                    plain,
+                    call,
+                    message,
+                    needed,
+                    rules=self._answer_rules,
+                    late=needed.pause != first,
+                    limit=self._limits.messages,
+                )
+            else:
+                break
+        logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
+        if submission.answer is not None and not accepted.replayed:
+            audit_answers(call, accepted.header.id, submission.answer)
+        return accepted
+
+    async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
+        """The task as it was when the message was accepted."""
+        header = accepted.header
+        if accepted.replayed or not submission.new:
+            return await self._load(header.id, header.owner, history_length)
+        message = stored.with_ids(submission.body, header.id, header.context_id)
+        return StoredTask(header, None if history_length == 0 else [message], None)
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    async def get_task(self, call: Call, params: GetParams) -> StoredTask:
+        """The task as it is now (§3.1.3)."""
+        return await self._load(params.id, call.caller.owner, params.history_length)
+
+    async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
+        """One page of the caller's tasks (§3.1.4)."""
+        query = TaskQuery(
+            owner=call.caller.owner,
+            context_id=params.context_id,
+            state=params.state,
+            since=params.since,
+            page_size=params.page_size,
+            max_bytes=self._limits.page,
+            history_length=params.history_length,
+            include_artifacts=params.include_artifacts,
+        )
+        if params.page_token is not None:
+            query = replace(query, before=read_token(params.page_token, query))
+        page = await self._backend.reader.list(query)
+        return TaskList(page, params.page_size, '' if page.next is None else page_token(page.next, query))
+
+    async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
+        """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
+        if params.metadata:
+            check_metadata(params.metadata, 'metadata', self._limits)
+        who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
+        return await self.cancel(params.id, call.caller.owner, call.correlation_id, lambda _: who)
+
+    async def cancel(
+        self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
+    ) -> StoredTask:
+        """`cancel_task` for an owner, or for whoever owns it; `facts` says for the audit log who has done it."""
+        header = await self._backend.queue.cancel(task_id, owner, at=self._now())
+        known: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
+        try:
+            task = await self._canceled(header, owner)
+            del known['ended']
+            return task
+        except TaskNotCancelableError:
+            known.clear()
+            raise
+        finally:
+            if known:
+                audit('task-canceled', correlation_id=correlation_id, **known, **facts(header))
+
+    async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
+        """The task, once its run has stopped or was given up."""
+        queue, task_id = self._backend.queue, header.id
+        if header.state not in TERMINAL:
+            await self._wait(task_id, header.last_event, self._limits.cancel_grace)
+            task = await self._load(task_id, owner, None)
+            if task.header.state not in TERMINAL:
+                with suppress(TaskNotCancelableError):  # it has stopped by now, and says how
+                    await queue.cancel(task_id, owner, at=self._now(), force=True)
+        task = await self._load(task_id, owner, None)
+        if task.header.state != 'canceled':
+            raise TaskNotCancelableError
+        return task
+
+    async def subscribe_to_task(
+        self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
+    ) -> EventStream:
+        """Return the task and then its events until it ends; or only those after the client's last one (§3.1.6)."""
+        owner, ends = call.caller.owner, TERMINAL | params.also_ends
+        await self._check_seen(params.id, owner)
+        subscription = self._backend.events.subscribe(params.id, on_drop)
+        try:
+            task = await self._load(params.id, owner, None)
+            if params.last_event_id is None:
+                if not params.ended_too:
+                    check_subscribe(task.header)
+            elif await self._backend.events.has(params.id, params.last_event_id):
+                return self._resume(task, subscription, params.last_event_id, ends)
+        except BaseException:
+            subscription.close()
+            raise
+        return self._stream(task, subscription, ends)
+
+    def _stream(self, first: StoredTask, subscription: Subscription, ends: frozenset[TaskState]) -> EventStream:
+        header = first.header
+        if header.state in ends:
+            subscription.close()
+            return EventStream(header.id, first, None, ends)
+        subscription.start(header.last_event)
+        return EventStream(header.id, first, subscription, ends)
+
+    def _resume(
+        self, task: StoredTask, subscription: Subscription, after: int, ends: frozenset[TaskState]
+    ) -> EventStream:
+        header = task.header
+        if header.state in ends and after >= header.last_event:
+            subscription.close()
+            return EventStream(header.id, None, None, ends)
+        subscription.start(after)
+        return EventStream(header.id, None, subscription, ends)
+
+    async def _check_seen(self, task_id: str, owner: str) -> None:
+        """See that the caller may read the task, before a run or another process is told that somebody does."""
+        if await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False) is None:
+            raise TaskNotFoundError
+
+    # --- push notifications -----------------------------------------------------------------------------------------
+
+    async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
+        """Have a task's events from now on delivered to a webhook (§3.1.7)."""
+        registration = self._registration()
+        task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
+        await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
+        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+
+    async def get_push_config(self, call: Call, params: PushParams) -> Registered:
+        """One of a task's webhooks (§3.1.8)."""
+        registration = self._registration()
+        task_id = params.task_id
+        config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
+        return Registered(task_id, registration.target(task_id, config, call.correlation_id))
+
+    async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
+        """Webhooks of a task, and where those begin that follow (§3.1.9)."""
+        registration = self._registration()
+        task_id = params.task_id
+        configs = await registration.configs.list(task_id, call.caller.owner)
+        page, following = registration.page_of(configs, task_id, params.page_size, params.page_token)
+        return [
+            Registered(task_id, registration.target(task_id, config, call.correlation_id)) for config in page
+        ], following
+
+    async def delete_push_config(self, call: Call, params: PushParams) -> None:
+        """Deliver nothing more to a webhook (§3.1.10)."""
+        registration = self._registration()
+        await registration.configs.delete(params.task_id, call.caller.owner, params.id)
+
+    def _registration(self) -> Registration:
+        if self._push is None:
+            raise PushNotificationNotSupportedError
+        return self._push
+
+    async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
+        task = await self._backend.reader.load(task_id, owner, history_length=history_length)
+        if task is None:
+            raise TaskNotFoundError
+        return task
+
+
+def _members(message: Mapping[str, Any]) -> bytes:
+    members = b''
+    for name, wire_name in _MEMBERS:
+        if message.get(name):  # `get` costs a call for each
+            members += b',"%s":%s' % (wire_name, to_json(message[name]))
+    return members
+
+
+def _request(params: SendParams, call: Call) -> bytes | None:
+    """What a run may need to know of the request later."""
+    known: dict[str, Any] = {}
+    if params.accepted_output_modes:
+        known['acceptedOutputModes'] = params.accepted_output_modes
+    if params.metadata:
+        known['metadata'] = params.metadata
+    if params.extensions:
+        known['extensions'] = params.extensions
+    if call.kept is not None:
+        known['call'] = call.kept
+    return to_json(known) if known else None

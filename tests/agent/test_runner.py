@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, CancellationToken, RunContext
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai.capabilities import AbstractCapability, Hooks, PrefixTools, ProcessHistory, Thinking
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
+
+from pydantic_ai_a2a import Rejected
+from pydantic_ai_a2a.agent.options import RunInfo, RunOptions, may_change_history
+from pydantic_ai_a2a.agent.runner import Runner, can_stream
+
+
+async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    raise NotImplementedError
+
+
+async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    raise NotImplementedError
+    yield ''
+
+
+@pytest.mark.parametrize(
+    ('model', 'streams'),
+    [
+        (TestModel(), True),
+        (FunctionModel(answer), False),
+        (FunctionModel(stream_function=stream), True),
+        (WrapperModel(FunctionModel(answer)), False),
+        (WrapperModel(TestModel()), True),
+        (FallbackModel(TestModel(), FunctionModel(stream_function=stream)), True),
+        (FallbackModel(TestModel(), FunctionModel(answer)), False),
+    ],
+)
+def test_whether_a_model_streams_is_known_without_a_request(model: Model, streams: bool) -> None:
+    assert can_stream(model) is streams
+
+
+async def test_a_state_that_an_agent_chooses_is_an_error_where_nobody_can_give_it_to_the_task() -> None:
+    def decline(reason: str) -> str:
+        raise Rejected(reason)
+
+    info = RunInfo(task_id='t', context_id='c', attempt=1, idempotency_key='t.1')
+    with pytest.raises(Rejected):
+        await Runner(Agent(TestModel(), output_type=decline), {}).run(
+            'hi',
+            [],
+            info=info,
+            run_id='t.1',
+            token=CancellationToken(),
+            watched=lambda: False,
+            emit=unused,
+            text_output=False,
+        )
+
+
+async def unused(event: object) -> None:
+    raise NotImplementedError
+
+
+class Own(AbstractCapability[Any]):
+    pass
+
+
+async def unchanged(messages: list[ModelMessage]) -> list[ModelMessage]:
+    raise NotImplementedError
+
+
+def own(ctx: RunContext[Any]) -> Own:
+    raise NotImplementedError
+
+
+PROCESSED = ProcessHistory[Any](unchanged)
+NONE = RunOptions()
+
+
+@pytest.mark.parametrize(
+    ('agent', 'options', 'changes'),
+    [
+        (Agent('test'), NONE, False),
+        (Agent('test', capabilities=[Thinking()]), RunOptions(capabilities=[Thinking()]), False),
+        (Agent('test', capabilities=[PROCESSED]), NONE, True),
+        (WrapperAgent(WrapperAgent(Agent('test', capabilities=[PROCESSED]))), NONE, True),
+        (Agent('test', capabilities=[Hooks()]), NONE, True),
+        (Agent('test', capabilities=[PrefixTools(wrapped=Own(), prefix='own')]), NONE, True),
+        (Agent('test', capabilities=[own]), NONE, True),
+        (Agent('test'), RunOptions(capabilities=[Own()]), True),
+        (Agent('test'), RunOptions(capabilities=[own]), True),
+        (Agent('test'), RunOptions(spec={}), True),
+    ],
+)
+def test_whether_messages_of_the_history_may_be_changed_is_known_by_what_the_agent_has(
+    agent: AbstractAgent[Any, Any], options: RunOptions, changes: bool
+) -> None:
+    assert may_change_history(agent, options) is changes
+
+
+def test_an_output_type_is_refused_for_an_agent_with_output_validators() -> None:
+    agent = Agent('test')
+    agent.output_validator(lambda output: output)
+    with pytest.raises(TypeError, match='An agent with output validators takes no output_type='):
+        Runner(WrapperAgent(agent), {'output_type': int})
+    Runner(agent, {})

@@ -1,0 +1,138 @@
+"""What of a run's messages is stored at each step, and what is stored again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.usage import RunUsage
+from pydantic_ai.workspaces import WorkspaceRef
+
+from pydantic_ai_a2a.agent.turn import Turn, canceled_turn
+from pydantic_ai_a2a.ports import Checkpoint
+from pydantic_ai_a2a.types import Note
+
+PROMPT = ModelRequest(parts=[UserPromptPart('hi')])
+CALL = ModelResponse(parts=[ToolCallPart('work', {}, 'call')])
+RETURN = ModelRequest(parts=[ToolReturnPart('work', 'done', 'call')])
+ANSWER = ModelResponse(parts=[TextPart('all')])
+
+
+class Stored(list[tuple[int, list[ModelMessage]]]):
+    """The checkpoints of a run: from which message on, and which."""
+
+    async def save(self, checkpoint: Checkpoint, _: Note | None) -> None:
+        self.append((checkpoint.first, [*checkpoint.messages]))
+
+    def turn(self, *before: ModelMessage) -> Turn:
+        usage = RunUsage(requests=1)
+        checkpoint = Checkpoint(run='t.1', messages=before, usage=usage) if before else None
+        return Turn('t.1', checkpoint, self.save)
+
+
+async def step(turn: Turn, *new: ModelMessage, unsent: ModelRequest | None = None) -> bool:
+    return await turn.step(new, unsent, RunUsage(), None)
+
+
+async def test_a_step_stores_what_is_new_and_a_request_again_once_it_was_sent() -> None:
+    stored = Stored()
+    turn = stored.turn()
+    assert await step(turn, PROMPT, CALL)
+    assert await step(turn, PROMPT, CALL, unsent=RETURN)
+    assert await step(turn, PROMPT, CALL, RETURN, ANSWER)
+    assert stored == [(0, [PROMPT, CALL]), (2, [RETURN]), (2, [RETURN, ANSWER])]
+
+
+async def test_results_of_calls_that_the_conversation_ends_with_are_stored_before_the_model_is_asked() -> None:
+    stored = Stored()
+    turn = Turn('t.2', None, stored.save, answers=True)
+    assert not await step(turn)
+    assert await step(turn, unsent=RETURN)
+    assert await step(turn, RETURN, ANSWER, unsent=PROMPT)
+    assert stored == [(0, [RETURN]), (0, [RETURN, ANSWER, PROMPT])]
+
+
+async def test_results_of_answered_calls_stay_apart_from_those_that_the_conversation_has_of_the_same_response() -> None:
+    stored = Stored()
+    turn = stored.turn(RETURN)
+    earlier = ModelRequest(parts=[ToolReturnPart('look', 'seen', 'other call')])
+    assert turn.after([PROMPT, CALL, earlier]) == [PROMPT, CALL, earlier, RETURN]
+    turn.sent_again(ModelRequest(parts=[*earlier.parts, *RETURN.parts], instructions='Be brief.'))
+    assert turn.all([ANSWER]) == [replace(RETURN, instructions='Be brief.'), ANSWER]
+
+
+async def test_nothing_is_stored_before_the_model_has_answered_or_of_one_answer_alone() -> None:
+    stored = Stored()
+    turn = stored.turn()
+    for new in ([], [PROMPT], [PROMPT, ANSWER]):
+        assert not await step(turn, *new)
+    assert not await step(turn, PROMPT, unsent=RETURN)
+    assert stored == []
+
+
+async def test_an_answer_that_is_to_be_made_again_is_stored_with_what_is_said_against_it() -> None:
+    stored = Stored()
+    assert await step(stored.turn(), PROMPT, ANSWER, unsent=RETURN)
+    assert stored == [(0, [PROMPT, ANSWER, RETURN])]
+
+
+async def test_what_a_history_processor_changes_is_stored_again() -> None:
+    stored = Stored()
+    turn = stored.turn()
+    await step(turn, PROMPT, CALL, RETURN, CALL)
+    changed = replace(CALL)
+    await step(turn, PROMPT, changed, RETURN, ANSWER)
+    await step(turn, PROMPT, changed, unsent=RETURN)
+    assert stored[1:] == [(1, [changed, RETURN, ANSWER]), (2, [RETURN])]
+
+
+async def test_a_response_is_stored_again_with_the_workspace_that_its_tools_have_made() -> None:
+    stored = Stored()
+    turn = stored.turn()
+    response = replace(CALL)
+    await step(turn, PROMPT, response)
+    response.workspace_ref = WorkspaceRef(provider='folder', id='w')
+    await step(turn, PROMPT, response, unsent=RETURN)
+    assert stored[1:] == [(1, [response, RETURN])]
+
+
+async def test_a_later_attempt_adds_to_what_those_before_it_have_left() -> None:
+    stored = Stored()
+    turn = stored.turn(PROMPT, CALL, RETURN)
+    sent = replace(RETURN, instructions='Be brief.')
+    turn.sent_again(sent)
+    assert await step(turn, ANSWER)
+    assert stored == [(2, [sent, ANSWER])]
+    assert turn.all([ANSWER]) == [PROMPT, CALL, sent, ANSWER]
+
+
+def test_usage_of_earlier_attempts_is_added_to_and_not_changed() -> None:
+    turn = Stored().turn(PROMPT, CALL)
+    for _ in range(2):
+        usage = turn.usage
+        assert usage is not None
+        assert usage == RunUsage(requests=1)
+        usage.incr(RunUsage(requests=1, details={'cached': 1}))
+    assert Stored().turn().usage is None
+
+
+def test_a_cancelled_turn_can_be_continued_with_another_prompt() -> None:
+    def canceled(*messages: ModelMessage) -> RunCancelled:
+        return RunCancelled('', messages=messages)
+
+    closed = replace(CALL, state='interrupted')
+    before: Any = Checkpoint(run='t.1', messages=[PROMPT, CALL], usage=RunUsage())
+    assert canceled_turn(None, canceled()) == []
+    assert canceled_turn(None, canceled(PROMPT, CALL)) == [PROMPT, closed]
+    assert canceled_turn(before, canceled()) == [PROMPT, closed]
+    assert canceled_turn(before, canceled(RETURN, ANSWER)) == [PROMPT, CALL, RETURN, ANSWER]

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai.models.test import TestModel
+
+import pydantic_ai_a2a
+from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a.app.attach import attach
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+
+
+def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
+    assert vars(AbstractAgent)['to_a2a'] is to_a2a
+    wrapped: Any = WrapperAgent(Agent(TestModel(), name='wrapped'))
+    app = wrapped.to_a2a(version='2.0.0')
+    assert isinstance(app, A2AApp)
+    assert (app.name, app.version) == ('wrapped', '2.0.0')
+
+
+def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AbstractAgent, 'to_a2a', 'their own')
+    attach()
+    assert vars(AbstractAgent)['to_a2a'] == 'their own'
+
+
+def test_the_public_names_are_there() -> None:
+    assert [name for name in pydantic_ai_a2a.__all__ if not hasattr(pydantic_ai_a2a, name)] == []
+
+
+@pytest.mark.parametrize('option', ['message_history', 'run_id', 'timout'])
+def test_a_run_option_that_is_none_is_refused(option: str) -> None:
+    options: dict[str, Any] = {option: None}
+    with pytest.raises(TypeError, match=f"to_a2a\\(\\) takes no '{option}'"):
+        to_a2a(Agent(TestModel()), **options)
+
+
+def test_a_backend_that_is_none_is_refused() -> None:
+    backend: Any = 'mysql://localhost/agents'
+    with pytest.raises(ValueError, match=r"or a Backend, not a URL that begins with 'mysql'"):
+        to_a2a(Agent(TestModel()), backend=backend)
+
+
+def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
+    backend = SqliteBackend('theirs', reader_lag=1_000_000)
+    with pytest.raises(TypeError, match='a Backend has its own'):
+        to_a2a(Agent(TestModel()), backend=backend, namespace='mine')

@@ -1,0 +1,124 @@
+"""A process that listens to a PostgreSQL database: it notices that it is cut off, comes back, and ends in time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends.event_bus import EventBus
+from pydantic_ai_a2a.backends.peers import Peers
+from pydantic_ai_a2a.backends.postgres import listener as postgres_listener
+from pydantic_ai_a2a.backends.postgres import thread
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import LIMIT, message, run, submit
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...postgres_proxy import proxied
+
+Open = Callable[..., PostgresBackend]
+
+
+@pytest.fixture
+def another(postgres_url: str) -> Iterator[Open]:
+    """Opens the database once more, as another process would."""
+    opened: list[PostgresBackend] = []
+
+    def make(url: str = postgres_url, **options: Any) -> PostgresBackend:
+        opened.append(PostgresBackend(Postgres(url, **options), 'agent', reader_lag=READER_LAG))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def nothing(_: object = None) -> None:
+    """What one does who only listens to be one who listens."""
+
+
+async def test_who_listens_finds_out_that_nobody_speaks_any_longer(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_listener, '_POLL', 0.1)
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        proxy.when(b'clock_timestamp', 'say nothing more')
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(2):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_who_is_cut_off_when_it_begins_to_listen_begins_again(another: Open, postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = another(listen_dsn=proxy.url)
+        proxy.when(b'LISTEN', 'lose the answer')
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(2):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+
+
+async def test_that_a_database_is_away_is_logged_once_by_who_listens(
+    another: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with proxied(postgres_url) as proxy:
+        proxy.refuses = True
+        backend = another(proxy.url, acquire_timeout=0.01)
+        stop = backend.listen(nothing, nothing)
+        async with asyncio.timeout(LIMIT):
+            for _ in range(10):
+                await proxy.connected.get()
+        stop()
+        await asyncio.to_thread(backend.close)
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL cannot be listened to, an']
+
+
+async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: Open) -> None:
+    here, there = another(), another()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    for life in range(2):
+        stop = here.listen(ready.put_nowait, nothing)
+        for n in range(3):
+            async with asyncio.timeout(LIMIT):
+                await submit(there, message(new=f't{life}{n}'))
+                assert await ready.get() is None
+                await run(there, f't{life}{n}')
+            while not ready.empty():
+                ready.get_nowait()
+        stop()
+        await asyncio.to_thread(here.close)
+
+
+async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> None:
+    settings = Postgres('postgresql://nobody@localhost:1/away', listen=False)
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    event_bus = EventBus(read, READER_LAG)
+    listener = postgres_listener.Listener(
+        settings, 'channel', 'me', namespace='agent', event_bus=event_bus, peers=Peers(event_bus, SYSTEM.now)
+    )
+    running = asyncio.ensure_future(listener.run(thread.Session(settings, DatabaseClock())))
+    for _ in range(5):
+        await asyncio.sleep(0)
+        listener.wake()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    listener.wake()
+    running.cancel()
+    async with asyncio.timeout(LIMIT):
+        await asyncio.wait([running])
+    assert running.cancelled()

@@ -1,0 +1,207 @@
+"""Tasks whose rows another session has locked: they wait, and nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import asyncpg
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Postgres, Retention, Workers
+from pydantic_ai_a2a.backends import peers
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.statements import channel, lock
+from pydantic_ai_a2a.backends.sql.transaction import Lock
+from pydantic_ai_a2a.ports import Marks
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    claim,
+    claim_one,
+    ending,
+    erase,
+    message,
+    run,
+    submit,
+)
+from pydantic_ai_a2a.types import TaskQuery
+
+from ...behaviour.stage import ended, heard, serving
+from ...client import texts
+from ..gates import gate
+
+Open = Callable[[], PostgresBackend]
+
+
+@pytest.fixture
+def another(postgres_url: str) -> Iterator[Open]:
+    """Opens the database once more, as another process would."""
+    opened: list[PostgresBackend] = []
+
+    def make() -> PostgresBackend:
+        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
+        return opened[-1]
+
+    yield make
+    for backend in opened:
+        backend.close()
+
+
+def locked(*tasks: str) -> str:
+    """A statement that locks the rows of tasks."""
+    return f'SELECT 1 FROM a2a.task WHERE id IN ({", ".join(map(repr, tasks))}) FOR UPDATE'
+
+
+async def test_a_claim_skips_locked_tasks_and_what_comes_after_them_in_their_contexts(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='lost', context='red'))
+    await claim_one(backend, 'lost', 'gone', lease=OVER)
+    for task_id, context in (('after lost', 'red'), ('queued', 'blue'), ('after queued', 'blue'), ('free', 'green')):
+        await submit(backend, message(new=task_id, context=context))
+    async with gate(postgres_url, locked('lost', 'queued')) as held, asyncio.timeout(LIMIT):
+        assert [each.header.id for each in await claim(backend)] == ['free']
+        for task_id in ('lost', 'after lost', 'queued', 'after queued'):
+            assert await backend.queue.claim('h', at=AT, lease=LEASE, limit=1, task_id=task_id) == []
+        await held.open()
+    claims = await claim(backend)
+    assert [each.header.id for each in claims] == ['lost', 'queued']
+    for each in claims:
+        await backend.queue.finish(each, ending(each))
+    assert [each.header.id for each in await claim(backend)] == ['after lost', 'after queued']
+
+
+async def test_a_locked_task_holds_up_no_lease_of_another_task(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for task_id in 'abc':
+        await submit(backend, message(new=task_id))
+        await claim_one(backend, task_id, lease=OVER)
+    await backend.queue.cancel('b', None, at=AT, force=True)
+    async with gate(postgres_url, locked('a')) as held, asyncio.timeout(LIMIT):
+        marks = await backend.queue.renew('holder', ['a', 'b', 'c', 'nowhere'], lease=LEASE)
+        assert marks == Marks(lost=['b', 'nowhere'], cancel=[])
+        assert await backend.queue.renew('holder', ['a'], lease=LEASE) == Marks([], [])
+        assert await claim(backend, 'other') == []
+        await held.open()
+    assert [each.header.id for each in await claim(backend, 'other')] == ['a']
+
+
+async def test_a_task_that_is_locked_is_marked_as_read_once_it_is_free(
+    another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, 'WATCH', 3_600_000)  # so nobody marks it again because the mark is about to expire
+    backend, marking = another(), asyncio.Event()
+    await submit(backend, message(new='t'))
+    connection = await asyncpg.connect(postgres_url)
+
+    def hear(*_: object) -> None:
+        marking.set()
+
+    await connection.add_listener(channel(backend.settings, 'agent'), hear)
+    async with gate(postgres_url, locked('t')) as held, asyncio.timeout(LIMIT):
+        reader = backend.events.subscribe('t', lambda: None)
+        reader.start(0)
+        await marking.wait()
+        assert await connection.fetchval('SELECT watched_until FROM a2a.task') == 0
+        await held.open()
+        while not await connection.fetchval('SELECT watched_until FROM a2a.task'):
+            pass
+    reader.close()
+    await connection.close()
+
+
+async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
+    another: Open, postgres_url: str
+) -> None:
+    agent = Agent(FunctionModel(heard), name='agent')
+    backend = another()
+    await backend.queued()
+    past = backend.now() - 10 * LEASE
+    await submit(backend, message('lost', new='lost', owner='/', at=past))
+    await claim_one(backend, 'lost', 'gone', at=past, lease=OVER)
+    async with (
+        gate(postgres_url, locked('lost')) as held,
+        serving(agent, backend=postgres_url, workers=Workers(running=1)) as client,
+    ):
+        assert texts(await client.send('one')) == ['one']
+        assert texts(await client.send('two')) == ['two']
+        await held.open()
+        assert texts(await ended(client, 'lost')) == ['lost']
+
+
+async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
+    backend = another()
+    for kind in ('free', 'locked'):
+        for what in ('waits', 'ended', 'old', 'queued'):
+            await submit(backend, message(new=f'{kind} {what}', context=f'{kind} {what}'))
+        await run(backend, f'{kind} waits', 'input-required', at=AT)
+        await run(backend, f'{kind} ended', at=AT + 150_000)
+        await run(backend, f'{kind} old', at=AT)
+    connection = await asyncpg.connect(postgres_url)
+    # As a process of an older version would leave it.
+    await connection.execute("UPDATE a2a.task SET behind = 1 WHERE state = 'submitted'")
+    keep = Retention(events=timedelta(seconds=10), tasks=timedelta(seconds=100), waiting=timedelta(seconds=150))
+
+    async def swept(task: str) -> list[bool]:
+        """Tell which steps of a sweep have been taken with the tasks of a kind."""
+        rows = await connection.fetch('SELECT * FROM a2a.task WHERE id LIKE $1', f'{task} %')
+        tasks = {row['id'].removeprefix(f'{task} '): row for row in rows}
+        return [
+            tasks['waits']['state'] == 'failed',
+            tasks['ended']['events_swept'] == 1,
+            'old' not in tasks,
+            tasks['queued']['behind'] == 0,
+        ]
+
+    names = [f'locked {what}' for what in ('waits', 'ended', 'old', 'queued')]
+    async with gate(postgres_url, locked(*names)) as held, asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(keep, at=AT + 200_000):
+            pass
+        assert (await swept('free'), await swept('locked')) == ([True] * 4, [False] * 4)
+        await held.open()
+    while await backend.housekeeping.sweep(keep, at=AT + 200_000):
+        pass
+    assert await swept('locked') == [True] * 4
+    await connection.close()
+
+
+async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a_total(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+
+    async def total() -> int:
+        return (await backend.reader.list(TaskQuery(owner=OWNER))).total
+
+    canceled = "UPDATE a2a.task SET state = 'canceled', queued = 0"
+    added = (
+        'INSERT INTO a2a.task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)'
+        f" VALUES ('agent', 'other', '{OWNER}', 'other', 'completed', {AT}, 9, '1.0')"
+    )
+    async with gate(postgres_url, f'{canceled}; {added}') as held, asyncio.timeout(LIMIT):
+        await submit(backend, message(new='second'))
+        assert await backend.housekeeping.sweep(Retention(), at=AT) == 0
+        assert await total() == 2
+        await held.commit()
+    assert await total() == 3
+    assert (await backend.reader.list(TaskQuery(owner=OWNER, state='canceled'))).total == 1
+
+
+async def test_an_owner_is_erased_while_another_process_sweeps(another: Open, postgres_url: str) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    await run(backend, 't')
+    async with gate(postgres_url, lock(Lock(('agent', 'sweep')))) as held, asyncio.timeout(LIMIT):
+        assert (await erase(backend)).tasks == 1
+        assert (await backend.reader.list(TaskQuery(owner=OWNER))).total == 0
+        await held.open()

@@ -1,0 +1,122 @@
+"""What it takes to find work, however much of it waits for its turn: counted in steps of SQLite's virtual machine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from pydantic_ai_a2a.backends.sql import contexts, notice, runs, submit, sweep
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sql.transaction import Transaction
+from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.testing.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
+
+FEW, MANY = 10, 1000
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(':memory:')) as connection:
+        tell_time(connection, SYSTEM)
+        for statement in chain.from_iterable(MIGRATIONS):
+            connection.execute(statement)
+        yield connection
+
+
+def steps(connection: sqlite3.Connection, transaction: Transaction[Any]) -> int:
+    """How many steps a transaction takes."""
+    taken = [0]
+
+    def count() -> None:
+        taken[0] += 1
+
+    connection.set_progress_handler(count, 1)
+    perform(connection, transaction)
+    connection.set_progress_handler(None, 1)
+    return taken[0]
+
+
+def queue(
+    connection: sqlite3.Connection, context: str | None, first: int, last: int, *, owner: str | None = None
+) -> None:
+    """Queue tasks in one context, or in one each; of one owner, or of one each if that is the empty string."""
+    for n in range(first, last):
+        whose: dict[str, Any] = {} if owner is None else {'owner': owner or f'/owner {n}'}
+        submission = message(new=f'{context or owner} {n:04}', context=context, **whose)
+        submitting = submit.submit('agent', submission, queue_limit=QUEUE_LIMIT * MANY, idempotency_window=WINDOW)
+        perform(connection, submitting)
+
+
+def claim(limit: int = 2) -> Transaction[Any]:
+    return runs.claim('agent', 'holder', at=AT, lease=LEASE, limit=limit, task_id=None)
+
+
+def test_tasks_that_wait_for_their_turn_cost_nothing_where_work_is_looked_for(connection: sqlite3.Connection) -> None:
+    queue(connection, 'busy', 0, FEW)
+    [(claimed, _)] = perform(connection, claim())
+    found: list[int] = []
+    noticed: list[int] = []
+    for waiting in (FEW, MANY):
+        queue(connection, 'busy', FEW, waiting)
+        found.append(steps(connection, claim()))
+        noticed.append(steps(connection, notice.look('agent', [], AT)))
+    assert found[0] == found[1]
+    assert noticed[0] == noticed[1]
+    perform(connection, runs.finish('agent', claimed, ending(claimed)))
+    queue(connection, 'idle', 0, 1)
+    assert [each.header.id for each, _ in perform(connection, claim())] == ['busy 0001', 'idle 0000']
+
+
+def test_the_length_of_the_queue_costs_nothing_where_work_is_looked_for_claimed_and_finished(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[list[int]] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        queue(connection, 'busy', first, last)
+        looking = [steps(connection, notice.look('agent', [], AT)), steps(connection, contexts.any_queued('agent'))]
+        claims: list[Any] = []
+        claiming = steps(connection, kept(claim(1), claims))
+        [(claimed, _)] = claims
+        finishing = steps(connection, runs.finish('agent', claimed, ending(claimed)))
+        taken.append([*looking, claiming, finishing])
+    few, many = taken
+    assert few[:3] == many[:3]
+    assert abs(few[3] - many[3]) < FEW
+
+
+def test_an_owners_many_tasks_cost_nothing_where_the_round_of_the_next_one_is_looked_for(
+    connection: sqlite3.Connection,
+) -> None:
+    taken: list[int] = []
+    for first, last in ((0, FEW), (FEW, MANY)):
+        queue(connection, None, first, last, owner='/flood')
+        queue(connection, None, first, last, owner='')
+        taken.append(steps(connection, round_of('/flood')))
+    assert taken[0] == taken[1]
+
+
+def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]:
+    """The transaction; its result is added to a list."""
+    results += yield from transaction
+
+
+def round_of(owner: str) -> Transaction[Any]:
+    """Look for the round that the owner's next task gets."""
+    return (yield f'SELECT {contexts.ROUND}', ('agent', 'agent', owner))
+
+
+def test_a_sweep_lets_go_who_is_first_and_was_not_told(connection: sqlite3.Connection) -> None:
+    queue(connection, 'c', 0, 3)
+    connection.execute("UPDATE task SET behind = 1 WHERE id = 'c 0000'")
+    assert perform(connection, claim()) == []
+    assert perform(connection, sweep.sweep('agent', Retention(), AT)) == (0, [])
+    assert [each.header.id for each, _ in perform(connection, claim())] == ['c 0000']

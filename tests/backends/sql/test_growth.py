@@ -1,0 +1,261 @@
+"""The cost of lists and of sweeps without work does not grow with the number of stored tasks."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
+from itertools import chain
+from typing import Any
+
+import asyncpg
+import pytest
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.statements import translated
+from pydantic_ai_a2a.backends.sql import erase, reads, sweep, totals
+from pydantic_ai_a2a.backends.sql.database import WriteKind
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sql.transaction import Statement, Transaction
+from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.settings import Retention
+from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG
+from pydantic_ai_a2a.types import TaskQuery
+
+from ...postgres import Postgres as Server
+from ..gates import database
+
+FEW, MANY = 1000, 20_000
+KEEP = Retention(events=timedelta(days=1), max_tasks=2 * MANY, max_contexts=2 * MANY)
+TASKS = """
+    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)
+    SELECT 'agent', 't' || n, '{owner}', 'c' || n % 10,
+        CASE WHEN n % 100 = 0 THEN 'input-required' WHEN n % 3 = 0 THEN 'failed' ELSE 'completed' END,
+        {at} - n, n, '1.0'
+    FROM numbers
+"""
+CONVERSATIONS = """
+    INSERT INTO conversation (agent, owner, id, revision, updated_at, record)
+    SELECT 'agent', '{owner}', 'idle ' || n, 'r', {at} - n, '{record}' FROM numbers
+"""
+RECORD = (
+    '{"conversation_id":"c","head_id":null,"scope":"/ada","branches":[],"revision":"r",'
+    '"updated_at":"2023-11-14T22:13:20Z","format_version":1,"usage":{}}'
+)
+NUMBERS = (
+    'WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})'
+    ' SELECT n FROM numbers'
+)
+QUERIES = {
+    'state': {'state': 'completed'},
+    'rare state': {'state': 'input-required'},
+    'no such state': {'state': 'canceled'},
+    'context and state': {'context_id': 'c3', 'state': 'failed'},
+    'context': {'context_id': 'c3'},
+    'all': {},
+    'since': {'since': AT - 500},
+}
+
+
+def inserts(first: int, last: int) -> list[str]:
+    """Statements that store tasks and conversations."""
+    numbers = f'CREATE TEMPORARY TABLE numbers AS {NUMBERS.format(first=first, last=last)}'
+    return [
+        numbers,
+        *(each.format(owner=OWNER, at=AT, record=RECORD) for each in (TASKS, CONVERSATIONS)),
+        'DROP TABLE numbers',
+    ]
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(':memory:', isolation_level=None)) as connection:
+        tell_time(connection, SYSTEM)
+        for statement in chain.from_iterable(MIGRATIONS):
+            connection.execute(statement)
+        yield connection
+
+
+def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
+    """Store tasks and conversations, and let sweeps add them to the totals."""
+    for statement in inserts(first, last):
+        connection.execute(statement)
+    while perform(connection, sweep.sweep('agent', KEEP, AT)) != (0, []):
+        pass
+
+
+def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without: str | None = None) -> int:
+    """Count the steps of a transaction, except those of statements that begin with some text."""
+    taken = 0
+
+    def count() -> None:
+        nonlocal taken
+        taken += counts
+
+    counts = True
+
+    def watched() -> Transaction[Any]:
+        nonlocal counts
+        rows: Any = None
+        try:
+            while True:
+                step = transaction.send(rows)
+                counts = without is None or not str(step[0]).startswith(without)
+                rows = yield step
+        except StopIteration as stop:
+            return stop.value
+
+    connection.set_progress_handler(count, 1)
+    perform(connection, watched())
+    connection.set_progress_handler(None, 1)
+    return taken
+
+
+def query(name: str) -> TaskQuery:
+    values: dict[str, Any] = QUERIES[name]
+    return TaskQuery(owner=OWNER, page_size=10, before=(AT, 't'), **values)
+
+
+def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+    taken: list[int] = []
+    for first, last in ((1, FEW), (FEW + 1, MANY)):
+        grow(connection, first, last)
+        taken.append(steps(connection, sweep.sweep('agent', KEEP, AT)))
+    assert abs(taken[0] - taken[1]) < 100
+
+
+def total(connection: sqlite3.Connection, *kinds: str) -> int:
+    statement, values = totals.count('agent', None, kinds)
+    return connection.execute(statement, values).fetchone()[0]
+
+
+def test_a_total_of_all_owners_costs_the_same_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+    taken: list[int] = []
+    for first, last in ((1, FEW), (FEW + 1, MANY)):
+        grow(connection, first, last)
+        assert total(connection) == last
+        taken.append(steps(connection, read(totals.count('agent', None))))
+    assert abs(taken[0] - taken[1]) < 100
+
+
+def read(statement: Statement) -> Transaction[Any]:
+    return (yield statement)
+
+
+def test_a_sweep_keeps_as_many_tasks_and_conversations_as_the_limits_say(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, FEW)
+    connection.execute("DELETE FROM task WHERE id = 't1'")
+    connection.execute("DELETE FROM conversation WHERE id = 'idle 1'")
+    small = Retention(events=timedelta(days=1), max_tasks=900, max_contexts=800)
+    while perform(connection, sweep.sweep('agent', small, AT)) != (0, []):
+        pass
+    assert (total(connection, 'completed', 'failed'), total(connection, totals.CONVERSATIONS)) == (900, 800)
+    assert connection.execute('SELECT COUNT(*) FROM conversation').fetchone() == (800,)
+    assert connection.execute("SELECT COUNT(*) FROM task WHERE state <> 'input-required'").fetchone() == (900,)
+
+
+def test_a_sweep_adds_a_batch_of_changes_to_the_totals_and_is_called_again_for_the_rest(
+    connection: sqlite3.Connection,
+) -> None:
+    for statement in inserts(1, FEW):
+        connection.execute(statement)
+    swept: list[tuple[int, int, int]] = []
+    for _ in range(3):
+        rest, _ = perform(connection, sweep.sweep('agent', KEEP, AT))
+        [(changes,)] = connection.execute('SELECT COUNT(*) FROM total_change').fetchall()
+        swept.append((rest, changes, total(connection)))
+    assert swept == [(1, FEW, FEW), (1, 0, FEW), (0, 0, FEW)]
+
+
+def test_an_owner_whose_tasks_are_erased_is_in_no_total(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    while perform(connection, erase.erase('agent', OWNER, None, AT))[0]:
+        pass
+    assert connection.execute('SELECT * FROM total').fetchall() == []
+    assert connection.execute('SELECT * FROM total_change').fetchall() == []
+
+
+@pytest.mark.parametrize('name', QUERIES)
+def test_a_page_of_a_list_costs_the_same_however_many_tasks_are_stored(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    taken: list[int] = []
+    for first, last in ((1, FEW), (FEW + 1, MANY)):
+        grow(connection, first, last)
+        taken.append(steps(connection, reads.page('agent', query(name)), without='SELECT COUNT'))
+    assert abs(taken[0] - taken[1]) < 100
+
+
+@pytest.mark.parametrize('name', [name for name, values in QUERIES.items() if {'context_id', 'since'} & values.keys()])
+def test_the_total_of_a_context_or_of_a_time_is_counted_in_an_index(connection: sqlite3.Connection, name: str) -> None:
+    counting = [each for each in statements_of(connection, query(name)) if each[0].startswith('SELECT COUNT')]
+    [(statement, values)] = counting
+    [(*_, plan)] = connection.execute(f'EXPLAIN QUERY PLAN {statement}', values).fetchall()
+    assert 'USING COVERING INDEX' in plan
+
+
+def statements_of(connection: sqlite3.Connection, wanted: TaskQuery) -> list[Statement]:
+    statements: list[Statement] = []
+    perform(connection, recorded_page(wanted, statements))
+    return statements
+
+
+def recorded(transaction: Transaction[Any], statements: list[Statement]) -> Transaction[Any]:
+    """The transaction; its statements are added to a list."""
+    rows: Any = None
+    try:
+        while True:
+            step = transaction.send(rows)
+            if type(step) is tuple:
+                statements.append(step)
+            rows = yield step
+    except StopIteration as stop:
+        return stop.value
+
+
+def recorded_page(wanted: TaskQuery, statements: list[Statement]) -> Transaction[Any]:
+    return recorded(reads.page('agent', wanted), statements)
+
+
+def recorded_sweep(statements: list[Statement]) -> Transaction[Any]:
+    return recorded(sweep.sweep('agent', KEEP, AT), statements)
+
+
+async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgres: Server, postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    statements: list[Statement] = []
+    try:
+        await backend.housekeeping.sweep(KEEP, at=AT)
+        filled = ';'.join(['SET search_path TO a2a', *inserts(1, MANY)])
+        postgres.run(filled, database(postgres_url))
+        while await backend.housekeeping.sweep(KEEP, at=AT):
+            pass
+        postgres.run('ANALYZE', database(postgres_url))
+        for name in QUERIES:
+            await backend.read(recorded_page, query(name), statements)
+        pages = [each for each in statements if 'ORDER BY status_at DESC' in each[0]]
+        assert len(pages) == len(QUERIES)
+        sweeping: list[Statement] = []
+        assert await backend.write(WriteKind(recorded_sweep), sweeping) == (0, [])
+    finally:
+        backend.close()
+    connection = await asyncpg.connect(postgres_url, server_settings={'search_path': 'a2a'})
+    try:
+        for statement, values in pages:
+            plan = await plan_of(connection, statement, values)
+            assert 'Seq Scan on task' not in plan, plan
+            assert 'Sort' not in plan, plan
+        for statement, values in sweeping:
+            plan = await plan_of(connection, statement, values)
+            assert 'Seq Scan on task' not in plan, plan
+            assert 'Seq Scan on conversation' not in plan, plan
+    finally:
+        await connection.close()
+
+
+async def plan_of(connection: Any, statement: str, values: tuple[Any, ...]) -> str:
+    rows = await connection.fetch(f'EXPLAIN {translated(statement)}', *values)
+    return '\n'.join(row[0] for row in rows)

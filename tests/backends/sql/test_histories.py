@@ -1,0 +1,149 @@
+"""What a process keeps of the contexts it used last, and when it reads them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from pydantic_ai import Conversation
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
+
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.conversations import dump_messages
+from pydantic_ai_a2a.backends.sql.histories import Histories
+from pydantic_ai_a2a.backends.sql.transaction import Transaction
+from pydantic_ai_a2a.ports import Backend
+
+OWNER = '/'
+
+
+class Stored:
+    """A context in a database, with nothing kept of it but what `kept` reads."""
+
+    def __init__(self, limit: int = 1000) -> None:
+        self.backend = SqliteBackend('agent', reader_lag=1)
+        self.store = self.backend.conversations(OWNER)
+        self.histories = Histories(limit)
+
+    async def save(self, *texts: str, name: str = 'c') -> str:
+        """Save a context of so many messages, as it grew; its newest entry's id."""
+        known = await self.store.load(name) or Conversation(conversation_id=name)
+        for text in texts[len(known.messages) :]:
+            known.messages.append(ModelRequest.user_text_prompt(text))
+        await self.store.save(known)
+        record = await self.store.read_record(name)
+        assert record is not None
+        assert record.head_id is not None
+        return record.head_id
+
+    async def read(self, head: str, name: str = 'c') -> list[Any]:
+        return said(await self.histories.read(self.store, OWNER, name, head))
+
+    def lose(self, statement: str = 'DELETE FROM entry') -> None:
+        """Change what is stored: what is read from then on as it was before has been kept."""
+
+        def lose() -> Transaction[None]:
+            yield statement, ()
+
+        self.backend.run(lose())
+
+
+def said(messages: Sequence[ModelMessage]) -> list[Any]:
+    return [getattr(part, 'content', None) for message in messages for part in message.parts]
+
+
+async def test_a_context_is_read_once() -> None:
+    stored = Stored()
+    head = await stored.save('one', 'two')
+    assert await stored.read(head) == ['one', 'two']
+    stored.lose()
+    assert await stored.read(head) == ['one', 'two']
+
+
+async def test_a_context_that_has_grown_is_read_from_where_it_was() -> None:
+    stored = Stored()
+    first = await stored.save('one', 'two')
+    await stored.read(first)
+    head = await stored.save('one', 'two', 'three', 'four')
+    stored.lose("DELETE FROM entry WHERE CAST(message AS TEXT) LIKE '%one%'")
+    assert await stored.read(head) == ['one', 'two', 'three', 'four']
+
+
+async def test_a_context_that_was_taken_back_is_read_anew() -> None:
+    stored = Stored()
+    first = await stored.save('one', 'two')
+    await stored.read(await stored.save('one', 'two', 'three'))
+    assert await stored.read(first) == ['one', 'two']
+    await stored.store.delete('c')
+    assert await stored.read(await stored.save('other')) == ['other']
+
+
+async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_its_messages() -> None:
+    stored = Stored()
+    head = await stored.save('one')
+    first, second = [await stored.histories.read(stored.store, OWNER, 'c', head) for _ in range(2)]
+    assert first[0] is second[0]
+    first.append(ModelResponse([TextPart('two')]))
+    assert await stored.read(head) == ['one']
+
+
+async def test_the_contexts_that_were_used_last_are_kept_up_to_a_size() -> None:
+    size = len(dump_messages([ModelRequest.user_text_prompt('a')]))
+    stored = Stored(limit=2 * size)
+    heads = {name: await stored.save(name, name=name) for name in ('a', 'b', 'c')}
+    for name in ('a', 'b', 'a', 'c'):
+        assert await stored.read(heads[name], name) == [name]
+    stored.lose()
+    assert await stored.read(heads['a'], 'a') == ['a']
+    assert await stored.read(heads['c'], 'c') == ['c']
+    with pytest.raises(LookupError):
+        await stored.read(heads['b'], 'b')
+
+
+async def test_a_context_beyond_the_size_is_read_each_time() -> None:
+    stored = Stored(limit=1)
+    head = await stored.save('one')
+    assert await stored.read(head) == ['one']
+    stored.lose()
+    with pytest.raises(LookupError):
+        await stored.read(head)
+
+
+@pytest.mark.parametrize('context_id', ['c', None])
+async def test_nothing_is_kept_of_what_was_erased(context_id: str | None) -> None:
+    stored = Stored()
+    head, other = await stored.save('one'), await stored.save('two', name='d')
+    await stored.read(head)
+    await stored.read(other, 'd')
+    stored.lose()
+    stored.histories.forget('/somebody', context_id)
+    assert await stored.read(head) == ['one']
+    stored.histories.forget(OWNER, context_id)
+    with pytest.raises(LookupError):
+        await stored.read(head)
+    if context_id is not None:
+        assert await stored.read(other, 'd') == ['two']
+
+
+async def test_a_backend_forgets_a_context_with_its_conversation() -> None:
+    stored = Stored()
+    head = await stored.save('one')
+    assert said(await stored.backend.context(OWNER, 'c', head)) == ['one']
+    assert await stored.backend.housekeeping.erase(OWNER, 'c', at=0)
+    with pytest.raises(LookupError):
+        await stored.backend.context(OWNER, 'c', head)
+    head = await stored.save('two')
+    assert said(await stored.backend.context(OWNER, 'c', head)) == ['two']
+    await stored.store.delete('c')
+    with pytest.raises(LookupError):
+        await stored.backend.context(OWNER, 'c', head)
+
+
+async def test_a_backend_that_keeps_nothing_reads_a_context_each_time() -> None:
+    stored = Stored()
+    head = await stored.save('one', 'two')
+    assert said(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']
+    stored.lose()
+    with pytest.raises(LookupError):
+        await Backend.context(stored.backend, OWNER, 'c', head)

@@ -1,0 +1,287 @@
+"""One file and several backends, as several processes have them: what the suite of durable backends does not ask."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_a2a.backends.futures import ThreadFuture
+from pydantic_ai_a2a.backends.sql.notice import WATCH
+from pydantic_ai_a2a.backends.sql.transaction import Transaction
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
+from pydantic_ai_a2a.testing.values import AT, LEASE, READER_LAG, message, run, state_of, submit
+
+from ...client import LIMIT
+from ...clocks import HOUR, SetClock
+
+Open = Callable[..., SqliteFileBackend]
+
+
+def nothing(_: object = None) -> None:
+    """What one does who only listens to be one who listens."""
+
+
+@pytest.fixture
+def another(tmp_path: Path) -> Iterator[Open]:
+    """Opens the file once more, as another process would."""
+    opened: list[SqliteFileBackend] = []
+
+    def make(clock: Clock = SYSTEM) -> SqliteFileBackend:
+        file = SqliteFile(path=tmp_path / 'agent.db')
+        opened.append(SqliteFileBackend(file, 'agent', reader_lag=READER_LAG, clock=clock))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+async def test_nothing_is_opened_before_the_first_use(another: Open, tmp_path: Path) -> None:
+    before = {*threading.enumerate()}
+    backend = another()
+    assert (list(tmp_path.iterdir()), {*threading.enumerate()} - before) == ([], set())
+    await submit(backend, message(new='t'))
+    assert (tmp_path / 'agent.db').exists()
+
+
+async def test_a_backend_that_nobody_has_any_longer_closes_its_file(tmp_path: Path) -> None:
+    before = {*threading.enumerate()}
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG)
+    await submit(backend, message(new='t'))
+    assert await state_of(backend, 't') == 'submitted'
+    threads = {*threading.enumerate()} - before
+    del backend
+    gc.collect()
+    assert [thread.is_alive() for thread in threads] == [False, False]
+    assert [path.name for path in tmp_path.iterdir()] == ['agent.db']  # the last to close it tidies up
+
+
+async def test_a_backend_that_is_used_again_after_it_was_closed_has_missed_nothing(another: Open) -> None:
+    here, there = another(), another()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    stop = here.listen(ready.put_nowait, nothing)
+    here.close()
+    await submit(there, message(new='u'))
+    here.events.subscribe('u', nothing).close()
+    async with asyncio.timeout(LIMIT):
+        assert await ready.get() is None
+    stop()
+
+
+class Heard(logging.Handler):
+    """Tells of what is logged, as soon as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.get_running_loop()
+        self.records: asyncio.Queue[str] = asyncio.Queue()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.loop.call_soon_threadsafe(self.records.put_nowait, record.getMessage())
+
+    def __enter__(self) -> Heard:
+        logging.getLogger('pydantic_ai_a2a').addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger('pydantic_ai_a2a').removeHandler(self)
+
+
+async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_path: Path) -> None:
+    here = another()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    await submit(here, message(new='t'))
+    other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
+    other.execute('ALTER TABLE event RENAME TO elsewhere')
+    with Heard() as heard:
+        stop = here.listen(ready.put_nowait, nothing)
+        reader = here.events.subscribe('t', nothing)
+        reader.start(0)
+        async with asyncio.timeout(LIMIT):
+            said = await heard.records.get()
+            assert said == 'What other processes have written cannot be read; it is tried again in a moment.'
+            assert ready.empty()
+            other.execute('ALTER TABLE elsewhere RENAME TO event')
+            other.close()
+            assert await ready.get() is None
+    reader.close()
+    stop()
+
+
+@pytest.mark.parametrize('hours', [-1, 1], ids=['behind', 'ahead'])
+async def test_a_reader_elsewhere_is_known_as_long_as_it_reads_whatever_the_wall_clocks_say(
+    another: Open, hours: int
+) -> None:
+    clock, wrong = SetClock(), SetClock()
+    wrong.wall = hours * HOUR
+    here, there = another(clock), another(wrong)
+    await submit(here, message(new='t'))
+    stop = here.listen(nothing, nothing)
+    reader = there.events.subscribe('t', nothing)
+    async with asyncio.timeout(LIMIT):
+        while not here.events.watched('t'):
+            await here.queued()
+    reader.close()
+    there.close()
+    with clock.later():
+        assert not here.events.watched('t')
+    stop()
+
+
+async def test_a_message_of_a_task_that_is_read_marks_it_by_the_same_clock(another: Open, tmp_path: Path) -> None:
+    wrong = SetClock()
+    wrong.wall = HOUR
+    here = another(wrong)
+    reader = here.events.subscribe('t', nothing)
+    await submit(here, message(new='t', at=here.now()))
+    other = sqlite3.connect(tmp_path / 'agent.db')
+    [[until]] = other.execute('SELECT watched_until FROM task').fetchall()
+    other.close()
+    assert 0 < until <= wrong.steady() + WATCH
+    reader.close()
+
+
+async def test_a_write_for_which_nobody_waits_is_logged_if_it_fails(another: Open, tmp_path: Path) -> None:
+    here = another()
+    await submit(here, message(new='t'))
+    other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
+    other.execute("CREATE TRIGGER refuse BEFORE UPDATE OF watched_until ON task BEGIN SELECT RAISE(ABORT, 'full'); END")
+    other.close()
+    with Heard() as heard:
+        reader = here.events.subscribe('t', nothing)
+        async with asyncio.timeout(LIMIT):
+            assert await heard.records.get() == 'A write for which nobody waits has failed.'
+    reader.close()
+
+
+async def test_a_second_app_of_one_process_cannot_have_the_same_tasks(another: Open, tmp_path: Path) -> None:
+    first, second = another(), another()
+    other = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'other', reader_lag=READER_LAG)
+    stop, stop_other = first.listen(nothing, nothing), other.listen(nothing, nothing)
+    for refused in (another, lambda: second.listen(nothing, nothing)):
+        with pytest.raises(BackendUnusable, match="A running app of this process has the namespace 'agent' of the SQL"):
+            refused()
+    stop()
+    stop_other()
+    second.listen(nothing, nothing)()
+    other.close()
+
+
+def test_an_app_whose_loop_has_ended_no_longer_has_its_tasks(another: Open) -> None:
+    first = another()
+
+    async def listen() -> None:
+        first.listen(nothing, nothing)
+        await submit(first, message(new='t'))
+
+    asyncio.run(listen())
+    second = another()
+
+    async def go_on() -> None:
+        second.listen(nothing, nothing)()
+        await run(second, 't')
+        await submit(first, message(new='u'))  # its poll calls the ended loop, and nobody is hurt
+
+    asyncio.run(go_on())
+
+
+async def test_a_claim_for_somebody_who_has_gone_meanwhile_is_handed_back(another: Open) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    claiming = asyncio.ensure_future(backend.queue.claim('gone', at=AT, lease=LEASE, limit=1))
+    await asyncio.sleep(0)
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+    async with asyncio.timeout(LIMIT):
+        while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+            pass
+    assert [(each.header.id, each.attempt) for each in claims] == [('t', 1)]
+
+
+@pytest.mark.parametrize(('error', 'undone'), [(None, ['done']), (LeaseLost(), [])])
+async def test_what_comes_together_with_a_cancellation_is_undone(error: Exception | None, undone: list[str]) -> None:
+    taken_back: list[str] = []
+    answer = ThreadFuture(taken_back.append)
+    waiting = asyncio.ensure_future(answer.wait())
+    await asyncio.sleep(0)
+    answer('done', error)
+    await asyncio.sleep(0)  # it has come, and who waits for it has not been told yet
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert taken_back == undone
+
+
+def test_a_claim_for_a_loop_that_has_ended_meanwhile_is_handed_back(another: Open, tmp_path: Path) -> None:
+    backend = another()
+
+    async def leave() -> sqlite3.Connection:
+        await submit(backend, message(new='t'))
+        other = sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)
+        other.execute('BEGIN IMMEDIATE')  # so that the claim takes longer than the loop
+        claiming = asyncio.ensure_future(backend.queue.claim('gone', at=AT, lease=LEASE, limit=1))
+        await asyncio.sleep(0)
+        claiming.cancel()
+        return other
+
+    async def come_back() -> list[int]:
+        async with asyncio.timeout(LIMIT):
+            while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+                pass
+        return [each.attempt for each in claims]
+
+    other = asyncio.run(leave())
+    other.execute('COMMIT')
+    other.close()
+    assert asyncio.run(come_back()) == [1]
+
+
+FORK = """
+import asyncio, os, sys
+from pydantic_ai import Agent
+from pydantic_ai_a2a import to_a2a
+
+app = to_a2a(Agent('test'), backend=sys.argv[1])
+print(asyncio.run(app.list_tasks()), flush=True)
+child = os.fork()
+if child:
+    print(os.waitpid(child, 0)[1], flush=True)
+print(asyncio.run(app.list_tasks()), flush=True)
+"""
+
+
+def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of_its_own(tmp_path: Path) -> None:
+    forked = subprocess.run(
+        [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=LIMIT, check=True
+    )
+    assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
+
+
+async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_free(another: Open) -> None:
+    backend, reading, read_on = another(), threading.Event(), threading.Event()
+
+    def long_list() -> Transaction[None]:
+        yield 'SELECT 1', ()
+        reading.set()
+        read_on.wait(LIMIT)
+
+    await submit(backend, message(new='t'))
+    listing = asyncio.ensure_future(backend.read(long_list))
+    await asyncio.to_thread(reading.wait, LIMIT)
+    async with asyncio.timeout(LIMIT / 2):
+        for _ in range(3):
+            assert await state_of(backend, 't') == 'submitted'
+    read_on.set()
+    await listing

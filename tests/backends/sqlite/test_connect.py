@@ -1,0 +1,152 @@
+"""Which file a URL names, what becomes of an older one, and which are refused."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect, vacuum
+from pydantic_ai_a2a.errors import BackendUnusable
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> SqliteFile:
+    return SqliteFile(path=tmp_path / 'agent.db', busy_timeout=0.03)
+
+
+def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert SqliteFile.of('sqlite:///agent.db') == SqliteFile(path=tmp_path / 'agent.db')
+    assert SqliteFile.of('sqlite:////var/lib/my%20agent.db?synchronous=NORMAL') == SqliteFile(
+        path=Path('/var/lib/my agent.db'), synchronous='normal'
+    )
+
+
+@pytest.mark.parametrize(
+    ('url', 'said'),
+    [
+        ('sqlite://agent.db', "names no file: write 'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db'"),
+        ('sqlite://', 'names no file'),
+        ('sqlite:///', 'names no file'),
+        ('sqlite:///folder/', 'names no file'),
+        ('sqlite:///agent.db#1', 'names no file'),
+        ('sqlite:///:memory:', "For tasks in memory, write 'memory'"),
+        ('sqlite:///agent.db?mode=ro', "unknown option 'mode'; there is only synchronous"),
+        ('sqlite:///agent.db?synchronous=off', "synchronous is 'full' or 'normal', not 'off'"),
+    ],
+)
+def test_a_url_that_is_wrong_is_refused_with_what_would_be_right(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(said)):
+        SqliteFile.of(url)
+
+
+@pytest.mark.parametrize(('synchronous', 'level'), [('full', 2), ('normal', 1)])
+def test_a_connection_writes_as_safely_as_it_was_told(tmp_path: Path, synchronous: str, level: int) -> None:
+    connection = connect(SqliteFile.of(f'sqlite:///{tmp_path}/agent.db?synchronous={synchronous}'))
+    assert connection.execute('PRAGMA synchronous').fetchone() == (level,)
+    assert connection.execute('PRAGMA journal_mode').fetchone() == ('wal',)
+    assert connection.execute('PRAGMA busy_timeout').fetchone() == (10_000,)
+    connection.close()
+
+
+def test_an_older_file_gets_the_steps_that_it_lacks_each_once(file: SqliteFile) -> None:
+    connect(file).close()
+    later = [*MIGRATIONS, ['CREATE TABLE new (word TEXT)', "INSERT INTO new VALUES ('kept')"]]
+    for _ in range(2):
+        connection = connect(file, later)
+        assert connection.execute('SELECT word FROM new').fetchall() == [('kept',)]
+        taken = connection.execute('SELECT version FROM a2a_schema').fetchall()
+        assert taken == [(n,) for n in range(1, len(later) + 1)]
+        connection.close()
+
+
+def test_a_step_that_fails_leaves_nothing(file: SqliteFile) -> None:
+    with pytest.raises(BackendUnusable, match='syntax error'):
+        connect(file, [['CREATE TABLE one (word TEXT)'], ['CREATE nonsense']])
+    connection = connect(file, [])
+    assert connection.execute("SELECT name FROM sqlite_master WHERE name = 'one'").fetchall() == []
+    connection.close()
+
+
+def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
+    connect(file, [*MIGRATIONS, []]).close()
+    with pytest.raises(BackendUnusable) as refused:
+        connect(file)
+    assert str(refused.value) == (
+        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a'
+        f' (schema {len(MIGRATIONS) + 1}, and this version knows {len(MIGRATIONS)}): upgrade the package, or use'
+        ' another database.'
+    )
+
+
+def test_a_file_of_something_else_is_refused(file: SqliteFile) -> None:
+    other = sqlite3.connect(file.path)
+    other.execute('CREATE TABLE task (title TEXT)')
+    other.close()
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: table task already exists'):
+        connect(file)
+
+
+def test_a_file_that_is_no_database_is_refused(file: SqliteFile) -> None:
+    file.path.write_bytes(b'not a database, but as long as the head of one' * 10)
+    with pytest.raises(
+        BackendUnusable, match=r'agent\.db cannot be used: the file is damaged, or no database: file is'
+    ):
+        connect(file)
+
+
+def test_a_damaged_file_is_refused(file: SqliteFile) -> None:
+    connect(file).close()
+    content = file.path.read_bytes()
+    file.path.write_bytes(content[:100] + b'\xff' * (len(content) - 100))
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: the file is damaged: database disk image'):
+        connect(file)
+
+
+def test_a_file_in_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendUnusable, match='cannot be used: unable to open database file'):
+        connect(SqliteFile(path=tmp_path / 'nowhere' / 'agent.db'))
+
+
+def test_a_place_that_several_processes_cannot_share_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # an empty file of this name is made
+    with pytest.raises(BackendUnusable, match=r"no shared memory for the WAL \(the journal mode stays 'mem"):
+        connect(SqliteFile(path=Path(':memory:')))
+
+
+def test_a_file_that_others_hold_for_too_long_may_be_tried_again(file: SqliteFile) -> None:
+    other = sqlite3.connect(file.path, isolation_level=None)
+    other.execute('BEGIN EXCLUSIVE')
+    with pytest.raises(sqlite3.OperationalError, match='database is locked'):
+        connect(file)
+    other.execute('COMMIT')
+    connect(file).close()
+    other.close()
+
+
+def test_a_file_is_not_written_anew_while_others_use_it_for_too_long(file: SqliteFile) -> None:
+    connect(file).close()
+    other = sqlite3.connect(file.path, isolation_level=None)
+    other.execute('BEGIN')
+    other.execute('SELECT * FROM task').fetchall()
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be emptied: others read it for too long; try again'):
+        vacuum(file)
+    other.execute('COMMIT')
+    vacuum(file)
+    assert file.path.with_name('agent.db-wal').stat().st_size == 0
+    other.close()
+
+
+def test_a_file_is_not_written_anew_while_others_write_to_it_for_too_long(file: SqliteFile) -> None:
+    connect(file).close()
+    other = sqlite3.connect(file.path, isolation_level=None)
+    other.execute('BEGIN IMMEDIATE')
+    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: database is locked'):
+        vacuum(file)
+    other.close()

@@ -1,0 +1,160 @@
+"""What readers share, over a store that takes its time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic_ai_a2a.backends.event_bus import EventBus
+from pydantic_ai_a2a.types import TaskEvent
+
+from ..bounds import LIMIT
+
+
+def event(n: int) -> TaskEvent:
+    return TaskEvent(n, 'completed' if n == 2 else None, b'{}')
+
+
+def nothing() -> None:
+    """What a reader does that nobody drops."""
+
+
+async def test_an_event_that_is_published_while_a_reader_looks_into_the_store_is_not_missed() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        await asyncio.sleep(0)
+        event_bus.publish(task_id, [event(1)])
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == [event(1)]
+    reader.close()
+
+
+async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped() -> bool:
+        event_bus.publish('t', [event(2)])
+        await asyncio.sleep(0)
+        return False
+
+    event_bus = EventBus(read, 1000)
+    async with asyncio.timeout(LIMIT):
+        await event_bus.wait('t', stopped)
+
+
+async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
+    asked = 0
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            event_bus.hint('t', 1)
+            event_bus.release(lambda _: False)
+        return False
+
+    event_bus = EventBus(read, 1000)
+    async with asyncio.timeout(LIMIT):
+        await event_bus.wait('t', stopped)
+    assert (asked, event_bus.in_use) == (1, False)
+
+
+def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
+    async def stopped() -> bool:
+        return False
+
+    async def begin(*task_ids: str) -> list[asyncio.Task[None]]:
+        waits = [asyncio.create_task(event_bus.wait(task_id, stopped)) for task_id in task_ids]
+        await asyncio.sleep(0)
+        return waits
+
+    async def end(*waits: asyncio.Task[None]) -> list[bool]:
+        event_bus.release(lambda task_id: task_id == 'held')
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        done = [each.done() for each in waits]
+        for task_id in ('t', 'held'):
+            event_bus.publish(task_id, [event(2)])
+        await asyncio.wait(waits, timeout=LIMIT)
+        return done
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    event_bus = EventBus(read, 1000)
+    with asyncio.Runner() as one, asyncio.Runner() as two:
+        elsewhere = one.run(begin('t'))
+        assert two.run(end(*two.run(begin('t', 'held')))) == [True, False]
+        assert not elsewhere[0].done()
+        one.run(asyncio.wait_for(elsewhere[0], LIMIT))
+
+
+async def test_a_reader_gets_what_was_published_of_a_task_before_it_was_erased() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return []
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    event_bus.publish('t', [event(1)])
+    event_bus.hint('t', None)
+    async with asyncio.timeout(LIMIT):
+        assert (await reader.next(), reader.dropped) == ([event(1)], False)
+        assert (await reader.next(), reader.dropped) == ((), True)
+    reader.close()
+
+
+async def test_a_reader_is_not_dropped_for_what_is_published_while_it_looks_into_the_store() -> None:
+    in_store: list[TaskEvent] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        found = in_store.copy()
+        if not found:
+            in_store.extend([TaskEvent(1, None, b'long'), TaskEvent(2, None, b'long')])
+            event_bus.publish('t', in_store)
+        return found
+
+    event_bus = EventBus(read, 1)  # so little that the tail keeps only the last
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    async with asyncio.timeout(LIMIT):
+        assert [event.n for event in await reader.next()] == [1, 2]
+    assert not reader.dropped
+    reader.close()
+
+
+def test_a_task_that_is_being_stored_for_its_first_reader_is_not_looked_for() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return []
+
+    async def look() -> list[set[str]]:
+        event_bus = EventBus(read, 1000)
+        reader = event_bus.subscribe('t', nothing)
+        before = event_bus.awaited_tasks()
+        reader.start(0)
+        return [before, event_bus.awaited_tasks()]
+
+    assert asyncio.run(look()) == [set(), {'t'}]
+
+
+async def test_events_that_are_told_late_are_read_in_their_order() -> None:
+    stored = [TaskEvent(n, None, b'{}') for n in range(1, 4)]
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        return stored[after:]
+
+    event_bus = EventBus(read, 1000)
+    reader = event_bus.subscribe('t', nothing)
+    reader.start(0)
+    for told in (stored[1], stored[0], stored[2]):
+        event_bus.publish('t', [told])
+    async with asyncio.timeout(LIMIT):
+        assert await reader.next() == stored
+    reader.close()

@@ -1,0 +1,24 @@
+"""What a process remembers of the others: only what somebody here asks about."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic_ai_a2a.backends.event_bus import EventBus
+from pydantic_ai_a2a.backends.peers import Peers, WorkerCallbacks
+from pydantic_ai_a2a.types import TaskEvent
+
+NOW = 1_000
+
+
+async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+    raise AssertionError('nobody reads')
+
+
+async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> None:
+    peers = Peers(EventBus(read, 1000), lambda: NOW)
+    peers.is_watched('before', NOW + 1)
+    peers.listeners.append(WorkerCallbacks(asyncio.get_running_loop(), print, print))
+    peers.is_watched('t', NOW + 1)
+    peers.is_watched('u', NOW)
+    assert [peers.watched(task_id) for task_id in ('before', 't', 'u')] == [False, True, False]

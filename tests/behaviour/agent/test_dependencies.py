@@ -1,0 +1,439 @@
+"""Dependencies of each run: what a factory is told, what it may be, and that what it opens is closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Workers
+
+from ...client import Client, message, rpc, state_of, texts
+from ...dialects import unversioned
+from ..stage import Stage, ended, heard, serving
+
+pytestmark = unversioned('what a run depends on is below what versions differ in')
+
+AGENT: Agent[Any, str] = Agent(TestModel(), deps_type=str)
+
+
+@AGENT.tool
+def deps(ctx: RunContext[Any]) -> str:
+    return f'deps: {ctx.deps}'
+
+
+def as_function(call: CallContext) -> str:
+    return call.task_id
+
+
+async def as_async_function(call: CallContext) -> str:
+    return call.task_id
+
+
+@contextmanager
+def as_context_manager(call: CallContext) -> Generator[str]:
+    yield call.task_id
+
+
+@asynccontextmanager
+async def as_async_context_manager(call: CallContext) -> AsyncGenerator[str]:
+    yield call.task_id
+
+
+async def as_awaited_context_manager(call: CallContext) -> Any:
+    return as_async_context_manager(call)
+
+
+class Connection:
+    """Awaiting it opens it, and so does entering it: one of the two will do."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.opened = 0
+
+    def __await__(self) -> Generator[Any, None, str]:
+        yield from asyncio.sleep(0).__await__()
+        raise AssertionError('it was awaited')
+
+    async def __aenter__(self) -> str:
+        return self.name
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+
+def as_connection(call: CallContext) -> Connection:
+    return Connection(call.task_id)
+
+
+FACTORIES = (
+    as_function,
+    as_async_function,
+    as_context_manager,
+    as_async_context_manager,
+    as_awaited_context_manager,
+    as_connection,
+)
+
+
+class Session:
+    """Counts how often it is opened, and how it is closed."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed: list[str] = []
+
+    @asynccontextmanager
+    async def __call__(self, call: CallContext) -> AsyncGenerator[Any]:
+        self.opened += 1
+        how = 'well'
+        try:
+            yield self
+        except BaseException as error:
+            how = type(error).__name__
+            raise
+        finally:
+            await asyncio.sleep(0)
+            self.closed.append(how)
+
+
+def known(request: Request) -> Caller:
+    return Caller(id='ann', tenant='acme', scopes=frozenset({'read'}))
+
+
+@pytest.mark.parametrize('factory', FACTORIES)
+async def test_a_factory_may_be_any_kind_of_function(factory: Callable[[CallContext], Any]) -> None:
+    async with serving(AGENT, deps_factory=factory) as client:
+        task = await client.send()
+    assert texts(task) == [f'{{"deps":"deps: {task["id"]}"}}']
+
+
+async def test_each_run_of_a_task_has_dependencies_of_its_own() -> None:
+    stage, told = Stage(), list[str]()
+
+    def factory(call: CallContext) -> None:
+        told.append(call.message['parts'][0].get('text', ''))
+
+    async with serving(stage.agent, deps_factory=factory) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+    assert told == ['one', 'two']
+
+
+async def test_each_run_is_told_of_the_call_that_sent_its_message() -> None:
+    stage, told = Stage(), list[tuple[str, Any, Any, Any]]()
+
+    def authenticate(request: Request) -> Caller:
+        return Caller(id='ann', scopes=frozenset({request.headers['x-scope']}))
+
+    def factory(call: CallContext) -> None:
+        told.append((call.message['parts'][0].get('text', ''), call.headers, {*call.caller.scopes}, call.metadata))
+
+    options: dict[str, Any] = {'deps_factory': factory, 'deps_headers': ['x-scope'], 'authenticate': authenticate}
+    async with serving(stage.agent, **options) as client:
+        first, second, third = (Client(client.app, headers={'X-Scope': scope}) for scope in ('admin', 'read', 'write'))
+        task = await first.send('one', returnImmediately=True)
+        await stage.reached('one')
+        for caller, text in ((second, 'two'), (third, 'three')):
+            params = {'message': message(text, taskId=task['id']), 'metadata': {'for': text}}
+            await caller.post(rpc('SendMessage', {**params, 'configuration': {'returnImmediately': True}}))
+        stage.open('one', 'two', 'three')
+        await ended(first, task['id'])
+    assert told == [
+        ('one', {'x-scope': 'admin'}, {'admin'}, {}),
+        ('two', {'x-scope': 'read'}, {'read'}, {'for': 'two'}),
+        ('three', {'x-scope': 'write'}, {'write'}, {'for': 'three'}),
+    ]
+
+
+async def test_what_is_opened_is_closed_before_the_end_of_the_task_is_seen() -> None:
+    session = Session()
+    async with serving(AGENT, deps_factory=session) as client:
+        assert state_of(await client.send()) == 'COMPLETED'
+        assert session.closed == ['well']
+
+
+@pytest.mark.parametrize('swallows', [False, True], ids=['told', 'swallowed'])
+async def test_a_run_that_fails_closes_what_is_open_and_its_failure_stays_one(swallows: bool) -> None:
+    closed: list[str] = []
+
+    @asynccontextmanager
+    async def factory(call: CallContext) -> AsyncGenerator[None]:
+        try:
+            yield
+        except ZeroDivisionError:
+            closed.append('failed')
+            if not swallows:
+                raise
+
+    def fail(*_: Any) -> Any:
+        return 1 // 0
+
+    async with serving(Agent(FunctionModel(fail)), deps_factory=factory) as client:
+        task = await client.send()
+    assert (state_of(task), closed) == ('FAILED', ['failed'])
+
+
+async def test_a_run_that_takes_too_long_closes_what_is_open() -> None:
+    session = Session()
+    async with serving(Stage().agent, deps_factory=session, timeout=0.01) as client:
+        task = await client.send()
+    assert task['status']['message']['metadata']['failure'] == 'timeout'
+    assert session.closed == ['RunTimedOut']
+
+
+async def test_a_run_that_is_canceled_closes_what_is_open() -> None:
+    stage, session = Stage(), Session()
+    async with serving(stage.agent, deps_factory=session) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert session.closed == ['RunCancelled']
+
+
+@pytest.mark.parametrize('durable', [False, True], ids=['memory', 'file'])
+async def test_a_server_that_stops_closes_what_is_open(durable: bool, tmp_path: Path) -> None:
+    stage, session = Stage(), Session()
+    backend = f'sqlite:///{tmp_path}/agent.db?synchronous=normal' if durable else 'memory'
+    async with serving(stage.agent, backend=backend, deps_factory=session) as client:
+        await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+    assert (session.opened, session.closed) == (1, ['CancelledError'])
+
+
+async def test_a_run_that_goes_on_in_another_server_is_told_the_same_call(tmp_path: Path) -> None:
+    stage, told = Stage(), list[CallContext]()
+    options: dict[str, Any] = {
+        'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        'deps_factory': told.append,
+        'deps_headers': ['x-region'],
+        'authenticate': known,
+    }
+    async with serving(stage.agent, **options) as client:
+        client.headers |= {'X-Region': 'eu'}
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+    stage.open('hi')
+    async with serving(stage.agent, **options) as client:
+        assert texts(await ended(client, task['id'])) == ['hi']
+    first, second = told
+    assert first == second
+    assert (second.headers, second.caller.scopes) == ({'x-region': 'eu'}, frozenset({'read'}))
+
+
+async def fails(call: CallContext) -> None:
+    raise RuntimeError('secret')
+
+
+async def runs_out_of_time(call: CallContext) -> None:
+    raise TimeoutError('secret')
+
+
+@asynccontextmanager
+async def fails_to_close(call: CallContext) -> AsyncGenerator[None]:
+    yield
+    raise RuntimeError('secret')
+
+
+@pytest.mark.parametrize('factory', [fails, runs_out_of_time, fails_to_close])
+async def test_a_factory_that_fails_is_an_internal_failure_that_only_the_log_explains(
+    factory: Callable[[CallContext], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(AGENT, deps_factory=factory) as client:
+        status = (await client.send())['status']
+    assert 'secret' not in str(status)
+    assert status['message']['parts'][0]['text'] == snapshot('The agent failed with an internal error.')
+    assert status['message']['metadata']['failure'] == 'internal'
+    [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert status['message']['metadata']['correlationId'] in record.getMessage()
+    assert 'secret' in caplog.text
+
+
+async def test_what_fails_to_close_after_a_run_that_was_canceled_is_only_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    stage = Stage()
+
+    @asynccontextmanager
+    async def factory(call: CallContext) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            raise RuntimeError('it does not close')
+
+    async with serving(stage.agent, deps_factory=factory) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    assert f'The dependencies of task {task["id"]} could not be closed.' in caplog.messages
+
+
+@pytest.mark.parametrize('cancels', [False, True], ids=['failed', 'canceled by itself'])
+async def test_what_fails_to_close_after_a_failed_run_does_not_change_how_it_failed(cancels: bool) -> None:
+    @asynccontextmanager
+    async def factory(call: CallContext) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            raise asyncio.CancelledError if cancels else ValueError
+
+    async with serving(Stage().agent, deps_factory=factory, timeout=0.01) as client:
+        task = await client.send()
+    assert task['status']['message']['metadata']['failure'] == 'timeout'
+
+
+class Slow:
+    """Never comes to an end by itself, unless nobody wants it any longer."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.over = asyncio.Event()
+
+    async def __call__(self, call: CallContext) -> None:
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.over.set()
+
+
+async def cancel(client: Client, task: dict[str, Any]) -> str:
+    return state_of(await client.call('CancelTask', {'id': task['id']}))
+
+
+async def test_a_task_can_be_canceled_while_its_dependencies_are_made() -> None:
+    slow, canceled = Slow(), list[Any]()
+    async with serving(AGENT, deps_factory=slow, on_cancel=canceled.append) as client:
+        task = await client.send(returnImmediately=True)
+        await slow.began.wait()
+        assert await cancel(client, task) == 'CANCELED'
+        assert slow.over.is_set()
+    [told] = canceled
+    assert told.metadata['a2a']['task_id'] == task['id']
+
+
+async def test_dependencies_that_are_not_made_within_the_timeout_fail_the_task() -> None:
+    slow = Slow()
+    async with serving(AGENT, deps_factory=slow, timeout=0.01) as client:
+        task = await client.send()
+    assert task['status']['message']['metadata']['failure'] == 'timeout'
+    assert slow.over.is_set()
+
+
+async def test_a_task_that_is_canceled_twice_while_its_dependencies_are_made_is_canceled_once() -> None:
+    going, canceled = asyncio.Event(), asyncio.Event()
+
+    async def factory(call: CallContext) -> None:
+        going.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await canceled.wait()
+
+    async with serving(AGENT, deps_factory=factory) as client:
+        task = await client.send(returnImmediately=True)
+        await going.wait()
+        first, second = (asyncio.ensure_future(cancel(client, task)) for _ in range(2))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        canceled.set()
+        assert (await first, await second) == ('CANCELED', 'CANCELED')
+
+
+async def test_a_server_that_stops_does_not_wait_for_what_does_not_close() -> None:
+    stage, closing = Stage(), asyncio.Event()
+
+    @asynccontextmanager
+    async def factory(call: CallContext) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            closing.set()
+            await asyncio.Event().wait()
+
+    limits = Limits(cancel_grace=0.01)
+    async with serving(stage.agent, deps_factory=factory, workers=Workers(drain_grace=0.01), limits=limits) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        assert await cancel(client, task) == 'CANCELED'
+        await closing.wait()
+
+
+async def test_a_task_that_is_resumed_from_python_has_its_owner_for_a_caller_and_no_headers() -> None:
+    told: list[CallContext] = []
+    agent: Agent[Any, Any] = Agent(TestModel(), output_type=[AuthRequired, str])
+
+    @agent.tool_plain
+    def look() -> str:
+        if len(told) == 1:
+            raise AuthRequired('Log in.')
+        return 'seen'
+
+    options: dict[str, Any] = {'deps_factory': told.append, 'deps_headers': ['x-region'], 'authenticate': known}
+    async with serving(agent, **options) as client:
+        client.headers |= {'X-Region': 'eu'}
+        task = await client.send()
+        assert state_of(task) == 'AUTH_REQUIRED'
+        assert isinstance(client.app, A2AApp)
+        await client.app.resume_task(task['id'])
+        await ended(client, task['id'])
+    assert [(call.caller, call.headers, call.caller.scopes) for call in told] == [
+        (Caller(id='ann', tenant='acme'), {'x-region': 'eu'}, frozenset({'read'})),
+        (Caller(id='ann', tenant='acme'), {}, frozenset()),
+    ]
+
+
+async def yields(call: CallContext) -> AsyncGenerator[None]:
+    yield
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    'both': (
+        {'deps': 1, 'deps_factory': fails},
+        TypeError,
+        'Give deps= or deps_factory=, not both.',
+    ),
+    'headers alone': ({'deps_headers': ['x-a']}, TypeError, 'deps_headers= are for a deps_factory=.'),
+    'one name': (
+        {'deps_headers': 'x-a', 'deps_factory': fails},
+        TypeError,
+        'to_a2a(): deps_headers takes a list or a set of strings, not a string.',
+    ),
+    'no function': ({'deps_factory': 1}, TypeError, 'to_a2a(): deps_factory takes a function or None, not an int.'),
+    'generator': (
+        {'deps_factory': yields},
+        TypeError,
+        'deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.',
+    ),
+    'credentials': (
+        {'deps_factory': fails, 'deps_headers': ['x-a', 'Authorization', 'Cookie']},
+        ValueError,
+        'deps_headers= has Authorization, Cookie: what is stored with a task has no credentials.',
+    ),
+    'keys': (
+        {'deps_factory': fails, 'deps_headers': ['x-key'], 'auth': APIKeyAuth({'a' * 16: 'ann'}, header='X-Key')},
+        ValueError,
+        'deps_headers= has x-key: what is stored with a task has no credentials.',
+    ),
+}
+
+
+@pytest.mark.parametrize(('options', 'error', 'said'), REFUSED.values(), ids=REFUSED)
+async def test_what_cannot_work_is_refused_at_once(options: dict[str, Any], error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as refused:
+        async with serving(Agent(FunctionModel(heard)), **options):
+            pytest.fail('it is served')
+    assert str(refused.value) == said

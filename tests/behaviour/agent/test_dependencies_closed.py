@@ -1,0 +1,126 @@
+"""A database session for each run: a thousand runs, of which many come to no good end, leave none open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import CallContext
+
+from ...client import Client, state_of
+from ...dialects import unversioned
+from ..stage import prompts, serving
+
+pytestmark = unversioned('what a run depends on is below what versions differ in')
+
+Session = sqlite3.Connection
+AT_ONCE = 25
+
+
+class Sessions:
+    """Opens a connection to a database for each run, and keeps a table of it in there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with closing(self._connected()) as db:  # a connection's own `with` commits and does not close
+            db.execute('CREATE TABLE session (task TEXT, opened INTEGER, closed INTEGER, said INTEGER)')
+
+    def _connected(self) -> Session:
+        db = sqlite3.connect(self._path, isolation_level=None)
+        db.execute('PRAGMA synchronous = OFF')
+        return db
+
+    @asynccontextmanager
+    async def __call__(self, call: CallContext) -> AsyncGenerator[Session]:
+        db = self._connected()
+        db.execute('INSERT INTO session VALUES (?, 1, 0, 0)', (call.task_id,))
+        try:
+            yield db
+        finally:
+            await asyncio.sleep(0)
+            db.execute('UPDATE session SET closed = closed + 1 WHERE task = ?', (call.task_id,))
+            db.close()
+
+    def counted(self) -> tuple[int, int, int, int]:
+        """Sessions, how often they were opened and closed, and what tools have written through them."""
+        with closing(self._connected()) as db:
+            [row] = db.execute('SELECT COUNT(*), SUM(opened), SUM(closed), SUM(said) FROM session')
+        return row
+
+
+class Crowd:
+    """Tasks that end in every way there is: as their prompt says."""
+
+    def __init__(self) -> None:
+        self.agent: Agent[Session, str] = Agent(FunctionModel(self._answer), deps_type=sqlite3.Connection)
+        self.agent.tool(self.say)
+        self.waiting = 0
+        self._all_wait = asyncio.Event()
+
+    async def say(self, ctx: RunContext[Session]) -> None:
+        """Write through the session of the run."""
+        metadata: Any = ctx.metadata
+        ctx.deps.execute('UPDATE session SET said = said + 1 WHERE task = ?', (metadata['a2a']['task_id'],))
+
+    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        match prompts(messages)[0]:
+            case 'fail':
+                raise ValueError
+            case 'wait':
+                self.waiting += 1
+                self._all_wait.set()
+                await asyncio.Event().wait()
+            case 'say' if len(messages) == 1:
+                return ModelResponse(parts=[ToolCallPart('say')])
+            case _:
+                return ModelResponse(parts=[TextPart('done')])
+        raise AssertionError('it waits for ever')
+
+    async def wait_for(self, count: int) -> None:
+        """Until so many runs wait."""
+        while self.waiting < count:
+            self._all_wait.clear()
+            await self._all_wait.wait()
+
+
+async def ends(client: Client, prompt: str, count: int) -> Counter[str]:
+    """How so many tasks end, of which some run at a time."""
+    states = Counter[str]()
+    for _ in range(0, count, AT_ONCE):
+        states.update(map(state_of, await asyncio.gather(*(client.send(prompt) for _ in range(AT_ONCE)))))
+    return states
+
+
+async def begun(client: Client, prompt: str, count: int) -> list[str]:
+    """Tasks that nobody waits for."""
+    return [(await client.send(prompt, returnImmediately=True))['id'] for _ in range(count)]
+
+
+async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
+    sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
+    async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
+        assert await ends(client, 'wait', 200) == {'FAILED': 200}
+    crowd.waiting = 0
+    async with serving(crowd.agent, deps_factory=sessions) as client:
+        assert await ends(client, 'say', 350) == {'COMPLETED': 350}
+        assert await ends(client, 'fail', 250) == {'FAILED': 250}
+        for n in range(1, 8):
+            tasks = await begun(client, 'wait', AT_ONCE)
+            await crowd.wait_for(n * AT_ONCE)
+            canceled = await asyncio.gather(*(client.call('CancelTask', {'id': task_id}) for task_id in tasks))
+            assert Counter(map(state_of, canceled)) == {'CANCELED': AT_ONCE}
+        await begun(client, 'wait', AT_ONCE)  # these the server ends
+        await crowd.wait_for(8 * AT_ONCE)
+    assert sessions.counted() == (1000, 1000, 1000, 350)

@@ -1,0 +1,489 @@
+"""Messages that are answered with messages: no task is made, and the conversation goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any, Literal
+
+import pytest
+from a2a.compat.v0_3 import types
+from a2a.types import StreamResponse
+from fasta2a.schema import Message as FastA2AMessage
+from fasta2a.schema import send_message_response_ta
+from google.protobuf.json_format import ParseDict
+from pydantic_ai import Agent, ModelRetry
+from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.types import Message as AsgiMessage
+
+from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Quotas, Rejected, Workers, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.protocol.run_metadata import URI
+
+from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc, state_of, texts
+from ...dialects import json_rpc, only, spoken, unversioned
+from ..refused import refusal
+from ..stage import Stage, heard, prompts, serving, tasks_of
+
+ECHO = Agent(FunctionModel(heard))
+
+
+def official(frame: dict[str, Any]) -> dict[str, Any]:
+    """The message of a frame, as the official models read it."""
+    if spoken().version == '0.3':
+        read = types.SendStreamingMessageSuccessResponse.model_validate(frame).result
+        assert isinstance(read, types.Message)
+        return frame['result']
+    result = frame['result'] if spoken().has_envelope else frame
+    assert ParseDict(result, StreamResponse()).WhichOneof('payload') == 'message'
+    assert result.keys() == {'message'}
+    return result['message']
+
+
+async def say(client: Client, text: str, **fields: Any) -> dict[str, Any]:
+    """The message that answers one."""
+    answer = await client.post(rpc('SendMessage', {'message': message(text, **fields)}))
+    assert answer.status == 200, answer.body
+    return official(answer.json)
+
+
+def text_of(said: dict[str, Any]) -> str:
+    return ' '.join(part['text'] for part in said['parts'])
+
+
+async def test_a_message_is_answered_with_a_message_and_no_task_is_made() -> None:
+    async with serving(ECHO, reply='message') as client:
+        said = await say(client, 'hello')
+        assert await tasks_of(client) == []
+    assert text_of(said) == 'hello'
+    assert said['role'] == ('agent' if spoken().version == '0.3' else 'ROLE_AGENT')
+    assert said.keys() - {'kind'} == {'messageId', 'contextId', 'role', 'parts'}
+
+
+async def test_the_conversation_goes_on_in_messages_and_in_tasks() -> None:
+    def rule(said: FastA2AMessage) -> Literal['task', 'message']:
+        return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
+
+    async with serving(ECHO, reply=rule) as client:
+        first = await say(client, 'one')
+        context_id = first['contextId']
+        second = await say(client, 'two', contextId=context_id)
+        task = await client.send(message('a task', contextId=context_id))
+        last = await say(client, 'three', contextId=context_id)
+        own = await say(client, 'mine', contextId='my-own-context')
+        again = await say(client, 'again', contextId='my-own-context')
+        assert [each['id'] for each in await tasks_of(client)] == [task['id']]
+    assert [text_of(each) for each in (second, last)] == ['one + two', 'one + two + a task + three']
+    assert texts(task) == ['one + two + a task']
+    assert {each['contextId'] for each in (second, last)} == {context_id}
+    assert (own['contextId'], text_of(again)) == ('my-own-context', 'mine + again')
+
+
+async def frames(client: Client, text: str) -> list[dict[str, Any]]:
+    """The events of a stream."""
+    answer = await client.post(rpc('SendStreamingMessage', {'message': message(text)}))
+    assert answer.headers['content-type'] == 'text/event-stream'
+    return [json.loads(each.removeprefix(b'data: ')) for each in answer.body.split(b'\n\n') if each]
+
+
+async def test_a_stream_is_the_message_and_closes() -> None:
+    async with serving(ECHO, reply='message') as client:
+        [frame] = await frames(client, 'hello')
+        assert await tasks_of(client) == []
+    assert text_of(official(frame)) == 'hello'
+
+
+@unversioned('it is the third dialect')
+async def test_fasta2as_client_reads_it() -> None:
+    request = {
+        'jsonrpc': '2.0',
+        'id': 1,
+        'method': 'message/send',
+        'params': {'message': {'messageId': 'm', 'role': 'user', 'parts': [{'text': 'hello'}]}},
+    }
+    async with serving(ECHO, reply='message') as client:
+        headers = {'Content-Type': 'application/json'}
+        answer = await Exchange(client.app, 'POST', '/', headers, json.dumps(request).encode()).answer()
+    read: Any = send_message_response_ta.validate_json(answer.body)
+    assert (read['result']['message']['role'], read['result']['message']['parts']) == ('agent', [{'text': 'hello'}])
+
+
+async def test_a_message_to_a_task_goes_to_the_task() -> None:
+    async def never(said: FastA2AMessage) -> Literal['task', 'message']:
+        await asyncio.sleep(0)
+        return 'message' if 'direct' in said['parts'][0].get('text', '') else 'task'
+
+    stage = Stage()
+    async with serving(stage.agent, reply=never) as client:
+        task = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        stage.open('first', 'direct')
+        same = await client.send(message('direct', taskId=task['id']))
+    assert same['id'] == task['id']
+
+
+async def test_what_is_wrong_with_a_message_is_refused_as_ever() -> None:
+    async with serving(ECHO, reply='message') as client:
+        bad = await client.post(rpc('SendMessage', {'message': message('x', parts=[])}))
+        long = await client.post(rpc('SendMessage', {'message': message('x' * 2_000_000)}))
+    assert [refusal(each).code for each in (bad, long)] == [-32602, -32602]
+
+
+def break_off(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    if prompts(messages)[-1] == 'cancel':
+        raise asyncio.CancelledError
+    if prompts(messages)[-1] == 'break':
+        raise ValueError('secret')
+    return heard(messages, _)
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+@pytest.mark.parametrize('text', ['break', 'cancel'])
+async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
+    method: str, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures: list[Any] = []
+    async with serving(Agent(FunctionModel(break_off)), reply='message', on_failure=failures.append) as client:
+        said = message(text, contextId='c')
+        answer = await client.post(rpc(method, {'message': said}))
+        after = await say(client, 'after', contextId='c')
+    error = refusal(answer)
+    assert (error.code, error.message) == (-32603, spoken().text('The agent failed with an internal error.'))
+    assert answer.headers['x-correlation-id'] in caplog.text
+    assert b'secret' not in answer.body
+    assert text_of(after) == 'after'
+    assert [(each.kind, each.context_id, each.correlation_id) for each in failures] == [
+        ('internal', 'c', answer.headers['x-correlation-id'])
+    ]
+
+
+async def slow(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_a_run_takes_no_longer_than_a_send_may_wait() -> None:
+    async with serving(Agent(FunctionModel(slow)), reply='message', limits=Limits(max_wait=0.05)) as client:
+        error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
+    assert (error.code, error.message) == (-32603, spoken().text('The run ran out of time.'))
+
+
+async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for() -> None:
+    slow = Slow()
+
+    async def stopped(_: object) -> None:
+        await slow.stopped.wait()
+
+    limits = Limits(max_wait=0.05)
+    async with serving(slow.agent, reply='message', limits=limits, on_failure=stopped) as client:
+        refusal(await client.post(rpc('SendMessage', {'message': message('slow')})))
+
+
+class Slow:
+    """An agent whose runs do not end by themselves."""
+
+    def __init__(self) -> None:
+        self.begun, self.stopped = asyncio.Event(), asyncio.Event()
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+
+    async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'quick':
+            return heard(messages, _)
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
+        raise AssertionError
+
+    def ask(self, client: Client, method: str = 'SendMessage') -> Exchange:
+        call = rpc(method, {'message': message('slow', contextId='c')})
+        headers = {'Content-Type': 'application/json', **client.headers}
+        return Exchange(client.app, call.verb, call.path or '/', headers, call)
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_client_that_goes_away_takes_its_run_along(method: str) -> None:
+    slow = Slow()
+    async with serving(slow.agent, reply='message') as client:
+        exchange = slow.ask(client, method)
+        await slow.begun.wait()
+        exchange.gone.set()
+        await slow.stopped.wait()
+        await exchange.task
+        after = await say(client, 'quick', contextId='c')
+    assert text_of(after) == 'quick'
+
+
+class Repeating(Exchange):
+    """A request of a server that says once more that the body is over."""
+
+    _said = 0
+
+    async def _receive(self) -> AsgiMessage:
+        self._said += 1
+        if self._said == 2:
+            return {'type': 'http.request', 'body': b'', 'more_body': False}
+        return await super()._receive()
+
+
+async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
+    async with serving(ECHO, reply='message') as client:
+        call = rpc('SendMessage', {'message': message('hello')})
+        headers = {'Content-Type': 'application/json', **client.headers}
+        answer = await Repeating(client.app, call.verb, call.path or '/', headers, call).answer()
+    assert text_of(official(answer.json)) == 'hello'
+
+
+async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> None:
+    slow = Slow()
+    app = to_a2a(slow.agent, reply='message', workers=Workers(drain_grace=0.05))
+    async with asyncio.timeout(LIMIT):
+        async with lifespan(app):
+            exchange = slow.ask(Client(app))
+            await slow.begun.wait()
+        answer = await exchange.answer()
+    error = refusal(answer, status=503)
+    assert (error.code, answer.headers['retry-after']) == (-32000, '1')
+    assert slow.stopped.is_set()
+
+
+async def test_no_more_run_at_once_than_tasks_would() -> None:
+    slow = Slow()
+    async with serving(slow.agent, reply='message', workers=Workers(running=1)) as client:
+        exchange = slow.ask(client)
+        await slow.begun.wait()
+        error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=503)
+        exchange.gone.set()
+        await exchange.task
+        assert text_of(await say(client, 'quick')) == 'quick'
+    assert error.code == -32000
+
+
+@pytest.mark.parametrize('of', ['caller', 'server'])
+async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of: str, tmp_path: Any) -> None:
+    slow, budget = Slow(), Budget(window=timedelta(hours=1), requests=9)
+    options: dict[str, Any] = {
+        'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        'quotas': Quotas(tasks=1 if of == 'caller' else None, budgets=[budget]),
+        'workers': Workers(running=9 if of == 'caller' else 1),
+    }
+    async with serving(slow.agent, reply='message', **options) as client:
+        both = [slow.ask(client), slow.ask(client)]
+        await slow.begun.wait()
+        [refused], [running] = await asyncio.wait([each.task for each in both], return_when='FIRST_COMPLETED')
+        for each in both:
+            each.gone.set()
+        await running
+        answer = await next(each for each in both if each.task is refused).answer()
+    assert answer.status == (429 if of == 'caller' else 503)
+
+
+async def test_quotas_hold_for_messages_too() -> None:
+    slow = Slow()
+    async with serving(slow.agent, reply='message', quotas=Quotas(tasks=1)) as client:
+        exchange = slow.ask(client)
+        await slow.begun.wait()
+        error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=429)
+        exchange.gone.set()
+        await exchange.task
+    assert error.code == -32000
+    budget = Budget(window=timedelta(hours=1), requests=1)
+    async with serving(ECHO, reply='message', quotas=Quotas(budgets=[budget])) as client:
+        assert text_of(await say(client, 'one')) == 'one'
+        refusal(await client.post(rpc('SendMessage', {'message': message('two')})), status=429)
+
+
+async def test_messages_of_one_conversation_are_answered_one_after_the_other() -> None:
+    stage = Stage()
+    async with serving(stage.agent, reply='message') as client:
+        one = asyncio.create_task(say(client, 'one', contextId='c'))
+        await stage.reached('one')
+        two = asyncio.create_task(say(client, 'two', contextId='c'))
+        stage.open('one', 'two')
+        assert [text_of(await each) for each in (one, two)] == ['one', 'one + two']
+
+
+async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept() -> None:
+    def rule(said: FastA2AMessage) -> Literal['task', 'message']:
+        return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
+
+    stage = Stage()
+    async with serving(stage.agent, reply=rule) as client:
+        answering = asyncio.create_task(say(client, 'one', contextId='c'))
+        await stage.reached('one')
+        stage.open('a task', 'last')
+        await client.send(message('a task', contextId='c'))
+        stage.open('one')
+        await answering
+        last = await say(client, 'last', contextId='c')
+    assert text_of(last) == 'a task + one + last'
+
+
+async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
+    stage = Stage()
+    async with serving(stage.agent, reply='message') as client:
+        stage.open('one', 'last')
+        await say(client, 'one', contextId='c')
+        answering = asyncio.create_task(say(client, 'two', contextId='c'))
+        await stage.reached('two')
+        app: Any = client.app
+        assert await app.erase_context('c')
+        stage.open('two')
+        assert text_of(await answering) == 'one + two'
+        assert text_of(await say(client, 'last', contextId='c')) == 'last'
+
+
+def asking(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    text = prompts(messages)[-1]
+    if text in ('question', 'no'):
+        tool = next(each for each in info.output_tools if (text == 'no') == ('Rejected' in each.name))
+        said = {'reason': 'Not this.'} if text == 'no' else {'question': 'Which one?'}
+        return ModelResponse(parts=[ToolCallPart(tool.name, said)])
+    if text == 'approval':
+        return ModelResponse(parts=[ToolCallPart('dangerous')])
+    return heard(messages, info)
+
+
+ASKING = Agent(FunctionModel(asking), output_type=[str, InputRequired, Rejected])
+
+
+@ASKING.tool_plain(requires_approval=True)
+def dangerous() -> str:
+    raise ModelRetry('never')
+
+
+async def test_a_question_is_a_message_and_what_needs_a_task_is_refused() -> None:
+    async with serving(ASKING, reply='message') as client:
+        question = await say(client, 'question', contextId='c')
+        answer = await say(client, 'this one', contextId='c')
+        rejected = await say(client, 'no', contextId='c')
+        approval = await client.post(rpc('SendMessage', {'message': message('approval', contextId='c')}))
+        after = await say(client, 'after', contextId='c')
+    assert [text_of(each) for each in (question, rejected)] == ['Which one?', 'Not this.']
+    assert text_of(answer) == 'question + this one'
+    assert (refusal(approval).code, text_of(after)) == (-32004, 'question + this one + after')
+
+
+async def test_several_artifacts_are_the_parts_of_one_message() -> None:
+    def made() -> Artifacts:
+        return Artifacts(report='Text', numbers={'a': 1})
+
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
+
+    async with serving(Agent(FunctionModel(call), output_type=made), reply='message') as client:
+        said = await say(client, 'go')
+    assert [each.get('text') or each['data'] for each in said['parts']] == ['Text', {'result': {'a': 1}}]
+
+
+async def test_the_run_metadata_are_the_messages() -> None:
+    async with serving(ECHO, reply='message') as client:
+        header = {spoken().extensions_header: URI}
+        answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
+    said = official(answer.json)
+    assert (said['extensions'], said['metadata'][URI]['usage']['requests']) == ([URI], 1)
+    assert answer.headers[spoken().extensions_header.lower()] == URI
+
+
+async def test_a_request_ends_while_a_function_decides_about_it() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(said: FastA2AMessage) -> Any:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with serving(ECHO, reply=endless) as client:
+        exchange = Slow().ask(client)
+        await began.wait()
+        exchange.task.cancel()
+        await ended.wait()
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+
+
+async def test_a_function_that_says_something_else_is_an_error_of_the_server() -> None:
+    def wrong(said: FastA2AMessage) -> Any:
+        return 'both'
+
+    async with serving(ECHO, reply=wrong) as client:
+        assert refusal(await client.post(rpc('SendMessage', {'message': message()}))).code == -32603
+
+
+async def test_a_store_that_cannot_be_reached_is_busy() -> None:
+    def unreachable(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise StoreUnavailable
+
+    async with serving(Agent(FunctionModel(unreachable)), reply='message') as client:
+        refusal(await client.post(rpc('SendMessage', {'message': message()})), status=503)
+
+
+class Contended(SqliteBackend):
+    """A store to whose conversations others always add something just before."""
+
+    def __init__(self, conflicts: int) -> None:
+        super().__init__('agent', reader_lag=10**6)
+        self.conflicts = conflicts
+
+    def conversations(self, owner: str) -> SqlConversationStore:
+        backend, database = self, super().conversations(owner)
+
+        class Store(SqlConversationStore):
+            def __init__(self) -> None:
+                vars(self).update(vars(database))
+
+            async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
+                backend.conflicts -= 1
+                if backend.conflicts >= 0:
+                    raise ConversationConflict(record.conversation_id)
+                await super().write_record(record, **rest)
+
+        return Store()
+
+
+@unversioned('what is stored is not a matter of versions')
+async def test_a_turn_is_added_after_those_of_others() -> None:
+    async with serving(ECHO, reply='message', backend=Contended(3)) as client:
+        assert text_of(await say(client, 'one', contextId='c')) == 'one'
+        assert text_of(await say(client, 'two', contextId='c')) == 'one + two'
+    async with serving(ECHO, reply='message', backend=Contended(100)) as client:
+        error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
+    assert (error.code, error.message) == (-32603, 'The store of the server failed.')
+
+
+async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    raise AssertionError('nobody watches')
+    yield ''
+
+
+@json_rpc('one binding will do')
+@only('1.0', 'one version will do')
+async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
+    agent = Agent(FunctionModel(heard, stream_function=streamed))
+    for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):
+        async with serving(agent, reply='message', name='a', backend=f'sqlite:///{tmp_path}/a.db') as client:
+            assert text_of(await say(client, text, contextId='c')) == heard_by_then
+
+
+@unversioned('it is refused before anything is served')
+def test_it_needs_conversations_of_our_own() -> None:
+    from fasta2a.storage import InMemoryStorage
+
+    with pytest.raises(TypeError, match='reply= needs conversations'):
+        to_a2a(ECHO, reply='message', storage=InMemoryStorage())
+    with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
+        to_a2a(ECHO, reply='both')  # pyright: ignore[reportArgumentType]
+
+
+async def test_without_it_all_answers_are_tasks() -> None:
+    async with serving(ECHO) as client:
+        assert state_of(await client.send()) == 'COMPLETED'

@@ -1,0 +1,265 @@
+"""Hooks: what they are told of the ends of runs, and that nothing which they do changes a task."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent, AgentRunResult
+from pydantic_ai.exceptions import RunCancelled
+from pydantic_ai.models.function import FunctionModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import A2AApp, AgentWorker, CallContext, Caller, InputRequired, Limits, RunFailure, Workers, to_a2a
+
+from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...dialects import unversioned
+from ..queues import Wrapped
+from ..stage import Stage, ended, heard, serving, told_in_log
+
+pytestmark = unversioned('what is told of a run is below what versions differ in')
+
+AGENT = Agent(FunctionModel(heard))
+
+
+class Told:
+    """A hook that keeps what it is told, in the event loop or in a thread."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._told = asyncio.Event()
+
+    async def hear(self, value: Any) -> None:
+        self.values.append(value)
+        self._told.set()
+
+    async def one(self) -> Any:
+        """The only thing, once it has been told."""
+        async with asyncio.timeout(LIMIT):
+            await self._told.wait()
+        [value] = self.values
+        return value
+
+
+def fail(*_: Any) -> Any:
+    raise ZeroDivisionError('secret')
+
+
+def ann(request: Request) -> Caller:
+    return Caller(id='ann')
+
+
+async def test_on_complete_is_given_the_result_of_the_run_once_it_is_stored() -> None:
+    states: list[str] = []
+    results = Told()
+
+    async def on_complete(result: AgentRunResult[Any]) -> None:
+        assert isinstance(client.app, A2AApp)
+        metadata: Any = result.metadata
+        states.append((await client.app.get_task(metadata['a2a']['task_id']))['status']['state'])
+        await results.hear(result)
+
+    async with serving(AGENT, on_complete=on_complete) as client:
+        task = await client.send(message('hi', contextId='c'))
+        result = await results.one()
+    assert (result.output, states, result.conversation_id) == ('hi', ['completed'], 'c')
+    assert result.metadata['a2a']['task_id'] == task['id']
+
+
+async def test_each_run_of_a_task_that_completes_is_told_in_their_order() -> None:
+    stage, outputs = Stage(), list[str]()
+
+    async def on_complete(result: AgentRunResult[str]) -> None:
+        outputs.append(result.output)
+
+    async with serving(stage.agent, on_complete=on_complete) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        await ended(client, task['id'])
+    assert outputs == ['one', 'one + two']
+
+
+async def test_a_run_that_asks_back_has_not_completed() -> None:
+    outputs: list[Any] = []
+    agent = Agent(FunctionModel(heard))
+
+    async def on_complete(result: AgentRunResult[str]) -> None:
+        outputs.append(result.output)
+
+    @agent.output_validator
+    def ask(output: str) -> str:
+        if '+' not in output:
+            raise InputRequired('What else?')
+        return output
+
+    async with serving(agent, on_complete=on_complete) as client:
+        task = await client.send('one')
+        assert state_of(task) == 'INPUT_REQUIRED'
+        await client.send(message('two', taskId=task['id']))
+    assert outputs == ['one + two']
+
+
+async def test_a_function_that_is_not_async_is_called_in_a_thread() -> None:
+    threads: list[int] = []
+
+    def on_complete(result: AgentRunResult[str]) -> None:
+        threads.append(threading.get_ident())
+
+    async with serving(AGENT, on_complete=on_complete) as client:
+        await client.send('hi')
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
+async def test_what_a_function_returns_is_awaited_if_it_can_be() -> None:
+    results = Told()
+
+    def on_complete(result: AgentRunResult[str]) -> Awaitable[None]:
+        return results.hear(result)
+
+    async with serving(AGENT, on_complete=on_complete) as client:
+        await client.send('hi')
+        assert (await results.one()).output == 'hi'
+
+
+@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit, GeneratorExit])
+async def test_a_hook_that_fails_is_logged_and_changes_nothing(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+
+    async def on_complete(result: AgentRunResult[Any]) -> None:
+        raise error
+
+    async with serving(stage.agent, on_complete=on_complete) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        assert texts(await ended(client, task['id'])) == ['one', 'one + two']
+    how = 'was cancelled by itself.' if error is asyncio.CancelledError else 'failed.'
+    assert [said for said in caplog.messages if 'on_complete' in said] == [
+        f'on_complete of task {task["id"]} {how}'
+    ] * 2
+
+
+async def test_on_cancel_is_given_what_the_run_had_come_to() -> None:
+    stage, canceled = Stage(), Told()
+    async with serving(stage.agent, on_cancel=canceled.hear) as client:
+        task = await client.send(message('hi', contextId='c'), returnImmediately=True)
+        await stage.reached('hi')
+        await client.call('CancelTask', {'id': task['id']})
+        error = await canceled.one()
+    assert isinstance(error, RunCancelled)
+    assert (error.metadata or {})['a2a']['task_id'] == task['id']
+    assert (error.conversation_id, len(error.new_messages())) == ('c', 1)
+
+
+async def test_on_cancel_is_told_of_a_run_that_its_task_did_not_wait_for() -> None:
+    stage, end, canceled = Stage(), asyncio.Event(), Told()
+
+    @asynccontextmanager
+    async def slow(call: CallContext) -> AsyncGenerator[None]:
+        try:
+            yield
+        finally:
+            await end.wait()
+
+    options: dict[str, Any] = {'limits': Limits(cancel_grace=0.01), 'on_cancel': canceled.hear, 'deps_factory': slow}
+    async with serving(stage.agent, **options) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert canceled.values == []
+        end.set()
+        assert (await canceled.one()).metadata['a2a']['task_id'] == task['id']
+
+
+async def test_on_failure_is_given_the_error_and_what_the_client_reads_of_it() -> None:
+    failures = Told()
+    agent = Agent(FunctionModel(fail))
+    async with serving(agent, on_failure=failures.hear, authenticate=ann) as client:
+        task = await client.send('hi')
+        failure = await failures.one()
+    metadata = task['status']['message']['metadata']
+    assert failure == RunFailure(
+        task_id=task['id'],
+        context_id=task['contextId'],
+        caller=Caller(id='ann'),
+        kind='internal',
+        correlation_id=metadata['correlationId'],
+        error=failure.error,
+    )
+    assert isinstance(failure.error, ZeroDivisionError)
+
+
+async def test_on_failure_is_told_of_tasks_that_the_end_of_the_server_ends() -> None:
+    stage, failures = Stage(), list[RunFailure]()
+    app = to_a2a(stage.agent, workers=Workers(drain_grace=0.01), on_failure=failures.append)
+    async with asyncio.timeout(LIMIT), lifespan(app):
+        await Client(app).send('hi', returnImmediately=True)
+        await stage.reached('hi')
+    assert [(failure.kind, failure.error) for failure in failures] == [('shutdown', None)]
+
+
+async def test_a_failure_that_the_store_takes_late_is_told_once_it_has() -> None:
+    failures = Told()
+
+    class Down(Wrapped):
+        tries = 0
+
+        async def finish(self, claim: Any, finish: Any) -> Any:
+            self.tries += 1
+            if self.tries == 1:
+                raise OSError
+            return await super().finish(claim, finish)
+
+    async with serving(Agent(FunctionModel(fail)), on_failure=failures.hear, workers=Workers(lease=0.3)) as client:
+        assert isinstance(client.app, A2AApp)
+        client.app.backend.queue = Down(client.app.backend.queue)
+        with told_in_log('could not be stored'):
+            await client.send('hi')
+            failure = await failures.one()
+    assert isinstance(failure.error, ZeroDivisionError)
+
+
+async def test_a_server_that_stops_does_not_wait_for_a_hook_for_ever(tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def on_complete(result: AgentRunResult[Any]) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with serving(AGENT, backend=url, on_complete=on_complete, workers=Workers(drain_grace=0.01)) as client:
+        task = await client.send('hi')
+        await began.wait()
+    async with serving(AGENT, backend=url) as client:
+        assert await client.get_task(task['id']) == task
+
+
+async def yields(result: object) -> AsyncGenerator[None]:
+    yield
+
+
+async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
+    hooks: list[Any] = [yields, 1]
+    with pytest.raises(TypeError, match=r'on_cancel= is a function, sync or async, that yields nothing; not .+'):
+        to_a2a(AGENT, on_cancel=hooks[0])
+    with pytest.raises(TypeError, match=r'to_a2a\(\): on_cancel takes a function or None, not an int\.'):
+        to_a2a(AGENT, on_cancel=hooks[1])
+
+
+async def test_with_a_worker_of_ones_own_there_are_no_hooks_and_no_dependencies() -> None:
+    worker = AgentWorker(agent=AGENT, broker=InMemoryBroker(), storage=InMemoryStorage())
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps_factory, on_complete, on_failure'):
+        to_a2a(AGENT, worker=worker, on_complete=print, on_failure=print, deps_factory=print)

@@ -1,0 +1,132 @@
+"""Agents whose model is several models, or wraps another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import ModelFallback, SelectModel
+from pydantic_ai.exceptions import ModelHTTPError, UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models import Model
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.instrumented import InstrumentedModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.models.wrapper import WrapperModel
+from pydantic_ai.profiles import ModelProfile
+
+from pydantic_ai_a2a import to_a2a
+
+from ...client import Client, RpcError, lifespan, message, state_of, texts
+
+PNG = {'raw': 'iVBORw0KGgoAAAANSUhEUg==', 'mediaType': 'image/png'}
+
+
+def busy(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    raise ModelHTTPError(503, 'busy')
+
+
+def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart('the second one answers')])
+
+
+FIRST = FunctionModel(busy, profile=ModelProfile(supports_image_input=True, supports_audio_file_input=False))
+SECOND = FunctionModel(answer, profile=ModelProfile(supports_image_input=False, supports_audio_file_input=True))
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        {'model': FallbackModel(FIRST, SECOND)},
+        {'model': WrapperModel(FallbackModel(FIRST, SECOND))},
+        {'model': InstrumentedModel(FallbackModel(FIRST, WrapperModel(SECOND)))},
+        {'model': FallbackModel(FIRST, FallbackModel(SECOND))},
+        {'model': FIRST, 'capabilities': [ModelFallback(SECOND)]},
+        {'capabilities': [ModelFallback(FIRST, SECOND)]},
+    ],
+    ids=['fallback', 'wrapped', 'instrumented', 'nested', 'capability', 'capability-alone'],
+)
+async def test_models_that_stand_in_for_each_other_are_served_and_take_what_all_of_them_take(
+    options: dict[str, Any],
+) -> None:
+    app = to_a2a(Agent(**options))
+    async with lifespan(app):
+        client = Client(app)
+        assert texts(await client.send('hello')) == ['the second one answers']
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(parts=[{'text': 'see'}, PNG]))
+        card = (await client.get('/.well-known/agent-card.json')).json
+    assert refused.value.code == -32005
+    modes = card['defaultInputModes']
+    assert 'video/mp4' in modes
+    assert not {'image/png', 'audio/wav'}.intersection(modes)
+
+
+@pytest.mark.parametrize('model', [FallbackModel(FIRST, SECOND), WrapperModel(FallbackModel(SECOND))])
+async def test_a_fallback_model_may_be_given_with_the_run(model: Model) -> None:
+    app = to_a2a(Agent(), model=model)
+    async with lifespan(app):
+        task = await Client(app).send()
+    assert state_of(task) == 'COMPLETED'
+
+
+async def test_capabilities_of_the_run_bring_fallbacks_too() -> None:
+    app = to_a2a(Agent(FIRST), capabilities=[ModelFallback(SECOND), lambda ctx: None])
+    async with lifespan(app):
+        task = await Client(app).send()
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    assert texts(task) == ['the second one answers']
+    assert not {'image/png', 'audio/wav'}.intersection(card['defaultInputModes'])
+
+
+async def test_an_agent_without_a_model_is_warned_of_at_start_and_its_runs_say_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = to_a2a(Agent(name='bare'))
+    assert caplog.text == ''
+    async with lifespan(app):
+        warned = [record for record in caplog.records if record.levelname == 'WARNING']
+        task = await Client(app).send()
+    assert 'The agent has no model: give one to Agent(...)' in warned[0].getMessage()
+    status = task['status']['message']
+    assert (state_of(task), status['metadata']['failure']) == ('FAILED', 'no-model')
+    assert status['parts'][0]['text'] == 'The agent has no model.'
+    assert status['metadata']['correlationId'] in caplog.text
+
+
+async def test_an_override_may_bring_the_model() -> None:
+    agent = Agent()
+    app = to_a2a(agent)
+    async with lifespan(app):
+        with agent.override(model=SECOND):
+            assert texts(await Client(app).send()) == ['the second one answers']
+
+
+def wrong_tool() -> str:
+    """Misuse Pydantic AI."""
+    raise UserError('of a tool')
+
+
+async def test_another_misuse_than_a_missing_model_is_an_internal_error() -> None:
+    calling = Agent(tools=[wrong_tool])
+    app = to_a2a(calling)
+    async with lifespan(app):
+        with calling.override(model=TestModel()):
+            task = await Client(app).send()
+    assert task['status']['message']['metadata']['failure'] == 'internal'
+
+
+@pytest.mark.parametrize(
+    'options',
+    [{'model': SECOND}, {'capabilities': [SelectModel(lambda ctx: SECOND)]}, {'spec': {'model': 'test'}}],
+    ids=['model', 'capability', 'spec'],
+)
+async def test_a_model_that_the_run_brings_is_no_reason_to_warn(
+    options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent(), **options)
+    async with lifespan(app):
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert 'no model' not in caplog.text

@@ -1,0 +1,323 @@
+"""What whoever runs the server can see: spans in the caller's trace, and log lines; never what was said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator
+
+import pytest
+from inline_snapshot import snapshot
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Push, to_a2a
+
+from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
+from ...dialects import json_rpc, only
+from ...webhooks import webhook
+from ..rows import covers
+
+TRACE, CALLER = '0123456789abcdef0123456789abcdef', '0123456789abcdef'
+TRACEPARENT = f'00-{TRACE}-{CALLER}-01'
+OTHER_TRACE = 'f' * 32
+OTHER_TRACEPARENT = f'00-{OTHER_TRACE}-{CALLER}-01'
+
+
+class Spans:
+    """The spans that were ended while the test runs."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self.tracer = provider.get_tracer('test')
+        self._exporter = InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    def all(self) -> list[ReadableSpan]:
+        return sorted(self._exporter.get_finished_spans(), key=lambda span: span.start_time or 0)
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.all() if span.name == name]
+
+    def one(self, name: str) -> ReadableSpan:
+        [span] = self.named(name)
+        return span
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Spans]:
+    # OpenTelemetry's own function sets the provider of a process once and for all tests that follow.
+    provider = TracerProvider()
+    monkeypatch.setattr(trace, '_TRACER_PROVIDER', provider)
+    yield Spans(provider)
+    provider.shutdown()
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    context = span.get_span_context()
+    assert context is not None
+    return context
+
+
+def trace_of(span: ReadableSpan) -> str:
+    return f'{context_of(span).trace_id:032x}'
+
+
+def is_child(span: ReadableSpan, parent: ReadableSpan) -> bool:
+    return span.parent is not None and span.parent.span_id == context_of(parent).span_id
+
+
+@covers('`traceparent`')
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+@json_rpc('the spans of the other are in test_wire_rest')
+async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(method: str, spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app, headers={'traceparent': TRACEPARENT})
+        if method == 'SendMessage':
+            await client.send()
+        else:
+            async with client.send_streaming() as stream:
+                await stream.rest()
+        [task] = await app.list_tasks()
+    operation, run = spans.all()
+    assert (operation.name, operation.kind, operation.parent and f'{operation.parent.span_id:016x}') == (
+        f'a2a {method}',
+        SpanKind.SERVER,
+        CALLER,
+    )
+    assert (run.name, run.kind) == ('a2a run', SpanKind.CONSUMER)
+    assert is_child(run, operation)
+    assert trace_of(operation) == trace_of(run) == TRACE
+    assert operation.attributes == {'rpc.system': 'jsonrpc', 'rpc.method': method}
+    assert run.attributes == {'a2a.task.id': task['id'], 'gen_ai.conversation.id': task['context_id']}
+
+
+@covers('`traceparent`')
+@only('1.0', 'how often older versions are told is not what this is about')
+async def test_what_webhooks_are_told_is_in_the_callers_trace_too(spans: Spans) -> None:
+    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1']))
+    async with webhook() as hook, lifespan(app):
+        client = Client(app, headers={'traceparent': TRACEPARENT})
+        task = await client.send(taskPushNotificationConfig={'url': hook.url})
+        received = await hook.got(3)
+    told = spans.named('a2a push')
+    assert [trace_of(span) for span in told] == [TRACE] * 3
+    assert {span.kind for span in told} == {SpanKind.CLIENT}
+    assert [each.headers['traceparent'] for each in received] == [
+        f'00-{TRACE}-{context_of(span).span_id:016x}-01' for span in told
+    ]
+    assert [span.attributes for span in told] == [
+        {'a2a.task.id': task['id'], 'a2a.delivery.id': each.id} for each in received
+    ]
+
+
+@covers('`traceparent`')
+@only('1.0', 'how often older versions are told is not what this is about')
+async def test_a_webhook_that_fails_is_a_failed_span(spans: Spans) -> None:
+    app = to_a2a(Agent('test'), push=Push(private_hosts=['127.0.0.1'], backoff=0.01))
+    async with webhook(503, 200) as hook, lifespan(app):
+        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+        await hook.got(4)
+    assert [span.status.status_code for span in spans.named('a2a push')] == [StatusCode.ERROR, *[StatusCode.UNSET] * 3]
+
+
+@covers('`traceparent`')
+async def test_what_the_agent_does_is_in_the_callers_trace_too(spans: Spans) -> None:
+    agent = Agent('test')
+
+    @agent.tool_plain
+    async def look() -> str:
+        with spans.tracer.start_as_current_span('tool'):
+            return 'seen'
+
+    app = to_a2a(agent)
+    async with lifespan(app):
+        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    assert is_child(spans.one('tool'), spans.one('a2a run'))
+    assert trace_of(spans.one('tool')) == TRACE
+
+
+@covers('`traceparent`')
+async def test_a_run_that_waited_is_in_the_trace_of_its_own_caller(spans: Spans) -> None:
+    release = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        first = Client(app, headers={'traceparent': TRACEPARENT})
+        await first.send(message(contextId='c'), returnImmediately=True)
+        second = Client(app, headers={'traceparent': OTHER_TRACEPARENT})
+        queued = await second.send(message(contextId='c'), returnImmediately=True)
+        async with second.subscribe(queued['id']) as stream:
+            release.set()
+            await stream.rest()
+    sends, runs = spans.named('a2a SendMessage'), spans.named('a2a run')
+    assert [trace_of(span) for span in runs] == [TRACE, OTHER_TRACE]
+    assert [is_child(run, send) for run, send in zip(runs, sends, strict=True)] == [True, True]
+
+
+@covers('`traceparent`')
+def test_a_run_that_is_taken_up_in_another_loop_is_in_the_callers_trace(spans: Spans) -> None:
+    starts: list[asyncio.Event] = []
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        starts[-1].set()
+        if len(starts) == 1:
+            await asyncio.Event().wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+
+    async def begin() -> str:
+        starts.append(asyncio.Event())
+        task = await Client(app, headers={'traceparent': TRACEPARENT}).send(returnImmediately=True)
+        async with asyncio.timeout(LIMIT):
+            await starts[-1].wait()
+        return task['id']
+
+    async def go_on() -> None:
+        starts.append(asyncio.Event())
+        async with Client(app).subscribe(task_id) as stream:
+            await stream.rest()
+
+    task_id = asyncio.run(begin())
+    asyncio.run(go_on())
+    _, run = spans.named('a2a run')
+    assert is_child(run, spans.one('a2a SendMessage'))
+    assert trace_of(run) == TRACE
+
+
+@covers('`traceparent`')
+async def test_without_a_trace_of_the_callers_there_is_a_new_one_for_both(spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        await Client(app).send()
+        await Client(app, headers={'traceparent': 'nonsense'}).send()
+    sends, runs = spans.named('a2a SendMessage'), spans.named('a2a run')
+    assert [span.parent for span in sends] == [None, None]
+    assert [is_child(run, send) for run, send in zip(runs, sends, strict=True)] == [True, True]
+    assert len({trace_of(span) for span in sends}) == 2
+
+
+@covers('`traceparent`')
+async def test_a_span_of_the_web_framework_is_the_parent(spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        with spans.tracer.start_as_current_span('POST /'):
+            await Client(app, headers={'traceparent': OTHER_TRACEPARENT}).send()
+    assert is_child(spans.one('a2a SendMessage'), spans.one('POST /'))
+
+
+async def test_every_operation_is_one_span(spans: Spans) -> None:
+    release = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        task = await client.send(returnImmediately=True)
+        await client.get_task(task['id'])
+        if client.dialect.has_lists:
+            await client.call('ListTasks')
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            await client.call('CancelTask', {'id': task['id']})
+            await stream.rest()
+    names = ['SendMessage', 'run', 'GetTask', 'SubscribeToTask', 'CancelTask']
+    names += ['ListTasks'] * client.dialect.has_lists
+    assert sorted(span.name for span in spans.all()) == sorted(f'a2a {name}' for name in names)
+
+
+async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        sent = message()
+        await Client(app).send(sent)
+        await Client(app).send(sent)
+    assert (len(spans.named('a2a SendMessage')), len(spans.named('a2a run'))) == (2, 1)
+
+
+@json_rpc('the spans of the other are in test_wire_rest')
+async def test_a_refused_operation_is_a_failed_span_with_the_class_of_its_error(spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        with pytest.raises(RpcError):
+            await Client(app).get_task('SECRET')
+    span = spans.one('a2a GetTask')
+    assert span.status.status_code is StatusCode.ERROR
+    assert span.attributes == snapshot(
+        {'rpc.system': 'jsonrpc', 'rpc.method': 'GetTask', 'error.type': 'TaskNotFoundError'}
+    )
+    assert 'SECRET' not in span.to_json()
+
+
+async def test_spans_and_logs_hold_nothing_of_what_was_said(spans: Spans, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
+    agent = Agent(TestModel(custom_output_text='SECRET answer'), system_prompt='SECRET prompt')
+
+    @agent.tool_plain
+    async def look() -> str:
+        return 'SECRET result'
+
+    app = to_a2a(agent)
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send(message('SECRET question', metadata={'SECRET': 'SECRET'}))
+        async with client.send_streaming(message('SECRET question', contextId=task['contextId'])) as stream:
+            await stream.rest()
+    assert len(spans.all()) == 4
+    assert 'SECRET' not in ''.join(span.to_json() for span in spans.all())
+    assert 'SECRET' not in caplog.text
+
+
+@covers('failed run')
+async def test_a_failed_run_is_a_failed_span_a_log_line_and_a_safe_answer_that_agree(
+    spans: Spans, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise ValueError('SECRET detail')
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        task = await Client(app).send()
+    assert state_of(task) == 'FAILED'
+    said = task['status']['message']
+    correlation_id = said['metadata']['correlationId']
+    assert [part['text'] for part in said['parts']] == ['The agent failed with an internal error.']
+
+    [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
+    assert record.levelno == logging.ERROR
+    assert record.getMessage() == f'Task {task["id"]} failed (internal, correlation id {correlation_id}).'
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == 'SECRET detail'
+
+    run = spans.one('a2a run')
+    assert (run.status.status_code, dict(run.attributes or {})['error.type']) == (StatusCode.ERROR, 'ValueError')
+    assert run.events == ()
+    assert 'SECRET' not in run.to_json()
+
+
+async def test_there_are_no_spans_without_an_sdk() -> None:
+    inside: list[bool] = []
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        inside.append(trace.get_current_span().get_span_context().is_valid)
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        await Client(app, headers={'traceparent': TRACEPARENT}).send()
+    assert inside == [False]

@@ -1,0 +1,300 @@
+"""Thoughts and tool calls, for clients that watch a task of a server that shows them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+
+from pydantic_ai_a2a import Progress, to_a2a
+
+from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
+from ...dialects import spoken
+from ..rows import covers
+from ..stage import serving
+
+ROW = covers('thinking, tool calls')
+ALL = Progress(thinking=True, tools=True)
+
+
+def turn(messages: list[ModelMessage]) -> int:
+    return sum(isinstance(each, ModelResponse) for each in messages)
+
+
+async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    if turn(messages):
+        return ModelResponse(parts=[ThinkingPart('Done.', signature='SECRET'), TextPart('It is sunny.')])
+    call = ToolCallPart('look', {'where': 'up'}, tool_call_id='call-1')
+    return ModelResponse(parts=[ThinkingPart('I should look.', signature='SECRET'), TextPart('Let me look.'), call])
+
+
+async def stream(
+    messages: list[ModelMessage], _: AgentInfo
+) -> AsyncIterator[str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart]]:
+    if turn(messages):
+        yield {0: DeltaThinkingPart(content='Done.', signature='SECRET')}
+        yield 'It is sunny.'
+    else:
+        yield {0: DeltaThinkingPart(content='I should ')}
+        yield {0: DeltaThinkingPart(content='look.', signature='SECRET')}
+        yield 'Let me look.'
+        yield {2: DeltaToolCall(name='look', json_args='{"where": "up"}', tool_call_id='call-1')}
+
+
+def look(where: str) -> str:
+    return f'SECRET is {where}'
+
+
+STREAMING = Agent(FunctionModel(answer, stream_function=stream), tools=[look])
+PLAIN = Agent(FunctionModel(answer), tools=[look])
+
+
+def shown(events: list[Event]) -> list[Any]:
+    """What a client sees: states with what is said and its metadata, and texts of the answer."""
+    seen: list[Any] = []
+    for event in events:
+        if 'artifactUpdate' in event.result:
+            seen.append(event.result['artifactUpdate']['artifact']['parts'][0]['text'])
+        elif 'statusUpdate' in event.result:
+            status = event.result['statusUpdate']['status']
+            said = status.get('message', {})
+            content = [part.get('text', part.get('data')) for part in said.get('parts', ())]
+            metadata = said.get('metadata', {})
+            kind = [metadata[key] for key in ('progress', 'phase', 'toolName', 'toolCallId') if key in metadata]
+            seen.append((status['state'].removeprefix('TASK_STATE_'), *content, *kind))
+    return seen
+
+
+async def streamed(agent: Agent[None, Any], progress: Progress) -> tuple[list[Event], dict[str, Any]]:
+    async with serving(agent, progress=progress) as client:
+        async with client.send_streaming() as reader:
+            events = await reader.rest()
+        return events, await client.get_task(events[0].result['task']['id'])
+
+
+@ROW
+async def test_thoughts_and_tool_calls_are_status_updates_for_who_watches() -> None:
+    events, _ = await streamed(STREAMING, ALL)
+    assert 'SECRET' not in json.dumps([event.data for event in events])
+    assert shown(events) == snapshot(
+        [
+            ('WORKING',),
+            ('WORKING', 'I should look.', 'thinking'),
+            'Let me look.',
+            ('WORKING', 'Let me look.'),
+            ('WORKING', {'where': 'up'}, 'tool', 'call', 'look', 'call-1'),
+            ('WORKING', {'outcome': 'success'}, 'tool', 'return', 'look', 'call-1'),
+            ('WORKING', 'Done.', 'thinking'),
+            'It is sunny.',
+            'It is sunny.',
+            ('COMPLETED',),
+        ]
+    )
+
+
+@ROW
+async def test_a_step_is_a_whole_message_of_the_agent() -> None:
+    events, task = await streamed(STREAMING, Progress(tools=True))
+    said = [event.result['statusUpdate']['status'].get('message') for event in events if 'statusUpdate' in event.result]
+    [call] = [each for each in said if each and each.get('metadata', {}).get('phase') == 'call']
+    assert len(call.pop('messageId')) >= 16
+    assert (call.pop('taskId'), call.pop('contextId')) == (task['id'], task['contextId'])
+    assert call.pop('parts') == spoken().parts([{'data': {'where': 'up'}, 'mediaType': 'application/json'}])
+    assert call == snapshot(
+        {
+            'role': 'ROLE_AGENT',
+            'metadata': {'progress': 'tool', 'phase': 'call', 'toolName': 'look', 'toolCallId': 'call-1'},
+        }
+    )
+
+
+@ROW
+async def test_of_a_model_that_cannot_stream_they_come_with_its_response() -> None:
+    events, _ = await streamed(PLAIN, ALL)
+    assert shown(events) == snapshot(
+        [
+            ('WORKING',),
+            ('WORKING', 'I should look.', 'thinking'),
+            ('WORKING', 'Let me look.'),
+            ('WORKING', {'where': 'up'}, 'tool', 'call', 'look', 'call-1'),
+            ('WORKING', {'outcome': 'success'}, 'tool', 'return', 'look', 'call-1'),
+            ('WORKING', 'Done.', 'thinking'),
+            'It is sunny.',
+            ('COMPLETED',),
+        ]
+    )
+
+
+@ROW
+@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+@pytest.mark.parametrize(
+    ('progress', 'kinds'),
+    [
+        (Progress(), []),
+        (Progress(thinking=True), ['thinking', 'thinking']),
+        (Progress(tools=True), ['tool', 'tool']),
+    ],
+    ids=['neither', 'thinking', 'tools'],
+)
+async def test_only_what_was_asked_for_is_shown(agent: Agent[None, Any], progress: Progress, kinds: list[str]) -> None:
+    events, _ = await streamed(agent, progress)
+    assert [each[2] for each in shown(events) if len(each) > 2 and each[0] == 'WORKING'] == kinds
+
+
+@ROW
+@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+async def test_the_task_does_not_keep_them(agent: Agent[None, Any]) -> None:
+    _, task = await streamed(agent, ALL)
+    assert [each['parts'][0]['text'] for each in task['history']] == ['hello', 'Let me look.', 'It is sunny.']
+    assert texts(task) == ['It is sunny.']
+    assert 'message' not in task['status']
+
+
+@ROW
+async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
+    looking, go_on = asyncio.Event(), asyncio.Event()
+
+    async def look(where: str) -> str:
+        looking.set()
+        await go_on.wait()
+        return 'sun'
+
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), progress=ALL)
+    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+        task = (await anext(reader)).result['task']
+        await looking.wait()
+        status = (await Client(app).get_task(task['id']))['status']
+        go_on.set()
+        await reader.rest()
+    assert [part['text'] for part in status['message']['parts']] == ['Let me look.']
+
+
+@ROW
+@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> None:
+    app = to_a2a(agent, progress=ALL)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        task = await client.send()
+        async with client.subscribe(task['id'], Last_Event_ID='1') as reader:
+            events = await reader.rest()
+    assert shown(events) == [('WORKING', 'Let me look.'), 'It is sunny.', ('COMPLETED',)]
+
+
+@ROW
+async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
+    slow_may_return = asyncio.Event()
+
+    async def call_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if turn(messages):
+            return ModelResponse(parts=[TextPart('done')])
+        return ModelResponse(parts=[ToolCallPart('slow'), ToolCallPart('fast')])
+
+    async def slow() -> None:
+        await slow_may_return.wait()
+
+    async def fast() -> None:
+        """Return at once."""
+
+    app = to_a2a(Agent(FunctionModel(call_both), tools=[slow, fast]), progress=ALL)
+    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+        first = [await anext(reader) for _ in range(5)]
+        slow_may_return.set()
+        rest = await reader.rest()
+    assert [each[3:5] for each in shown(first)] == [(), ('call', 'slow'), ('call', 'fast'), ('return', 'fast')]
+    assert shown(rest)[0][3:5] == ('return', 'slow')
+
+
+@ROW
+async def test_a_tool_that_has_to_be_called_again_and_a_failing_one_fare_as_without_progress() -> None:
+    async def insist(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        calls = [ToolCallPart('moody', tool_call_id=f'call-{turn(messages)}')]
+        return ModelResponse(parts=calls if turn(messages) < 2 else [TextPart('done')])
+
+    moods = iter([ModelRetry('Again.'), None, RuntimeError('SECRET')])
+
+    def moody() -> None:
+        if (mood := next(moods)) is not None:
+            raise mood
+
+    async with serving(Agent(FunctionModel(insist), tools=[moody]), progress=ALL) as client:
+        async with client.send_streaming() as reader:
+            good = await reader.rest()
+        async with client.send_streaming(message()) as reader:
+            bad = await reader.rest()
+    outcomes = [each[1]['outcome'] for each in shown(good) if each[3:5] == ('return', 'moody')]
+    assert outcomes == ['retried', 'success']
+    assert [each[0] for each in shown(bad)] == ['WORKING', 'WORKING', 'FAILED']
+    assert 'SECRET' not in json.dumps([event.data for event in bad])
+
+
+@covers('thinking, tool calls', 'cancel a running task')
+async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
+    looking, stopped = asyncio.Event(), asyncio.Event()
+
+    async def look(where: str) -> str:
+        looking.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            stopped.set()
+
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), progress=ALL)
+    async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
+        task = (await anext(reader)).result['task']
+        await looking.wait()
+        canceled = await Client(app).call('CancelTask', {'id': task['id']})
+        assert stopped.is_set()
+        rest = await reader.rest()
+    assert state_of(canceled) == 'CANCELED'
+    assert shown(rest)[-1] == ('CANCELED',)
+
+
+@ROW
+@pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
+async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(agent: Agent[None, Any]) -> None:
+    async with serving(agent, progress=ALL, hide_arguments=['look']) as client, client.send_streaming() as reader:
+        events = await reader.rest()
+    assert ('WORKING', {}, 'tool', 'call', 'look', 'call-1') in shown(events)
+    assert '"up"' not in json.dumps([event.data for event in events])
+
+
+@covers('thinking, tool calls', '`DeferredToolRequests`')
+@pytest.mark.parametrize('kind', ['streaming', 'plain'])
+@pytest.mark.parametrize(
+    ('decision', 'ran'),
+    [
+        ({'decision': 'approve'}, [({'where': 'up'}, 'call'), ({'outcome': 'success'}, 'return')]),
+        (
+            {'decision': 'approve', 'args': {'where': 'east'}},
+            [({'where': 'east'}, 'call'), ({'outcome': 'success'}, 'return')],
+        ),
+        ({'decision': 'deny'}, [({'where': 'up'}, 'call'), ({'outcome': 'denied'}, 'return')]),
+    ],
+    ids=['approved', 'changed', 'denied'],
+)
+async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_before_it_is_sent_and_stored_once(
+    kind: str, decision: dict[str, Any], ran: list[Any]
+) -> None:
+    model = FunctionModel(answer, stream_function=stream) if kind == 'streaming' else FunctionModel(answer)
+    agent: Agent[None, Any] = Agent(model, tools=[Tool(look, requires_approval=True)])
+    async with serving(agent, progress=ALL) as client:
+        async with client.send_streaming() as reader:
+            first = await reader.rest()
+        task_id = first[0].result['task']['id']
+        parts = [{'data': {'callAnswers': [{'id': 'call-1', **decision}]}}]
+        async with client.send_streaming(message(parts=parts, taskId=task_id)) as reader:
+            second = await reader.rest()
+        task = await client.get_task(task_id)
+    events: list[tuple[Any, ...]] = [each for each in shown([*first, *second]) if isinstance(each, tuple)]
+    assert [(each[1], each[3]) for each in events if 'tool' in each] == ran
+    assert [each[1] for each in events if 'thinking' in each] == ['I should look.', 'Done.']
+    assert events.count(('WORKING', 'Let me look.')) == 1
+    assert [each['parts'][0].get('text') for each in task['history']].count('Let me look.') == 1

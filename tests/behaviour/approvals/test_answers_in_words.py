@@ -1,0 +1,468 @@
+"""Answers of clients that write plain text, or data without this package's envelope: which count, and what is asked."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Limits
+from pydantic_ai_a2a.audit import LOGGER
+from pydantic_ai_a2a.conversion.answer_rules import AnswerRules, instruction
+from pydantic_ai_a2a.conversion.json_schema import problem
+
+from ...client import Client, RpcError, message, state_of, texts
+from ..asking import ROW, Tools, answers, approve, asked
+from ..queues import Overtaken
+from ..rows import covers
+from ..stage import prompts, serving
+
+ALL: dict[str, Any] = {'plain_text_answers': 'all'}
+WHAT = (
+    'Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes data that fits'
+    ' "messageSchema" beside this text.'
+)
+
+
+def question(task: dict[str, Any]) -> str:
+    """What a person reads."""
+    return task['status']['message']['parts'][0]['text']
+
+
+def message_schema(task: dict[str, Any]) -> dict[str, Any]:
+    """JSON Schema of the message that answers."""
+    [data] = [part['data'] for part in task['status']['message']['parts'] if 'data' in part]
+    return data['messageSchema']
+
+
+async def refused(client: Client, sent: dict[str, Any]) -> RpcError:
+    with pytest.raises(RpcError) as error:
+        await client.send(sent)
+    assert error.value.code == -32602
+    return error.value
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('words', 'said'),
+    [
+        ('no', 'delete + The tool call was denied.'),
+        ('  NO!\n', 'delete + The tool call was denied.'),
+        ('No: keep it', 'delete + keep it'),
+        ('deny', 'delete + The tool call was denied.'),
+    ],
+)
+async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete')
+        assert texts(await client.send(message(words, taskId=task['id']))) == [said]
+    assert tools.deleted == []
+
+
+@covers(ROW)
+@pytest.mark.parametrize('option', [{}, {'plain_text_answers': ['look']}], ids=['default', 'another tool'])
+async def test_words_do_not_approve_by_default_and_question_and_error_say_what_to_write(option: dict[str, Any]) -> None:
+    tools = Tools()
+    async with serving(tools.agent, **option) as client:
+        task = await client.send('delete')
+        error = await refused(client, message('yes', taskId=task['id']))
+        assert await client.get_task(task['id']) == task
+    first, what = question(task).splitlines()
+    assert (first, what) == ('May I call delete {"path":"a"}?', WHAT)
+    assert what.removesuffix('.') in str(error)
+    assert (error.fields, tools.deleted) == (['message.parts'], [])
+
+
+@covers(ROW)
+@pytest.mark.parametrize('option', [ALL, {'plain_text_answers': ['delete']}], ids=['all', 'named'])
+@pytest.mark.parametrize('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
+async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
+    tools = Tools()
+    async with serving(tools.agent, **option) as client:
+        task = await client.send('delete')
+        assert question(task).endswith('Write "yes" to approve the call, or "no" or "no: reason" to deny it.')
+        assert texts(await client.send(message(words, taskId=task['id']))) == ['delete + deleted a']
+    assert tools.deleted == [('a', True)]
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    'words', ['yes, but only a', 'yes: but another one', 'maybe', 'yes?', 'yes no', 'no way, yes', 'yes\nno', '.']
+)
+async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_for_it(words: str) -> None:
+    tools = Tools()
+    async with serving(tools.agent, **ALL) as client:
+        task = await client.send('delete')
+        again = await client.send(message(words, taskId=task['id']))
+        assert (state_of(again), asked(again), tools.deleted) == ('INPUT_REQUIRED', asked(task), [])
+        assert question(again) == f'That is no clear answer.\n{question(task)}'
+        assert again['status']['timestamp'] == task['status']['timestamp']
+        done = await client.send(message('yes', taskId=task['id']))
+    assert texts(done) == ['delete + deleted a']
+    said = [each['parts'][0].get('text') for each in done['history']]
+    assert said[:5] == ['delete', question(task), words, question(again), 'yes']
+
+
+@covers(ROW)
+async def test_asking_again_counts_against_the_limit_of_messages() -> None:
+    tools = Tools()
+    async with serving(tools.agent, limits=Limits(messages=2), **ALL) as client:
+        task = await client.send('delete')
+        await client.send(message('maybe', taskId=task['id']))
+        again = await client.send(message('maybe', taskId=task['id']))
+        error = await refused(client, message('maybe', taskId=task['id']))
+        assert await client.get_task(task['id']) == again
+        assert texts(await client.send(message('yes', taskId=task['id']))) == ['delete + deleted a']
+    assert question(task).splitlines()[1].removesuffix('.') in str(error)
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('prompt', 'option', 'what'),
+    [
+        ('delete two', ALL, 'Several answers are needed'),
+        ('fetch', ALL, 'Plain words are no answer here.'),
+        ('delete', {'plain_text_answers': 'none'}, 'Plain words are no answer here.'),
+        ('ask', {'plain_text_answers': 'none'}, 'Plain words are no answer here.'),
+    ],
+    ids=['several', 'external', 'none, approval', 'none, question'],
+)
+@pytest.mark.parametrize('words', ['yes', 'no', 'large'])
+async def test_words_are_refused_where_they_cannot_answer(
+    prompt: str, option: dict[str, Any], what: str, words: str
+) -> None:
+    tools = Tools()
+    async with serving(tools.agent, **option) as client:
+        task = await client.send(prompt)
+        error = await refused(client, message(words, taskId=task['id']))
+        assert await client.get_task(task['id']) == task
+    assert what in question(task)
+    assert question(task).splitlines()[-1].removesuffix('.') in str(error)
+    assert tools.deleted == []
+
+
+@covers(ROW)
+async def test_words_decide_once_all_other_calls_are_answered() -> None:
+    async with serving(Tools().agent, **ALL) as client:
+        task = await client.send('delete two')
+        half = await client.send(answers(task, approve('c2')))
+        assert 'Write "yes"' in question(half)
+        done = await client.send(message('no', taskId=task['id']))
+    assert texts(done) == ['delete two + The tool call was denied. + deleted b']
+
+
+@covers(ROW)
+async def test_words_in_another_task_of_the_context_decide_nothing() -> None:
+    tools = Tools()
+    async with serving(tools.agent, **ALL) as client:
+        task = await client.send('delete')
+        await client.send(message('yes', contextId=task['contextId']))
+        assert await client.get_task(task['id']) == task
+    assert tools.deleted == []
+
+
+@covers(ROW)
+async def test_words_for_one_question_do_not_answer_the_next() -> None:
+    """A `yes` was accepted while the first call waited; another client has answered that meanwhile."""
+
+    def twice(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        if len(returned) == 2:
+            return ModelResponse(parts=[TextPart('done')])
+        return ModelResponse(parts=[ToolCallPart('delete', {'path': 'ab'[len(returned)]}, f'c{len(returned)}')])
+
+    tools = Tools()
+    with tools.agent.override(model=FunctionModel(twice)):
+        async with serving(tools.agent, **ALL) as client:
+            assert isinstance(client.app, A2AApp)
+            task = await client.send('delete both')
+            late, first = message('yes', taskId=task['id']), answers(task, approve('c0'))
+            client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+            again = await client.send(late)
+    assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
+    assert question(again).startswith('That is no clear answer.')
+    assert tools.deleted == [('a', True)]
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('words', 'decision', 'deleted'),
+    [
+        ('Fine with me.', 'approve', [('a', True)]),
+        ('yes', 'approve', [('a', True)]),
+        ('no', 'approve', None),
+        ('No: keep it', 'approve', None),
+        ('yes', 'deny', None),
+        ('no', 'deny', []),
+    ],
+)
+async def test_data_decides_and_words_that_contradict_it_ask_again(
+    words: str, decision: str, deleted: list[Any] | None
+) -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete')
+        data = {'data': {'callAnswers': [{'id': 'c1', 'decision': decision}]}}
+        after = await client.send(message(parts=[{'text': words}, data], taskId=task['id']))
+    if deleted is None:
+        assert (state_of(after), asked(after), tools.deleted) == ('INPUT_REQUIRED', asked(task), [])
+    else:
+        assert (state_of(after), tools.deleted) == ('COMPLETED', deleted)
+        assert words not in texts(after)[0]
+
+
+@covers(ROW)
+async def test_what_is_asked_again_is_no_answer_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, LOGGER)
+    async with serving(Tools().agent, **ALL) as client:
+        task = await client.send('delete')
+        again = await client.send(message('maybe', taskId=task['id']))
+        assert [each.get('metadata') for each in again['history'] if each['role'] == 'ROLE_USER'] == [None, None]
+        assert not caplog.records
+        await client.send(message('no', taskId=task['id']))
+    assert [each.__dict__['audit']['decisions'] for each in caplog.records] == [{'c1': 'deny'}]
+
+
+# --- the schema of the whole message --------------------------------------------------------------------------------
+
+
+class Place(BaseModel):
+    name: str
+
+
+class Number:
+    """Has another type of the same name."""
+
+    class Place(BaseModel):
+        name: int
+
+
+@covers(ROW)
+async def test_the_schema_of_the_whole_answering_message_stands_beside_the_calls() -> None:
+    def both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if isinstance(messages[-1].parts[-1], ToolReturnPart):
+            return ModelResponse(parts=[TextPart('done')])
+        calls = [
+            ToolCallPart('go', {'to': {'name': 'x'}, 'by': 'bus'}, 'g'),
+            ToolCallPart('dial', {'to': {'name': 1}, 'by': 'phone'}, 'd'),
+        ]
+        return ModelResponse(parts=[*calls])
+
+    agent = Agent(FunctionModel(both))
+
+    @agent.tool_plain(requires_approval=True)
+    def go(to: Place, by: str) -> str:
+        return to.name
+
+    @agent.tool_plain(requires_approval=True)
+    def dial(to: Number.Place, by: str) -> str:
+        return by
+
+    async with serving(agent) as client:
+        task = await client.send('go')
+        schema = message_schema(task)
+        good = [approve('g', args={'to': {'name': 'y'}, 'by': 'car'}), approve('d', args={'to': {'name': 2}, 'by': ''})]
+        for bad in ([approve('g', args={'to': {'name': 1}, 'by': 'car'})], [approve('x')], [], [*good, *good]):
+            assert problem(answers(task, *bad), schema, 'message') is not None
+        assert problem({**answers(task, *good), 'taskId': 'another'}, schema, 'message') is not None
+        sent = answers(task, *good)
+        assert problem(sent, schema, 'message') is None
+        assert state_of(await client.send(sent)) == 'COMPLETED'
+
+
+# --- questions ------------------------------------------------------------------------------------------------------
+
+
+def asking(schema: dict[str, Any] | None, seen: list[Any]) -> Agent[object, str]:
+    """An agent whose tool asks how many, and what it is told."""
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part.content for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        seen.extend(returned)
+        return ModelResponse(parts=[TextPart('done') if returned else ToolCallPart('work', {}, 'c1')])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    def work() -> str:
+        raise InputRequired('How many?', schema)
+
+    return agent
+
+
+EMPTY: dict[str, Any] = {}
+THREE: dict[str, Any] = {'id': 'c1', 'decision': 'result', 'result': 3}
+INTEGER: dict[str, Any] = {'type': 'integer', 'minimum': 1}
+NUMBER: dict[str, Any] = {'type': 'number'}
+STRING: dict[str, Any] = {'type': 'string', 'minLength': 2}
+ONE_OF: dict[str, Any] = {'type': 'string', 'enum': ['few', 'many']}
+OBJECT: dict[str, Any] = {'type': 'object', 'properties': {'n': {'type': 'integer'}}, 'required': ['n']}
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('schema', 'parts', 'value'),
+    [
+        (None, [{'text': 'three'}], 'three'),
+        (INTEGER, [{'text': ' 3 '}], 3),
+        (NUMBER, [{'text': '2.5'}], 2.5),
+        (STRING, [{'text': 'three'}], 'three'),
+        (ONE_OF, [{'text': 'many'}], 'many'),
+        (INTEGER, [{'data': 3}], 3),
+        (OBJECT, [{'data': {'n': 3}}], {'n': 3}),
+        (OBJECT, [{'data': {'n': 3}}, {'text': 'Three, please.'}], {'n': 3}),
+        (INTEGER, [{'text': '3'}, {'data': 3}], 3),
+        (
+            INTEGER,
+            [{'text': 'Three, please.'}, {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', 'result': 3}]}}],
+            3,
+        ),
+    ],
+)
+async def test_a_question_takes_bare_data_that_fits_and_words_for_strings_and_numbers(
+    schema: dict[str, Any] | None, parts: list[Any], value: Any
+) -> None:
+    seen: list[Any] = []
+    async with serving(asking(schema, seen)) as client:
+        task = await client.send('hi')
+        assert state_of(await client.send(message(parts=parts, taskId=task['id']))) == 'COMPLETED'
+    assert seen == [value]
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('schema', 'parts'),
+    [
+        (INTEGER, [{'text': 'three'}]),
+        (INTEGER, [{'text': '0'}]),
+        (INTEGER, [{'text': '2.5'}]),
+        (NUMBER, [{'text': 'true'}]),
+        (NUMBER, [{'text': '1e999'}]),
+        (STRING, [{'text': 'x'}]),
+        (ONE_OF, [{'text': 'some'}]),
+        (ONE_OF, [{'text': 'few'}, {'data': 'many'}]),
+        (INTEGER, [{'text': '4'}, {'data': 3}]),
+        (INTEGER, [{'text': '4'}, {'data': {'callAnswers': [THREE]}}]),
+    ],
+)
+async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again(
+    schema: dict[str, Any], parts: list[Any]
+) -> None:
+    seen: list[Any] = []
+    async with serving(asking(schema, seen)) as client:
+        task = await client.send('hi')
+        again = await client.send(message(parts=parts, taskId=task['id']))
+    assert (state_of(again), question(again)) == ('INPUT_REQUIRED', f'That is no clear answer.\n{question(task)}')
+    assert seen == []
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('schema', 'parts', 'field'),
+    [
+        (OBJECT, [{'text': 'three'}], 'message.parts'),
+        (OBJECT, [{'data': EMPTY}], 'message.parts[0].data.n'),
+        (INTEGER, [{'text': '3'}, {'data': 'three'}], 'message.parts[1].data'),
+        (INTEGER, [{'data': 3}, {'data': 3}], 'message.parts'),
+        (None, [{'data': 3}], 'message.parts'),
+    ],
+)
+async def test_data_that_does_not_fit_a_question_is_refused(
+    schema: dict[str, Any] | None, parts: list[Any], field: str
+) -> None:
+    async with serving(asking(schema, [])) as client:
+        task = await client.send('hi')
+        error = await refused(client, message(parts=parts, taskId=task['id']))
+        assert await client.get_task(task['id']) == task
+    assert error.fields == [field]
+
+
+def test_a_question_says_what_to_write() -> None:
+    said = [
+        instruction('question', 'work', schema, AnswerRules()) for schema in (None, INTEGER, NUMBER, STRING, ONE_OF)
+    ]
+    assert said == snapshot(['', 'Write a whole number.', 'Write a number.', '', 'Write one of these: few, many.'])
+
+
+def guessing(schema: dict[str, Any]) -> Agent[object, Any]:
+    """An agent that asks by an output type, and says at last what it was told."""
+
+    def which(question: str) -> InputRequired:
+        return InputRequired(question, schema)
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        said = prompts(messages)
+        if len(said) == 1:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'question': 'How many?'})])
+        return ModelResponse(parts=[TextPart(' + '.join(said))])
+
+    return Agent(FunctionModel(answer), output_type=[str, which])
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('schema', 'parts', 'told'),
+    [
+        (INTEGER, [{'text': '3'}], 'COMPLETED'),
+        (INTEGER, [{'data': 3}], 'COMPLETED'),
+        (OBJECT, [{'data': {'n': 3}}, {'text': 'Three, please.'}], 'COMPLETED'),
+        (INTEGER, [{'text': 'three'}], 'INPUT_REQUIRED'),
+        (INTEGER, [{'text': '4'}, {'data': 3}], 'INPUT_REQUIRED'),
+        (OBJECT, [{'text': 'three'}], ['message.parts']),
+        (OBJECT, [{'data': EMPTY}], ['message.parts[0].data.n']),
+        (INTEGER, [{'data': {'callAnswers': [approve()]}}], ['message.parts[0].data.callAnswers[0].id']),
+    ],
+)
+async def test_the_schema_of_an_output_question_is_enforced(
+    schema: dict[str, Any], parts: list[Any], told: str | list[str]
+) -> None:
+    async with serving(guessing(schema)) as client:
+        task = await client.send('hi')
+        [data] = [part['data'] for part in task['status']['message']['parts'] if 'data' in part]
+        assert (data['pending'], data['schema']) == ([], schema)
+        sent = message(parts=parts, taskId=task['id'])
+        if isinstance(told, list):
+            assert (await refused(client, sent)).fields == told
+            assert await client.get_task(task['id']) == task
+        else:
+            after = await client.send(sent)
+            assert state_of(after) == told
+            if told == 'INPUT_REQUIRED':
+                assert question(after) == f'That is no clear answer.\n{question(task)}'
+            else:
+                assert len(parts) == 2 or problem(sent, data['messageSchema'], 'message') is None
+
+
+@covers(ROW)
+async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
+    async with serving(guessing(INTEGER), plain_text_answers='none') as client:
+        task = await client.send('hi')
+        error = await refused(client, message('3', taskId=task['id']))
+    assert question(task).splitlines()[-1].removesuffix('.') in str(error)
+
+
+@covers(ROW)
+async def test_words_never_sign_anybody_in() -> None:
+    calls: list[str] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart('work', {}, 'c1')])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    def work() -> str:
+        calls.append('work')
+        raise AuthRequired('Please sign in.')
+
+    async with serving(agent, **ALL) as client:
+        task = await client.send('hi')
+        after = await client.send(message('yes', taskId=task['id']))
+    assert (state_of(task), state_of(after), calls) == ('AUTH_REQUIRED', 'AUTH_REQUIRED', ['work', 'work'])

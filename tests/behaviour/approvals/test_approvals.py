@@ -1,0 +1,350 @@
+"""Calls of tools that wait for somebody outside: what clients are asked, and what an answer does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.storage import InMemoryStorage
+from inline_snapshot import snapshot
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, Push
+
+from ...client import RpcError, message, state_of, texts
+from ...dialects import only
+from ...webhooks import webhook
+from ..asking import ROW, Tools, answers, approve, asked, model
+from ..rows import covers
+from ..stage import ended, serving, tasks_of
+
+
+@covers(ROW)
+async def test_a_call_that_needs_approval_is_shown_to_the_client() -> None:
+    async with serving(Tools().agent) as client:
+        task = await client.send('delete')
+        assert await client.get_task(task['id']) == task
+    assert state_of(task) == 'INPUT_REQUIRED'
+    assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete {"path":"a"}?'
+    assert task['status']['message']['parts'][1]['metadata'] == {
+        'type': 'application/vnd.pydantic-ai.pending-calls+json'
+    }
+    assert asked(task) == snapshot(
+        [
+            {
+                'id': 'c1',
+                'kind': 'approval',
+                'tool': 'delete',
+                'text': 'May I call delete {"path":"a"}?',
+                'args': {'path': 'a'},
+                'answerSchema': {
+                    'oneOf': [
+                        {
+                            'type': 'object',
+                            'properties': {
+                                'id': {'const': 'c1'},
+                                'decision': {'const': 'approve'},
+                                'args': {
+                                    'additionalProperties': False,
+                                    'properties': {'path': {'type': 'string'}},
+                                    'required': ['path'],
+                                    'type': 'object',
+                                },
+                            },
+                            'required': ['id', 'decision'],
+                            'additionalProperties': False,
+                        },
+                        {
+                            'type': 'object',
+                            'properties': {
+                                'id': {'const': 'c1'},
+                                'decision': {'const': 'deny'},
+                                'reason': {'type': 'string', 'minLength': 1},
+                            },
+                            'required': ['id', 'decision'],
+                            'additionalProperties': False,
+                        },
+                    ]
+                },
+            }
+        ]
+    )
+    assert 'artifacts' not in task
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('answer', 'said', 'deleted'),
+    [
+        (approve(), 'delete + deleted a', [('a', True)]),
+        (approve(args={'path': 'z'}), 'delete + deleted z', [('z', True)]),
+        ({'id': 'c1', 'decision': 'deny'}, 'delete + The tool call was denied.', []),
+        ({'id': 'c1', 'decision': 'deny', 'reason': 'Too risky.'}, 'delete + Too risky.', []),
+    ],
+    ids=['approved', 'changed', 'denied', 'denied with a reason'],
+)
+async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: str, deleted: list[Any]) -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete')
+        assert tools.deleted == []
+        done = await client.send(answers(task, answer))
+        after = await client.send(message('and now', contextId=task['contextId']))
+    assert (done['id'], state_of(done), texts(done)) == (task['id'], 'COMPLETED', [said])
+    assert tools.deleted == deleted
+    assert texts(after) == ['delete + and now']
+    assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
+
+
+@covers(ROW)
+async def test_calls_may_be_answered_one_by_one() -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete two')
+        half = await client.send(answers(task, approve('c2')))
+        assert (state_of(half), [call['id'] for call in asked(half)], tools.deleted) == ('INPUT_REQUIRED', ['c1'], [])
+        with pytest.raises(RpcError) as twice:
+            await client.send(answers(task, approve('c2')))
+        done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
+    assert (twice.value.code, twice.value.fields) == (-32602, ['message.parts[0].data.callAnswers[0].id'])
+    assert texts(done) == ['delete two + No. + deleted b']
+    assert tools.deleted == [('b', True)]
+
+
+@covers(ROW)
+async def test_calls_that_wait_are_listed_in_the_order_in_which_the_model_made_them() -> None:
+    async with serving(Tools().agent) as client:
+        task = await client.send('mixed')
+    assert [(call['id'], call['kind']) for call in asked(task)] == [
+        ('x1', 'external'),
+        ('c1', 'approval'),
+        ('q1', 'question'),
+        ('c2', 'approval'),
+    ]
+    assert [line.split()[0] for line in task['status']['message']['parts'][0]['text'].splitlines()[:4]] == [
+        'Waiting',
+        'May',
+        'Please',
+        'May',
+    ]
+
+
+@covers(ROW)
+async def test_tools_that_wait_for_nobody_are_not_run_again() -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete and look')
+        assert [call['id'] for call in asked(task)] == ['c2']
+        done = await client.send(answers(task, approve('c2')))
+    assert texts(done) == ['delete and look + looked + deleted a']
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('prompt', 'answer', 'said'),
+    [
+        ('fetch', {'id': 'x1', 'decision': 'result', 'result': {'page': 1}}, "fetch + {'page': 1}"),
+        ('fetch', {'id': 'x1', 'decision': 'retry', 'reason': 'Another one.'}, 'Another one.'),
+        ('ask', {'id': 'q1', 'decision': 'result', 'result': 'large'}, 'ask + large'),
+    ],
+    ids=['external', 'retry', 'question'],
+)
+async def test_results_from_outside_are_what_the_tool_returns(prompt: str, answer: dict[str, Any], said: str) -> None:
+    async with serving(Tools().agent) as client:
+        task = await client.send(prompt)
+        done = await client.send(answers(task, answer))
+    assert said in texts(done)[0]
+
+
+@covers(ROW)
+async def test_an_answer_that_is_sent_again_is_the_same_answer() -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete two')
+        first = answers(task, approve('c1'))
+        await client.send(first)
+        half = await client.send(first)
+        assert [call['id'] for call in asked(half)] == ['c2']
+        last = answers(task, approve('c2'))
+        assert await client.send(last) == await client.send(last)
+    assert tools.deleted == [('a', True), ('b', True)]
+
+
+@covers(ROW)
+async def test_another_task_of_the_context_does_not_see_the_paused_turn() -> None:
+    async with serving(Tools().agent) as client:
+        first = await client.send('one')
+        context = first['contextId']
+        task = await client.send(message('delete', contextId=context))
+        between = await client.send(message('two', contextId=context))
+        done = await client.send(answers(task, approve()))
+        after = await client.send(message('three', contextId=context))
+        assert isinstance(client.app, A2AApp)
+        kept = await client.app.conversations().load(context)
+    assert texts(between) == ['one + two']
+    assert texts(done) == ['one + delete + deleted a']
+    assert texts(after) == ['one + two + delete + three']
+    assert kept is not None
+    assert kept.usage.requests == 5
+
+
+@covers(ROW)
+async def test_a_paused_task_that_is_canceled_leaves_a_context_that_can_be_continued() -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete')
+        await client.call('CancelTask', {'id': task['id']})
+        with pytest.raises(RpcError) as refused:
+            await client.send(answers(task, approve()))
+        after = await client.send(message('after', contextId=task['contextId']))
+        [canceled] = await tasks_of(client, state='canceled')
+    assert (refused.value.code, tools.deleted, canceled['id']) == (-32004, [], task['id'])
+    assert texts(after) == ['delete + after']
+
+
+@covers(ROW)
+async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_nor_is_lost() -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        await release.wait()
+        return model(messages, info)
+
+    tools = Tools()
+    with tools.agent.override(model=FunctionModel(slow)):
+        async with serving(tools.agent, plain_text_answers='all') as client:
+            task = await client.send('delete', returnImmediately=True)
+            await began.wait()
+            async with client.send_streaming(message('yes', taskId=task['id'])) as early:
+                await anext(early)
+                release.set()
+                await early.rest()
+            waiting = await client.get_task(task['id'])
+            assert (state_of(waiting), tools.deleted) == ('INPUT_REQUIRED', [])
+            done = await client.send(answers(task, {'id': 'c1', 'decision': 'deny', 'reason': 'No.'}))
+    assert (texts(done), tools.deleted) == (['delete + No.', 'delete + yes'], [])
+
+
+@covers(ROW)
+async def test_an_agent_with_output_validators_may_wait_too() -> None:
+    tools = Tools()
+    tools.agent.output_validator(lambda output: f'valid: {output}')
+    async with serving(tools.agent) as client:
+        task = await client.send('delete')
+        assert texts(await client.send(answers(task, approve()))) == ['valid: delete + deleted a']
+
+
+@covers(ROW)
+async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -> None:
+    tools = Tools()
+    toolset = FunctionToolset[object]([tools.delete, tools.look])
+    asking = toolset.approval_required(lambda ctx, tool, args: tool.name == 'delete')
+    async with serving(Agent(FunctionModel(model), toolsets=[asking])) as client:
+        task = await client.send('delete and look')
+        assert [(call['id'], call['kind'], call['args']) for call in asked(task)] == [('c2', 'approval', {'path': 'a'})]
+        done = await client.send(answers(task, approve('c2', args={'path': 'b'})))
+    assert texts(done) == ['delete and look + looked + deleted b']
+    assert tools.deleted == [('b', True)]
+
+
+@covers(ROW)
+async def test_arguments_are_shown_unless_they_are_hidden() -> None:
+    async with serving(Tools().agent, hide_arguments=['delete']) as client:
+        task = await client.send('delete')
+    assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
+    assert '"a"' not in json.dumps(task)
+    assert [call.keys() for call in asked(task)] == [{'id', 'kind', 'tool', 'text', 'answerSchema'}]
+
+
+@covers(ROW)
+async def test_tasks_in_a_storage_of_the_users_wait_too() -> None:
+    tools = Tools()
+    async with serving(tools.agent, storage=InMemoryStorage()) as client:
+        task = await client.send('delete two')
+        half = await client.send(answers(task, approve('c1')))
+        assert state_of(half) == 'INPUT_REQUIRED'
+        done = await client.send(answers(task, {'id': 'c2', 'decision': 'deny', 'reason': 'No.'}))
+        other = await client.send(message('delete', contextId=task['contextId']))
+        canceled = await client.call('CancelTask', {'id': other['id']})
+        after = await client.send(message('after', contextId=task['contextId']))
+    assert (texts(done), tools.deleted) == (['delete two + deleted a + No.'], [('a', True)])
+    assert (state_of(canceled), texts(after)) == ('CANCELED', ['delete two + delete + after'])
+
+
+@covers(ROW)
+async def test_a_run_that_was_answered_goes_on_elsewhere_from_its_last_step(tmp_path: Path) -> None:
+    reached, stay = asyncio.Event(), True
+
+    async def slow() -> str:
+        reached.set()
+        if stay:
+            await asyncio.Event().wait()
+        return 'slow'
+
+    def and_then(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        response = model(messages, info)
+        returned = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if returned and returned[0].tool_name == 'delete':
+            return ModelResponse(parts=[ToolCallPart('slow', {}, 's1')])
+        return response
+
+    tools = Tools()
+    tools.agent.tool_plain(slow)
+    options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/agent.db'}
+    with tools.agent.override(model=FunctionModel(and_then)):
+        async with serving(tools.agent, **options) as client:
+            task = await client.send('delete')
+            await client.send(answers(task, approve()), returnImmediately=True)
+            await reached.wait()
+        stay = False
+        async with serving(tools.agent, **options) as client:
+            done = await ended(client, task['id'])
+            after = await client.send(message('after', contextId=task['contextId']))
+    assert (texts(done), tools.deleted) == (['delete + deleted a + slow'], [('a', True)])
+    assert texts(after) == ['delete + after']
+
+
+@covers(ROW)
+async def test_two_answers_at_once_are_one_answer_and_a_refusal() -> None:
+    tools = Tools()
+    async with serving(tools.agent) as client:
+        task = await client.send('delete two')
+        sent = [client.send(answers(task, approve('c1'))), client.send(answers(task, approve('c1')))]
+        results = await asyncio.gather(*sent, return_exceptions=True)
+    assert sorted(type(result).__name__ for result in results) == ['RpcError', 'dict']
+
+
+@covers(ROW)
+async def test_the_stream_of_a_send_ends_with_the_calls_that_wait() -> None:
+    async with serving(Tools().agent) as client:
+        async with client.send_streaming('delete') as stream:
+            *_, last = await stream.rest()
+        status = last.result['statusUpdate']
+        assert (status['status']['state'], [call['id'] for call in asked(status)]) == (
+            'TASK_STATE_INPUT_REQUIRED',
+            ['c1'],
+        )
+        async with client.send_streaming(answers({'id': status['taskId']}, approve())) as stream:
+            *_, last = await stream.rest()
+    assert last.result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+@covers(ROW)
+@only('1.0', 'webhooks of older versions are told in their own spelling')
+async def test_webhooks_are_told_of_every_question() -> None:
+    async with webhook() as hook, serving(Tools().agent, push=Push(private_hosts=['127.0.0.1'])) as client:
+        task = await client.send('delete two', taskPushNotificationConfig={'url': hook.url})
+        half = await client.send(answers(task, approve('c1')))
+        events = [each.json['statusUpdate'] for each in await hook.got(3)]
+    assert [event['status'] for event in events[1:]] == [task['status'], half['status']]

@@ -1,0 +1,209 @@
+"""Callers that nobody vouches for: whom they reach, and what they see of each other."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.routing import Host, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, mount, run, serve, to_a2a
+
+from ...auth.issuer import bearer
+from ...client import LIMIT, Answer, Client, Exchange, rpc
+from ...dialects import only, unversioned
+from ..refused import refusal
+from ..stage import serving
+
+LISTS = only('1.0', reason='0.3 has no lists')
+ANN = 'the-token-of-ann-1234'
+STRANGER, HERE, INSIDE = '192.0.2.1', '127.0.0.1', 'testclient'
+
+
+async def listed(client: Client, address: str | None, headers: dict[str, str] | None = None) -> Answer:
+    """ListTasks, asked from there."""
+    call = rpc('ListTasks', {})
+    declared = {'Content-Type': 'application/json'} if call.verb == 'POST' else {}
+    merged = {**declared, **client.headers, **(headers or {})}
+    exchange = Exchange(client.app, call.verb, call.path or '/', merged, call)
+    exchange.scope['client'] = None if address is None else (address, 1)
+    return await exchange.answer()
+
+
+@LISTS
+@pytest.mark.parametrize(
+    ('anonymous_list', 'may'),
+    [(None, [HERE, '::1', '::ffff:127.0.0.1', INSIDE]), (True, [HERE, INSIDE, STRANGER, None]), (False, [])],
+)
+async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
+    anonymous_list: bool | None, may: list[str | None]
+) -> None:
+    everywhere = [HERE, '::1', '::ffff:127.0.0.1', INSIDE, STRANGER, '2001:db8::1', None]
+    async with serving(Agent('test'), anonymous_list=anonymous_list) as client:
+        await client.send()
+        for address in everywhere if anonymous_list is not True else may:
+            answer = await listed(client, address)
+            if address in may:
+                assert (answer.status, b'"totalSize":1' in answer.body) == (200, True)
+            else:
+                assert refusal(answer, status=403).message == 'Anonymous callers may not list tasks here.'
+
+
+BY_PROXY = [
+    ('X-Forwarded-For', STRANGER),
+    ('X-Forwarded-For', HERE),
+    ('X-Forwarded-Proto', 'https'),
+    ('X-Real-IP', STRANGER),
+    ('Forwarded', f'for={STRANGER}'),
+    ('Via', '1.1 proxy'),
+]
+
+
+@LISTS
+@pytest.mark.parametrize('header', BY_PROXY)
+@pytest.mark.parametrize(('anonymous_list', 'status'), [(None, 403), (True, 200)])
+async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
+    header: tuple[str, str], anonymous_list: bool | None, status: int
+) -> None:
+    async with serving(Agent('test'), anonymous_list=anonymous_list) as client:
+        assert (await listed(client, HERE, dict([header]))).status == status
+        assert (await listed(client, HERE)).status == 200
+
+
+@unversioned('it is about the log')
+async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test')) as client:
+        for headers in ({}, {}, {'X-Forwarded-For': STRANGER}, {'X-Forwarded-For': STRANGER}):
+            await listed(client, HERE, headers)
+    told = [each.getMessage() for each in caplog.records if each.name == 'pydantic_ai_a2a']
+    assert [each.partition(':')[0] for each in told] == [
+        'Whoever reaches this agent may call it, and somebody behind a proxy does'
+    ]
+
+
+@LISTS
+async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), anonymous_list=False) as client:
+        assert (await listed(client, STRANGER, bearer(ANN))).status == 200
+    assert caplog.records == []
+
+
+def nobody(_: Request) -> Caller:
+    return Caller(tenant='acme')
+
+
+@LISTS
+async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test'), authenticate=nobody) as client:
+        refusal(await listed(client, STRANGER), status=403)
+    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    assert [record[fact] for fact in ('event', 'operation', 'remote', 'tenant')] == [
+        'forbidden',
+        'ListTasks',
+        STRANGER,
+        'acme',
+    ]
+
+
+@unversioned('it does not come to a request')
+@pytest.mark.parametrize('start', [run, serve])
+@pytest.mark.parametrize('host', ['0.0.0.0', '::', 'agent.example.com'])
+def test_on_a_public_address_everybody_may_call_only_if_that_is_said(start: Any, host: str) -> None:
+    agent = Agent('test')
+    parent = Starlette()
+    mount(parent, '/guarded', to_a2a(agent, auth=BearerAuth({ANN: 'ann'})))
+    mount(parent, '/open', to_a2a(agent))
+    with pytest.raises(ValueError, match='lets everybody call it, and'):
+        start(parent, host=host)
+
+
+class Wrapped:
+    """Middleware that has what it wraps where middleware has it."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)
+
+
+def hiding(app: Starlette) -> Any:
+    """Middleware of which nobody knows what it wraps."""
+
+    async def hides(scope: Scope, receive: Receive, send: Send) -> None:
+        await app(scope, receive, send)
+
+    return hides
+
+
+WRAPS: list[Callable[[A2AApp], ASGIApp]] = [
+    lambda app: Wrapped(Wrapped(app)),
+    lambda app: Starlette(routes=[Mount('/agent', app, middleware=[Middleware(Wrapped)])]),
+    lambda app: Starlette(routes=[Host('agent.example.com', app)]),
+    lambda app: Starlette(routes=[Route('/', app)]),
+]
+
+
+@unversioned('it does not come to a request')
+@pytest.mark.parametrize('start', [run, serve])
+@pytest.mark.parametrize('wrap', WRAPS)
+def test_an_app_that_is_wrapped_is_found(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
+    app = to_a2a(Agent('test'))
+    with pytest.raises(ValueError, match=r'lets everybody call it, and 0\.0\.0\.0 is reached'):
+        start(wrap(app), host='0.0.0.0')
+
+
+@unversioned('it does not come to a request')
+@pytest.mark.parametrize('start', [run, serve])
+def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(start: Any) -> None:
+    with pytest.raises(ValueError, match=r'can be found.*If everybody may, say anonymous=True'):
+        start(hiding(to_a2a(Agent('test'))), host='0.0.0.0')
+
+
+@unversioned('it does not come to a request')
+@pytest.mark.parametrize('start', [run, serve])
+@pytest.mark.parametrize(
+    ('of_app', 'given'), [(None, ['agent.example.com']), (['agent.example.com'], None), (['*'], ['localhost'])]
+)
+def test_a_name_that_is_not_of_this_machine_is_as_good_as_a_public_address(start: Any, of_app: Any, given: Any) -> None:
+    app = Wrapped(to_a2a(Agent('test'), allowed_hosts=of_app))
+    with pytest.raises(ValueError, match=r'lets everybody call it, and \S* is reached from elsewhere'):
+        start(app, allowed_hosts=given)
+
+
+@unversioned('no operation is called')
+def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
+    app = to_a2a(Agent('test'), auth=BearerAuth({ANN: 'ann'}), allowed_hosts=['agent.example.com'])
+    with serve(Wrapped(app)) as server:
+        statuses = [
+            httpx.get(f'{server.url}health/live', headers={'Host': host}, timeout=LIMIT).status_code
+            for host in ('agent.example.com', 'evil.example')
+        ]
+    assert statuses == [200, 421]
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize(('host', 'options'), [('127.0.0.1', {}), ('0.0.0.0', {'anonymous': True})])
+def test_what_has_no_app_that_can_be_found_is_served_here_or_if_that_is_said(host: str, options: Any) -> None:
+    with serve(hiding(to_a2a(Agent('test'))), host=host, **options) as server:
+        port = server.url.rstrip('/').rpartition(':')[2]
+        assert httpx.get(f'http://127.0.0.1:{port}/health/live', timeout=LIMIT).status_code == 200
+
+
+@unversioned('it is about the log')
+@pytest.mark.parametrize('options', [{'anonymous': True}, {}], ids=['said', 'with auth'])
+def test_an_app_is_served_to_everybody_if_that_is_said(options: Any) -> None:
+    app = to_a2a(Agent('test'), auth=None if options else BearerAuth({ANN: 'ann'}))
+    with serve(app, host='0.0.0.0', **options) as server:
+        port = int(server.url.rstrip('/').rpartition(':')[2])
+        with socket.create_connection(('127.0.0.1', port)):
+            pass
+    assert app.guard.expected is bool(options)

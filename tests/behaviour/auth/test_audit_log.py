@@ -1,0 +1,251 @@
+"""The audit log: one record of each refusal that may be an attack, of each cancel and of what is erased; no content."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from starlette.types import Message
+
+from pydantic_ai_a2a import BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping, SqlReader
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Erased
+
+from ...auth.issuer import bearer
+from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
+from ...dialects import unversioned
+from ..stage import Stage, ended
+
+pytestmark = unversioned('it is about the log')
+ANN = 'the-token-of-ann-1234'
+AUTH = BearerAuth({ANN: Caller(id='ann', tenant='acme')})
+JSON = {'Content-Type': 'application/json'}
+WHO = {'caller': 'ann', 'tenant': 'acme'}
+SECRET = 'SECRET'
+PRIVATE = f'https://10.0.0.1/{SECRET}.png'
+
+
+def audited(caplog: pytest.LogCaptureFixture, *but: str) -> list[dict[str, Any]]:
+    """The audit log, without times."""
+    records = [each for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    assert SECRET not in str([each.getMessage() for each in records])
+    assert [json.loads(each.getMessage()) for each in records] == [vars(each)['audit'] for each in records]
+    return [
+        {name: value for name, value in vars(each)['audit'].items() if name not in ('time', *but)} for each in records
+    ]
+
+
+class Unreadable(SqlReader):
+    """A store that is away when a task is read."""
+
+    async def load(self, *_: object, **__: object) -> None:
+        raise StoreUnavailable
+
+
+class Stuck(Exchange):
+    """A request whose body does not come."""
+
+    async def _receive(self) -> Message:
+        return await asyncio.get_running_loop().create_future()
+
+
+def url_of(field: str) -> bytes:
+    parts = [{'url': PRIVATE if field == 'part' else 'https://example.com/a.png', 'mediaType': 'image/png'}]
+    params: dict[str, Any] = {'message': message(parts=parts)}
+    if field == 'webhook':
+        params['configuration'] = {'taskPushNotificationConfig': {'url': PRIVATE}}
+    return rpc('SendMessage', params)
+
+
+async def late(client: Client) -> Answer:
+    return await Stuck(client.app, 'POST', '/', JSON | bearer(ANN), b'').answer()
+
+
+async def misdirected(client: Client) -> Answer:
+    exchange = Exchange(client.app, 'POST', '/', JSON, SECRET.encode())
+    exchange.scope['headers'][0] = (b'host', b'evil.example')
+    return await exchange.answer()
+
+
+REFUSALS: list[tuple[str, int, dict[str, str], Callable[[Client], Awaitable[Answer]]]] = [
+    ('host', 421, {}, misdirected),
+    ('body-time', 408, WHO, late),
+    ('body-size', 413, WHO, lambda client: client.post(SECRET.encode() * 1_000)),
+    ('media-type', 415, WHO, lambda client: client.post(SECRET.encode(), {'Content-Type': 'text/plain'})),
+    ('private-address', 200, WHO, lambda client: client.post(url_of('part'))),
+    ('private-address', 200, WHO, lambda client: client.post(url_of('webhook'))),
+]
+
+
+@pytest.mark.parametrize(('refusal', 'status', 'who', 'ask'), REFUSALS)
+async def test_what_may_be_an_attack_is_one_record(
+    refusal: str,
+    status: int,
+    who: dict[str, str],
+    ask: Callable[[Client], Awaitable[Answer]],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options: Any = {'allowed_hosts': ['testserver'], 'limits': Limits(body=4_000, body_time=0.01), 'push': Push()}
+    app = to_a2a(Agent('test'), auth=AUTH, **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        answer = await ask(Client(app, headers=bearer(ANN)))
+    assert answer.status == status
+    assert audited(caplog) == [
+        {
+            'event': 'refused',
+            'remote': 'testclient',
+            'refusal': refusal,
+            **who,
+            'correlation_id': answer.headers['x-correlation-id'],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ('headers', 'status', 'event'),
+    [
+        ({}, 401, 'authentication-missing'),
+        (bearer(SECRET * 4), 401, 'authentication-failed'),
+        (bearer(ANN), 403, 'forbidden'),
+    ],
+)
+async def test_whoever_may_not_is_one_record(
+    headers: dict[str, str], status: int, event: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    app = to_a2a(Agent('test'), auth=AUTH, scopes={'*': 'admin'})
+    async with lifespan(app):
+        answer = await Client(app, headers=headers).post(SECRET.encode())
+    [record] = audited(caplog)
+    assert (answer.status, record['event']) == (status, event)
+    assert record['correlation_id'] == answer.headers['x-correlation-id']
+
+
+async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, quotas=Quotas(rates=Rate(1, timedelta(hours=1))))
+    async with lifespan(app):
+        statuses = [(await Client(app, headers=bearer(ANN)).post(rpc('ListTasks', {}))).status for _ in range(2)]
+    assert statuses == [200, 429]
+    assert [(each['event'], each['quota'], each['caller']) for each in audited(caplog)] == [
+        ('quota-exceeded', 'rates.*', 'ann')
+    ]
+
+
+async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
+    named = 'a\u2028\x85{"event":"erased"}'
+    app = to_a2a(Agent('test'), authenticate=lambda _: Caller(id='\ud800'), tenants=['acme'])
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
+    assert answer.status == 200
+    [record] = audited(caplog)
+    assert (record['named'], record['caller']) == (named, '\ud800')
+    assert [each for each in caplog.messages if not each.isascii() or len(each.splitlines()) > 1] == []
+
+
+async def test_an_ordinary_mistake_is_no_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH)
+    async with lifespan(app):
+        client = Client(app, headers=bearer(ANN))
+        for body in (b'{', rpc('GetTask', {'id': 'no-such-task'}), rpc('SendMessage', {'message': 7})):
+            await client.post(body)
+        await client.send()
+    assert audited(caplog) == []
+
+
+async def test_a_cancel_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    stage = Stage()
+    app = to_a2a(stage.agent, auth=AUTH)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app, headers=bearer(ANN))
+        tasks = [await client.send(SECRET, returnImmediately=True) for _ in range(2)]
+        answer = await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
+        await app.cancel_task(tasks[1]['id'])
+        await client.post(rpc('CancelTask', {'id': tasks[0]['id']}))
+    [by_caller, by_python] = audited(caplog)
+    assert by_caller == {
+        'event': 'task-canceled',
+        'task': tasks[0]['id'],
+        'context': tasks[0]['contextId'],
+        **WHO,
+        'correlation_id': answer.headers['x-correlation-id'],
+    }
+    assert by_python.pop('correlation_id')
+    assert by_python == {
+        'event': 'task-canceled',
+        'via': 'python',
+        'task': tasks[1]['id'],
+        'context': tasks[1]['contextId'],
+        'owner': 'acme/ann',
+    }
+
+
+@pytest.mark.parametrize('ends', [False, True], ids=['breaks off', 'has ended'])
+async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_ended(
+    ends: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
+    stage, limits = Stage(), Limits(cancel_grace=LIMIT)
+    async with lifespan(app := to_a2a(stage.agent, auth=AUTH, limits=limits)), asyncio.timeout(LIMIT):
+        client = Client(app, headers=bearer(ANN))
+        task = await client.send(SECRET, returnImmediately=True)
+        await stage.reached(SECRET)
+        if ends:
+            stage.open(SECRET)
+            await ended(client, task['id'])
+        else:
+            assert isinstance(app.backend, SqliteBackend)
+            app.backend.reader = Unreadable(app.backend)
+        answer = await client.post(rpc('CancelTask', {'id': task['id']}))
+    assert answer.status == (200 if ends else 503)
+    known = [(each['event'], each['ended']) for each in audited(caplog)]
+    assert known == ([] if ends else [('task-canceled', 'asked')])
+
+
+async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH)
+    ann = Caller(id='ann', tenant='acme')
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app, headers=bearer(ANN))
+        task, other, third = [await client.send(SECRET) for _ in range(3)]
+        for _ in range(2):  # the second time, there is nothing left
+            await app.erase_task(task['id'])
+            await app.erase_context(other['contextId'], caller=ann)
+            await app.conversations(caller=ann).delete(third['contextId'])
+    assert audited(caplog, 'correlation_id') == [
+        {'event': 'erased', 'via': 'python', 'task': task['id']},
+        {'event': 'erased', 'via': 'python', 'context': other['contextId'], 'owner': 'acme/ann'},
+        {'event': 'erased', 'via': 'python', 'conversation': third['contextId'], 'owner': 'acme/ann'},
+    ]
+
+
+class Breaking(SqlHousekeeping):
+    """Breaks off an erasure at the second batch."""
+
+    batches = 0
+
+    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
+        self.batches += 1
+        if self.batches == 2:
+            raise StoreUnavailable
+        return await super().erase(owner, context_id, at=at)
+
+
+async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        context = (await Client(app).send(SECRET))['contextId']
+        assert isinstance(app.backend, SqliteBackend)
+        app.backend.housekeeping = Breaking(app.backend)
+        with pytest.raises(StoreUnavailable):
+            await app.erase_context(context)
+    assert audited(caplog, 'correlation_id') == [
+        {'event': 'erased', 'via': 'python', 'context': context, 'owner': '/', 'ended': 'broken off'}
+    ]

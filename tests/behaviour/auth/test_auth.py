@@ -1,0 +1,370 @@
+"""Authentication as a client meets it: what it is asked for, what it is told, what of it stands in the audit log."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fasta2a.schema import HttpSecurityScheme, SecurityScheme
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from starlette.requests import Request
+from starlette.types import Message
+
+from pydantic_ai_a2a import (
+    AllOf,
+    APIKeyAuth,
+    Authenticator,
+    BearerAuth,
+    Caller,
+    InvalidCredentials,
+    JWTAuth,
+    hash_key,
+    to_a2a,
+)
+from pydantic_ai_a2a.errors import OverloadedError
+
+from ...auth.issuer import AUDIENCE, ISSUER, SECRET, Key, bearer, issuer, shared
+from ...client import Client, Exchange, lifespan, message, rpc
+from ...dialects import json_rpc, only, unversioned
+from ..refused import refusal, send, untouched
+
+ANN, BOB, CAROL = 'the-token-of-ann-1234', 'the-key-of-bob-1234', 'the-key-of-carol-1234'
+READER, WRITER = frozenset({'read'}), frozenset({'read', 'write'})
+TOKENS = BearerAuth({hash_key(ANN): Caller(id='ann', scopes=READER), CAROL: Caller(id='carol', scopes=WRITER)})
+KEYS = APIKeyAuth({BOB: 'bob'})
+JWT = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+
+
+class Silent(Exchange):
+    """A request whose body nobody may ask for."""
+
+    async def _receive(self) -> Message:
+        raise AssertionError('the body was read')
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """The audit log, without times."""
+    records = [each for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    for each in records:
+        assert json.loads(each.getMessage()) == vars(each)['audit']
+    return [{'level': each.levelname, **vars(each)['audit'], 'time': None} for each in records]
+
+
+@pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
+@json_rpc('the other way is in test_wire_rest')
+async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
+    async with untouched(auth=TOKENS, scopes={'*': 'admin'}) as client:
+        answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
+    refusal(answer, status=403 if ANN in str(credentials) else 401, id=None)
+
+
+@pytest.mark.parametrize(
+    ('credentials', 'challenge'),
+    [
+        (dict, 'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key"'),
+        (
+            lambda: bearer('wrong'),
+            'Bearer realm="a2a", error="invalid_token", ApiKey realm="a2a", in="header", name="X-API-Key"',
+        ),
+        (
+            lambda: {'X-API-Key': 'wrong'},
+            'Bearer realm="a2a", ApiKey realm="a2a", in="header", name="X-API-Key", error="invalid_token"',
+        ),
+        (
+            lambda: bearer(shared(exp=1)),
+            'Bearer realm="a2a", error="invalid_token", error_description="The token has expired", '
+            'ApiKey realm="a2a", in="header", name="X-API-Key"',
+        ),
+    ],
+    ids=['none', 'token', 'key', 'expired'],
+)
+async def test_a_refusal_says_what_would_do(credentials: Callable[[], dict[str, str]], challenge: str) -> None:
+    async with untouched(auth=[TOKENS, KEYS, JWT]) as client:
+        answer = await client.post(send(), credentials())
+    refusal(answer, status=401, id=None)
+    assert answer.headers['www-authenticate'] == challenge
+
+
+@pytest.mark.parametrize(
+    ('credentials', 'owner'),
+    [
+        (lambda: bearer(ANN), 'ann'),
+        (lambda: {'X-API-Key': BOB}, 'bob'),
+        (lambda: bearer(shared(sub='dora')), 'dora'),
+        (lambda: bearer('wrong') | {'X-API-Key': BOB}, 'bob'),
+        (lambda: bearer(ANN) | {'X-API-Key': BOB}, 'ann'),
+    ],
+    ids=['token', 'key', 'jwt', 'wrong and right', 'two'],
+)
+async def test_any_of_several_ways_will_do(credentials: Callable[[], dict[str, str]], owner: str) -> None:
+    app = to_a2a(Agent('test'), auth=[TOKENS, KEYS, JWT])
+    async with lifespan(app):
+        task = await Client(app, headers=credentials()).send()
+        assert [each['id'] for each in await app.list_tasks(caller=Caller(id=owner))] == [task['id']]
+
+
+IN_QUERY = APIKeyAuth({BOB: 'bob'}, query='key')
+
+
+@pytest.mark.parametrize(
+    ('auth', 'key', 'status', 'left'),
+    [
+        (IN_QUERY, f'key={BOB}', 200, b'key=redacted'),
+        (IN_QUERY, 'key=wrong&key=twice', 401, b'key=redacted&key=redacted'),
+        ([TOKENS, IN_QUERY], f'key={BOB}', 200, b'key=redacted'),
+        (AllOf(JWT, IN_QUERY), f'key={BOB}', 401, b'key=redacted'),
+        ([TOKENS, IN_QUERY], 'other=a+b', 200, b'other=a+b'),
+        ([TOKENS, KEYS], 'key=a+b', 200, b'key=a+b'),
+    ],
+    ids=['right', 'wrong', 'not needed', 'not reached', 'none', 'elsewhere'],
+)
+async def test_a_key_in_the_query_is_not_left_there_for_access_logs(
+    auth: Any, key: str, status: int, left: bytes
+) -> None:
+    app = to_a2a(Agent('test'), auth=auth)
+    async with lifespan(app):
+        headers = bearer(ANN) | {'Content-Type': 'application/json'}
+        exchange = Exchange(app, 'POST', f'/?x=%C3%A9&{key}&empty=', headers, rpc('GetTask', {'id': 'no-such-task'}))
+        assert (await exchange.answer()).status == status
+    assert exchange.scope['query_string'] == b'x=%C3%A9&' + left + b'&empty='
+
+
+async def test_all_of_several_ways_may_be_needed_at_once() -> None:
+    app = to_a2a(Agent('test'), auth=AllOf(TOKENS, KEYS))
+    async with lifespan(app):
+        client = Client(app)
+        for credentials in ({}, bearer(ANN), {'X-API-Key': BOB}, bearer(ANN) | {'X-API-Key': 'wrong'}):
+            refusal(await client.post(send(), credentials), status=401, id=None)
+        task = await Client(app, headers=bearer(ANN) | {'X-API-Key': BOB}).send()
+        assert [each['id'] for each in await app.list_tasks(caller=Caller(id='ann'))] == [task['id']]
+
+
+@unversioned('one card serves all versions')
+async def test_the_card_declares_what_is_enforced() -> None:
+    auth = [TOKENS, AllOf(JWT, KEYS), BearerAuth({CAROL: 'carol'})]
+    async with untouched(auth=auth, scopes={'*': ['b', 'a']}) as client:
+        card = (await client.get('/.well-known/agent-card.json')).json
+        assert (await client.get('/health/live')).status == 200
+    security = {name: card[name] for name in ('securitySchemes', 'securityRequirements', 'security')}
+    assert security == snapshot(
+        {
+            'securitySchemes': {
+                'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}, 'type': 'http', 'scheme': 'Bearer'},
+                'jwt': {
+                    'httpAuthSecurityScheme': {'scheme': 'Bearer', 'bearerFormat': 'JWT'},
+                    'type': 'http',
+                    'scheme': 'Bearer',
+                    'bearerFormat': 'JWT',
+                },
+                'apiKey': {
+                    'apiKeySecurityScheme': {'name': 'X-API-Key', 'location': 'header'},
+                    'type': 'apiKey',
+                    'name': 'X-API-Key',
+                    'in': 'header',
+                },
+            },
+            'securityRequirements': [
+                {'schemes': {'bearer': {'list': ['a', 'b']}}},
+                {'schemes': {'jwt': {'list': ['a', 'b']}, 'apiKey': {'list': ['a', 'b']}}},
+            ],
+            'security': [{'bearer': ['a', 'b']}, {'jwt': ['a', 'b'], 'apiKey': ['a', 'b']}],
+        }
+    )
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask', 'CancelTask'])
+async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: str) -> None:
+    scopes = {'SendMessage': 'write', 'GetTask': ['read'], '*': {'read', 'admin'}}
+    app = to_a2a(Agent('test'), auth=TOKENS, scopes=scopes)
+    async with lifespan(app):
+        request = rpc(method, {'id': 'no-such-task', 'message': message()})
+        answers = [await Client(app, headers=bearer(who)).post(request) for who in (ANN, CAROL)]
+        allowed = ['error="insufficient_scope"' not in each.headers.get('www-authenticate', '') for each in answers]
+    assert allowed == {'GetTask': [True, True], 'SubscribeToTask': [True, True], 'CancelTask': [False, False]}.get(
+        method, [False, True]
+    )
+
+
+async def test_keys_that_cannot_be_checked_are_not_wrong(caplog: pytest.LogCaptureFixture) -> None:
+    key = Key()
+    async with issuer(key) as server, untouched(auth=[JWTAuth(server.url, AUDIENCE), KEYS]) as client:
+        server.status = b'500 Oops'
+        answer = await client.post(send(), bearer(key.sign(iss=server.url)))
+        refusal(await client.post(send()), status=401, id=None)
+    error = refusal(answer, status=503, id=None)
+    assert error.code == -32000
+    assert answer.headers['retry-after'] == '30'
+    assert 'www-authenticate' not in answer.headers
+    assert [each['event'] for each in audited(caplog)] == ['authentication-unavailable']
+
+
+def nobody(_: Request) -> None:
+    return None
+
+
+async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> None:
+    schemes = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
+    async with untouched(authenticate=nobody, security_schemes=schemes) as client:
+        answer = await client.post(send())
+        card = (await client.get('/.well-known/agent-card.json')).json
+    refusal(answer, status=401, id=None)
+    assert answer.headers['www-authenticate'] == 'Basic realm="a2a"'
+    assert card['securitySchemes'].keys() == {'basic'}
+
+
+HERE = ['127.0.0.1', '::1', '::ffff:127.0.0.1', 'localhost', 'testclient', None]
+ELSEWHERE = ['10.0.0.5', '10.0.0.5', '10.0.0.6']
+
+
+@pytest.mark.parametrize(('clients', 'times'), [(HERE, 0), (ELSEWHERE, 1)], ids=['from here', 'from elsewhere'])
+async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
+    clients: list[str | None], times: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        for host in clients:
+            headers = {'Content-Type': 'application/json'}
+            exchange = Exchange(app, 'POST', '/', headers, rpc('GetTask', {'id': 'no-such-task'}))
+            exchange.scope['client'] = None if host is None else (host, 1)
+            assert (await exchange.answer()).status == 200
+    told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert [each.partition(',')[0] for each in told] == ['Whoever reaches this agent may call it'] * times
+
+
+async def test_callers_of_two_issuers_are_kept_apart() -> None:
+    other = JWTAuth('other', AUDIENCE, secret=SECRET, id_prefix='other:')
+    named = JWTAuth('third', AUDIENCE, secret=SECRET, caller=lambda claims: Caller(id=f'third {claims["sub"]}'))
+    app = to_a2a(Agent('test'), auth=[JWT, other, named])
+    async with lifespan(app):
+        task = await Client(app, headers=bearer(shared())).send()
+        for iss in ('other', 'third'):
+            answer = await Client(app).post(rpc('GetTask', {'id': task['id']}), bearer(shared(iss=iss)))
+            assert refusal(answer).code == -32001
+
+
+async def test_nothing_breaks_out_of_a_challenge() -> None:
+    odd = Stamp()
+    odd.schemes = {'odd': SecurityScheme(api_key_security_scheme={'name': 'X-"Odd"\r\n', 'location': 'header'})}
+    async with untouched(auth=odd) as client:
+        answer = await client.post(send(), {'X-Stamp': 'bad'})
+    refusal(answer, status=401, id=None)
+    assert answer.headers['www-authenticate'] == snapshot(
+        'ApiKey realm="a2a", in="header", name="X-Odd", error="invalid_token", error_description="no xX: 1"'
+    )
+
+
+class Stamp(Authenticator):
+    """A way of the user's own, which no card can declare."""
+
+    async def authenticate(self, request: Request) -> Caller | None:
+        stamp = request.headers.get('x-stamp')
+        if stamp == 'busy':
+            raise OverloadedError
+        if stamp == 'bad':
+            raise InvalidCredentials('smudged', 'no "x"\r\nX: 1')
+        return None if stamp is None else Caller(id=stamp)
+
+
+@pytest.mark.parametrize(('stamp', 'status'), [('ann', 200), ('bad', 401), ('busy', 503), (None, 401)])
+async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=Stamp())
+    async with lifespan(app):
+        answer = await Client(app).post(send(), {} if stamp is None else {'X-Stamp': stamp})
+        card = (await Client(app).get('/.well-known/agent-card.json')).json
+    assert (answer.status, 'www-authenticate' in answer.headers) == (status, False)
+    assert card.keys().isdisjoint({'securitySchemes', 'securityRequirements', 'security'})
+    reasons = [each['reasons'] for each in audited(caplog) if 'reasons' in each]
+    assert reasons == ([{'Stamp': 'smudged'}] if stamp == 'bad' else [])
+
+
+@only('1.0', 'the audit log is the same in all versions')
+async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    unsigned = shared('c' * 40)
+    async with untouched(auth=[TOKENS, JWT, KEYS], scopes={'SendMessage': 'write'}) as client:
+        answers = [
+            await client.post(send()),
+            await client.post(send(), bearer(unsigned)),
+            await client.post(
+                send(), bearer(shared(exp=1)) | {'X-API-Key': 'wrong\x85\u2028'.encode().decode('latin-1')}
+            ),
+            await client.post(send(), bearer(ANN)),
+            await client.post(send(), bearer(shared(sub='eve\u2028', tenant='t'))),
+        ]
+    records = audited(caplog)
+    assert [each.pop('correlation_id') for each in records] == [each.headers['x-correlation-id'] for each in answers]
+    assert records == snapshot(
+        [
+            {'level': 'INFO', 'event': 'authentication-missing', 'time': None, 'remote': 'testclient'},
+            {
+                'level': 'WARNING',
+                'event': 'authentication-failed',
+                'time': None,
+                'remote': 'testclient',
+                'reasons': {'bearer': 'unknown', 'jwt': 'signature'},
+            },
+            {
+                'level': 'WARNING',
+                'event': 'authentication-failed',
+                'time': None,
+                'remote': 'testclient',
+                'reasons': {'bearer': 'unknown', 'jwt': 'expired', 'apiKey': 'unknown'},
+            },
+            {
+                'level': 'WARNING',
+                'event': 'forbidden',
+                'time': None,
+                'remote': 'testclient',
+                'operation': 'SendMessage',
+                'needed': ['write'],
+                'caller': 'ann',
+            },
+            {
+                'level': 'WARNING',
+                'event': 'authentication-failed',
+                'time': None,
+                'remote': 'testclient',
+                'reasons': {'bearer': 'unknown', 'jwt': 'claim sub'},
+            },
+        ]
+    )
+    assert not any(secret in caplog.text for secret in (ANN, BOB, SECRET, unsigned, 'wrong', hash_key(ANN)[7:]))
+
+
+async def test_a_server_does_not_write_what_nobody_reads(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a.audit')
+    async with untouched(auth=TOKENS) as client:
+        refusal(await client.post(send(), bearer('wrong')), status=401, id=None)
+    assert audited(caplog) == []
+
+
+CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({'auth': []}, ValueError, 'auth= is empty'),
+    ({'auth': TOKENS, 'authenticate': nobody}, TypeError, 'not both'),
+    ({'auth': TOKENS, 'security_schemes': {'other': {}}}, TypeError, 'gets its security_schemes'),
+    ({'auth': TOKENS, 'security_requirements': [{'schemes': {}}]}, TypeError, 'gets its security_schemes'),
+    ({'auth': [KEYS, APIKeyAuth({BOB: 'bob'}, query='key')]}, ValueError, "called 'apiKey'"),
+    ({'auth': [JWT, JWTAuth('other', AUDIENCE, secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
+    ({'auth': [AllOf(JWT, KEYS), JWTAuth('b', 'b', secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
+    ({'auth': TOKENS, 'scopes': {'Send': 'a'}}, ValueError, "'Send', which is no operation"),
+    ({'auth': TOKENS, 'scopes': {'*': 'a b'}}, ValueError, "'a b' is no scope"),
+    ({'auth': TOKENS, 'scopes': {'GetTask': ['a"']}}, ValueError, 'is no scope'),
+    ({'scopes': {'*': 'a'}}, TypeError, 'scopes= needs auth='),
+]
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize(('options', 'kind', 'complaint'), CONTRADICTIONS, ids=range(len(CONTRADICTIONS)))
+def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[Exception], complaint: str) -> None:
+    with pytest.raises(kind, match=complaint):
+        to_a2a(Agent('test'), **options)
+
+
+@unversioned('no operation is called')
+def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
+    with pytest.raises(ValueError, match='different names'):
+        AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))

@@ -1,0 +1,125 @@
+"""Every operation, whoever asks for it: without credentials, with wrong ones, right ones, another's, too few scopes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import Caller, JWTAuth, Push, to_a2a
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+
+from ...auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
+from ...client import Client, lifespan, message, rpc
+from ...dialects import BINDINGS, Dialect, spoken
+from ..pushing import create, listed
+from ..refused import refusal
+
+SCOPES = {name: f'a2a:{name}' for name in OPERATIONS}
+EVERY_OPERATION = pytest.mark.parametrize(
+    ('version', 'method'),
+    [(way, name) for way, has in BINDINGS.items() for name in OPERATIONS if has.has_lists or name != 'ListTasks'],
+    indirect=['version'],
+)
+ENDED = {'SendMessage': -32004, 'SendStreamingMessage': -32004, 'CancelTask': -32002, 'SubscribeToTask': -32004}
+"""What a caller learns of its own task, which has ended; the others answer with a result."""
+
+
+def token(sub: str = 'ann', *, without: str = '', **changes: Any) -> str:
+    scope = ' '.join(scope for name, scope in SCOPES.items() if name != without)
+    return shared(sub=sub, scope=scope, **changes)
+
+
+@asynccontextmanager
+async def of_ann() -> AsyncGenerator[tuple[Client, dict[str, Any]]]:
+    """A client without credentials, and what names a task of ann's that has ended; at the end there is no other."""
+    auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
+    app = to_a2a(Agent('test'), auth=auth, scopes=SCOPES, push=Push(), extended_card={'description': 'For you.'})
+    async with lifespan(app):
+        ann = Client(app, headers=bearer(token()))
+        task_id = (await ann.send())['id']
+        webhook = {'id': task_id, 'url': 'https://example.com/of-ann'}  # so that all versions find what an id names
+        await create(ann, task_id, **webhook)
+        params = {'id': task_id, 'taskId': task_id, 'message': message(taskId=task_id), 'url': webhook['url']}
+        yield Client(app), {**params, 'pushNotificationConfig': webhook, 'pushNotificationConfigId': task_id}
+        [unchanged] = await app.list_tasks(caller=Caller(id='ann'))
+        assert (unchanged['id'], unchanged['status']['state']) == (task_id, 'completed')
+        assert len(await app.list_tasks()) == 1
+
+
+async def webhooks(client: Client, task_id: str) -> list[str]:
+    """Those of ann's task."""
+    return [each['id'] for each in await listed(Client(client.app, headers=bearer(token())), task_id)]
+
+
+@EVERY_OPERATION
+@pytest.mark.parametrize(
+    ('credentials', 'challenge'),
+    [
+        pytest.param(dict, 'Bearer realm="a2a"', id='none'),
+        pytest.param(lambda: {'Authorization': 'Basic YW5uOmFubg=='}, 'Bearer realm="a2a"', id='other-kind'),
+        pytest.param(lambda: bearer(shared('b' * 48)), 'Bearer realm="a2a", error="invalid_token"', id='wrong'),
+        pytest.param(
+            lambda: bearer(token(exp=int(time.time()) - 3600)),
+            'Bearer realm="a2a", error="invalid_token", error_description="The token has expired"',
+            id='expired',
+        ),
+    ],
+)
+async def test_who_is_not_known_is_refused(
+    version: Dialect, method: str, credentials: Callable[[], dict[str, str]], challenge: str
+) -> None:
+    async with of_ann() as (client, params):
+        answer = await client.post(rpc(method, params), credentials())
+        assert await webhooks(client, params['id']) == [params['id']]
+    error = refusal(answer, status=401, id=None)
+    assert (error.code, error.reason) == (-32000, 'UNAUTHENTICATED')
+    assert answer.headers['www-authenticate'] == challenge
+    assert params['id'].encode() not in answer.body
+
+
+@EVERY_OPERATION
+async def test_who_is_known_is_served(version: Dialect, method: str) -> None:
+    async with of_ann() as (client, params):
+        answer = await client.post(rpc(method, params), bearer(token()))
+        assert await webhooks(client, params['id']) == ([] if method.startswith('Delete') else [params['id']])
+    code = ENDED.get(method)
+    if code is None or (method == 'SubscribeToTask' and not version.refuses_ended):
+        assert (answer.status, b'"error"' in answer.body) == (200, False)
+    else:
+        assert refusal(answer).code == code
+
+
+@EVERY_OPERATION
+async def test_another_owner_sees_and_changes_nothing(version: Dialect, method: str) -> None:
+    async with of_ann() as (client, params):
+        answer = await client.post(rpc(method, params), bearer(token('bob')))
+        assert await webhooks(client, params['id']) == [params['id']]
+    if method == 'ListTasks':
+        page = answer.json['result'] if version.has_envelope else answer.json
+        assert page == {'tasks': [], 'nextPageToken': '', 'pageSize': 50, 'totalSize': 0}
+    elif method == 'GetExtendedAgentCard':
+        assert (answer.status, b'For you.' in answer.body) == (200, True)
+    else:
+        assert refusal(answer).code == -32001
+
+
+@EVERY_OPERATION
+async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, method: str) -> None:
+    async with of_ann() as (client, params):
+        answer = await client.post(rpc(method, params), bearer(token(without=method)))
+        assert await webhooks(client, params['id']) == [params['id']]
+    error = refusal(answer, status=403)
+    needed = SCOPES[method]
+    assert (error.code, error.message) == (
+        -32000,
+        spoken().text(f'This needs credentials with the scope: {needed}.'),
+    )
+    assert answer.headers['www-authenticate'] == f'Bearer realm="a2a", error="insufficient_scope", scope="{needed}"'
+    if spoken().has_details:
+        assert error.reason == 'PERMISSION_DENIED'
+        assert error.data[0]['metadata']['requiredScopes'] == needed

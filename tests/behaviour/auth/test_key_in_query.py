@@ -1,0 +1,153 @@
+"""A key in the query is for who authenticates, and for nobody else: no log has it, whatever the request comes to."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from pydantic_ai_a2a import APIKeyAuth, mount, serve, to_a2a
+
+from ...client import LIMIT, Exchange, lifespan
+from ...dialects import unversioned
+
+pytestmark = unversioned('it is about requests of all kinds')
+BOB = 'the-key-of-bob-1234'
+AUTH = APIKeyAuth({BOB: 'bob'}, query='key')
+APP = 'https://app.example.com'
+CARD = '/.well-known/agent-card.json'
+JSON = {'Content-Type': 'application/json'}
+
+
+@pytest.mark.parametrize(
+    ('verb', 'path', 'headers', 'status'),
+    [
+        ('GET', CARD, {}, 200),
+        ('HEAD', CARD, {}, 200),
+        ('GET', '/health/live', {}, 200),
+        ('GET', '/health/ready', {}, 200),
+        ('GET', '/tasks', {}, 200),
+        ('POST', '/', {}, 415),
+        ('POST', '/', JSON, 200),
+        ('PUT', '/', {}, 405),
+        ('POST', CARD, {}, 405),
+        ('PUT', '/tasks', {}, 405),
+        ('GET', '/nothing', {}, 404),
+        ('GET', '/tasks/a/b', {}, 404),
+        ('OPTIONS', '/', {'Origin': APP, 'Access-Control-Request-Method': 'POST'}, 200),
+        ('OPTIONS', '/', {'Origin': 'https://evil.example', 'Access-Control-Request-Method': 'POST'}, 400),
+        ('GET', CARD, {'Host': 'evil.example'}, 421),
+    ],
+)
+async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
+    verb: str, path: str, headers: dict[str, str], status: int
+) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, cors=[APP], allowed_hosts=['testserver'])
+    async with lifespan(app):
+        exchange = Exchange(app, verb, f'{path}?key={BOB}&x=1', headers, b'{}')
+        if 'Host' in headers:
+            del exchange.scope['headers'][0]
+        start = await exchange.next()
+        assert (start['status'], exchange.scope['query_string']) == (status, b'key=redacted&x=1')
+        assert BOB not in repr(exchange.scope)
+        await exchange.next()
+
+
+@pytest.mark.parametrize(
+    'query',
+    [
+        'KEY={}',
+        '%256Bey={}',
+        'key%3D{}',
+        'key[]={}',
+        'a=1;key={}',
+        'token={}',
+        '{}',
+        'a=1%26key%3D{}',
+    ],
+)
+@pytest.mark.parametrize('auth', [AUTH, APIKeyAuth({BOB: 'bob'}, header='Key')], ids=['query', 'header'])
+async def test_a_key_in_a_form_that_is_not_read_is_gone_as_well(query: str, auth: APIKeyAuth) -> None:
+    async with lifespan(app := to_a2a(Agent('test'), auth=auth)):
+        exchange = Exchange(app, 'GET', f'/tasks?{query.format(BOB)}&x=1', {}, b'')
+        start = await exchange.next()
+        assert start['status'] == 401
+        assert BOB not in repr(exchange.scope)
+        assert exchange.scope['query_string'].endswith(b'redacted&x=1')
+        await exchange.next()
+
+
+class Recording:
+    """Middleware that notes what it sees of requests."""
+
+    def __init__(self, app: ASGIApp, seen: list[str]) -> None:
+        self.app = app
+        self._seen = seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._seen.append(repr(scope))
+        await self.app(scope, receive, send)
+
+
+async def test_middleware_of_the_app_does_not_see_the_key_and_the_caller_is_known_all_the_same() -> None:
+    seen: list[str] = []
+    app = to_a2a(Agent('test'), auth=AUTH, middleware=[Middleware(Recording, seen=seen)])
+    async with lifespan(app):
+        answer = await Exchange(app, 'GET', f'/tasks?key={BOB}', {}, b'').answer()
+    assert answer.status == 200
+    assert [BOB in each for each in seen if "'http'" in each] == [False]
+
+
+async def greet(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.close()
+
+
+async def test_the_key_of_a_websocket_is_not_left_either() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, routes=[WebSocketRoute('/ws', greet)])
+    scope: dict[str, Any] = {
+        'type': 'websocket',
+        'path': '/ws',
+        'query_string': f'key={BOB}'.encode(),
+        'headers': [],
+    }
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {'type': 'websocket.connect'}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await app(scope, receive, send)
+    assert [each['type'] for each in sent] == ['websocket.accept', 'websocket.close']
+    assert scope['query_string'] == b'key=redacted'
+
+
+@pytest.mark.parametrize(
+    ('path', 'host', 'status'),
+    [
+        ('/agent', '127.0.0.1', 200),
+        (f'/agent{CARD}', '127.0.0.1', 200),
+        (f'/agent{CARD}', 'evil.example', 421),
+        ('/elsewhere', 'evil.example', 421),
+    ],
+)
+def test_the_access_log_of_a_server_has_no_key(
+    path: str, host: str, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    parent = Starlette()
+    mount(parent, '/agent', to_a2a(Agent('test'), auth=AUTH))
+    with caplog.at_level(logging.INFO), serve(parent, log_config=None, log_level='info') as server:
+        url = f'{server.url.rstrip("/")}{path}?key={BOB}'
+        assert httpx.get(url, headers={'Host': host}, timeout=LIMIT).status_code == status
+    lines = [each.getMessage() for each in caplog.records if each.name == 'uvicorn.access']
+    assert [('key=redacted' in line, BOB in line) for line in lines] == [(True, False)]

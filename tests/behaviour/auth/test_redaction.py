@@ -1,0 +1,263 @@
+"""What nobody is told: clients nothing of errors, prompts and tools, logs and spans no content and no credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic_ai import Agent, Tool
+from pydantic_ai.exceptions import (
+    ContentFilterError,
+    ModelAPIError,
+    ModelHTTPError,
+    ModelOverloadedError,
+    ModelQuotaExceededError,
+    ModelRateLimitError,
+    ModelTimeoutError,
+    ModelUnavailableError,
+    RunTimedOut,
+    UnexpectedModelBehavior,
+    UsageLimitExceeded,
+)
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+
+from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
+from pydantic_ai_a2a.conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN
+from pydantic_ai_a2a.ports import TaskReader
+from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
+
+from ...client import Client, lifespan, message, rpc
+from ...dialects import unversioned
+from ...docs.blocks import ROOT, table
+from ..refused import refusal, untouched
+from ..stage import serving
+
+SECRET = 'SECRET'
+"""In all that must not get out: what users and tools say, texts of errors, credentials."""
+KEY = f'{SECRET}-key-of-ann-1234567890'
+SENTENCES = {
+    'storage': 'The store of the server failed.',
+    'no-model': 'The agent has no model.',
+    'download': 'Files were not downloaded in time.',
+    'usage-limit': 'The task reached its usage limit.',
+    'timeout': 'The task ran out of time.',
+    'refused-content': 'The model refused the content.',
+    'bad-output': 'The model gave no usable answer.',
+    'provider-busy': 'The model provider is busy; try again later.',
+    'provider-error': 'The model provider failed.',
+    'internal': 'The agent failed with an internal error.',
+    'shutdown': 'The server shut down before the task was done.',
+    'attempts': 'The task was started too often without coming to an end.',
+    'expired': 'The task waited too long.',
+}
+"""All that a client reads about a failure, by its class; `bad-input` alone has what a worker of the user's own says."""
+ERRORS: Sequence[tuple[str, BaseException]] = [
+    ('storage', errors.StoreFailed(SECRET)),
+    ('no-model', errors.NoModel(SECRET)),
+    ('download', errors.DownloadTimedOut(SECRET)),
+    ('usage-limit', UsageLimitExceeded(SECRET)),
+    ('timeout', RunTimedOut(SECRET)),
+    ('refused-content', ContentFilterError(SECRET, body=SECRET)),
+    ('bad-output', UnexpectedModelBehavior(SECRET, body=SECRET)),
+    ('provider-busy', ModelRateLimitError(SECRET, SECRET)),
+    ('provider-busy', ModelQuotaExceededError(SECRET, SECRET)),
+    ('provider-busy', ModelOverloadedError(SECRET, SECRET)),
+    ('provider-busy', ModelUnavailableError(SECRET, SECRET)),
+    ('provider-busy', ModelTimeoutError(SECRET, SECRET)),
+    ('provider-error', ModelAPIError(SECRET, SECRET)),
+    ('provider-error', ModelHTTPError(500, SECRET, SECRET)),
+    ('provider-error', ExceptionGroup(SECRET, [ValueError(SECRET), ModelAPIError(SECRET, SECRET)])),
+    ('internal', ValueError(SECRET)),
+]
+CLIENT_ERRORS = [
+    each
+    for each in (getattr(errors, name) for name in errors.__all__)
+    if isinstance(each, type) and issubclass(each, errors.A2AError)
+]
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+    """The spans that were ended."""
+    provider, exporter = TracerProvider(), InMemorySpanExporter()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, '_TRACER_PROVIDER', provider)
+    yield exporter
+    provider.shutdown()
+
+
+def told(spans: InMemorySpanExporter) -> str:
+    """All that spans say."""
+    ended = spans.get_finished_spans()
+    assert ended
+    return ''.join(span.to_json() for span in ended)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> str:
+    """All that is logged, but for the tracebacks of what went wrong inside."""
+    return '\n'.join(f'{each.getMessage()} {vars(each).get("audit")}' for each in caplog.records)
+
+
+# --- failed runs ----------------------------------------------------------------------------------------------------
+
+
+def test_every_class_of_failure_is_shown() -> None:
+    documented = {kind for kind, _ in table(ROOT / 'docs' / 'get-started.md', 'Kind')}
+    others = {SHUTDOWN.kind, EXPIRED_ATTEMPTS.kind, 'expired'}
+    assert documented - {'bad-input'} == SENTENCES.keys() == {kind for kind, _ in ERRORS} | others
+    assert SENTENCES[EXPIRED_ATTEMPTS.kind] == EXPIRED_ATTEMPTS.sentence
+
+
+@pytest.mark.parametrize(('kind', 'error'), ERRORS, ids=[type(error).__name__ for _, error in ERRORS])
+async def test_a_failed_run_is_one_of_the_fixed_sentences_and_a_correlation_id(
+    kind: str, error: BaseException, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
+
+    def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise error
+
+    async with serving(Agent(FunctionModel(fail)), auth=BearerAuth({KEY: 'ann'})) as client:
+        known = Client(client.app, headers={'Authorization': f'Bearer {KEY}'})
+        sent = await known.send('a question')
+        answers = [sent, await known.get_task(sent['id'])]
+    said = sent['status']['message']
+    assert [part['text'] for part in said['parts']] == [SENTENCES[kind]]
+    assert said['metadata'].keys() == {'failure', 'correlationId'}
+    assert said['metadata']['correlationId'] in lines(caplog)
+    assert SECRET not in json.dumps(answers) + told(spans) + lines(caplog)
+    assert KEY not in caplog.text
+
+
+@unversioned('it is what the store keeps')
+async def test_a_task_that_ends_with_its_server_says_so() -> None:
+    held = asyncio.Event()
+
+    async def hold(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        held.set()
+        await asyncio.Event().wait()
+        raise AssertionError('it is never set')
+
+    app = to_a2a(Agent(FunctionModel(hold)), workers=Workers(drain_grace=0.001))
+    async with lifespan(app):
+        await Client(app).send(returnImmediately=True)
+        await held.wait()
+    [task] = await app.list_tasks()
+    assert [part.get('text') for part in task['status'].get('message', {}).get('parts', ())] == [SENTENCES['shutdown']]
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+class Raising(TaskReader):
+    """A store whose every read raises."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
+        raise self.error from ValueError(SECRET)
+
+    async def list(self, query: TaskQuery) -> Page:
+        raise self.error from ValueError(SECRET)
+
+    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
+        raise self.error from ValueError(SECRET)
+
+
+@pytest.mark.parametrize('error', CLIENT_ERRORS)
+async def test_an_error_is_its_own_sentence_and_a_correlation_id(
+    error: type[errors.A2AError], spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
+    async with lifespan(app):
+        app.backend.reader = Raising(error())
+        client = Client(app, headers={'X-API-Key': KEY})
+        answer = await client.post(rpc('GetTask', {'id': SECRET}))
+    assert refusal(answer, status=answer.status).message.rstrip('.') == error().message.rstrip('.')
+    assert SECRET not in str(answer) + told(spans) + caplog.text
+
+
+async def test_what_is_no_error_of_the_protocol_is_an_internal_one(
+    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent('test'), auth=APIKeyAuth({KEY: 'ann'}))
+    async with lifespan(app):
+        app.backend.reader = Raising(OSError(SECRET))
+        client = Client(app, headers={'X-API-Key': KEY})
+        for operation in ('GetTask', 'SubscribeToTask'):
+            answer = await client.post(rpc(operation, {'id': SECRET}))
+            assert refusal(answer, status=answer.status).message.rstrip('.') == 'Internal error'
+            assert answer.headers['x-correlation-id'] in lines(caplog)
+            assert SECRET not in str(answer) + told(spans) + lines(caplog)
+    assert KEY not in caplog.text
+
+
+BAD: list[tuple[str, Any]] = [
+    ('SendMessage', {'message': {'messageId': SECRET}}),
+    ('SendMessage', {'message': message(parts=[{'url': f'ftp://{SECRET}'}])}),
+    ('SendMessage', {'message': message(parts=[{'url': f'https://{SECRET}:{SECRET}@example.com'}])}),
+    ('SendMessage', {'message': message(parts=[{'raw': f'{SECRET}!'}])}),
+    ('SendMessage', {'message': message(SECRET, taskId=SECRET)}),
+    ('SendMessage', {'message': message(SECRET, role=SECRET)}),
+    ('SendMessage', {'message': message(SECRET), 'configuration': {'acceptedOutputModes': [f'{SECRET}/{SECRET}']}}),
+    ('GetTask', {'id': SECRET}),
+    ('CancelTask', {'id': SECRET}),
+]
+
+
+@pytest.mark.parametrize(('operation', 'params'), BAD)
+async def test_a_refusal_does_not_repeat_what_was_sent(
+    operation: str, params: Any, spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
+    async with untouched() as client:
+        answer = await client.post(rpc(operation, params), {'Authorization': f'Bearer {KEY}', 'Cookie': f'key={KEY}'})
+        refusal(answer, status=answer.status)
+    everything = ''.join(span.to_json() for span in spans.get_finished_spans()) + caplog.text
+    assert SECRET not in str(answer) + everything
+
+
+# --- what agents do -------------------------------------------------------------------------------------------------
+
+
+async def think(
+    messages: list[ModelMessage], _: AgentInfo
+) -> AsyncIterator[str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart]]:
+    """A model that thinks, calls a tool, and then answers."""
+    yield {0: DeltaThinkingPart(content=f'{SECRET} thought', signature=SECRET)}
+    if len(messages) > 1:
+        yield 'an answer'
+    else:
+        yield {1: DeltaToolCall(name=f'look_{SECRET}', json_args=f'{{"where": "{SECRET}"}}', tool_call_id=SECRET)}
+
+
+async def test_prompts_thoughts_and_tools_stay_inside(
+    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, 'pydantic_ai_a2a')
+
+    def look(where: str) -> str:
+        return f'{SECRET} {where}'
+
+    model, tool = FunctionModel(stream_function=think, model_name=SECRET), Tool(look, name=f'look_{SECRET}')
+    agent = Agent(
+        model, name='agent', system_prompt=f'{SECRET} prompt', instructions=f'{SECRET} instructions', tools=[tool]
+    )
+    async with serving(agent) as client:
+        async with client.send_streaming('a question') as stream:
+            events = await stream.rest()
+        answers = [event.data for event in events]
+        answers.append(await client.get_task(events[0].result['task']['id']))
+        card = await client.get('/.well-known/agent-card.json')
+    assert 'an answer' in json.dumps(answers)
+    assert SECRET not in json.dumps(answers) + str(card) + told(spans) + caplog.text

@@ -1,0 +1,354 @@
+"""Tenants that requests name, in the path or in their params: what belongs to one is nowhere in another."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+
+from pydantic_ai_a2a import APIKeyAuth, Caller, Push, Quotas, Rate, mount, to_a2a
+
+from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ...dialects import PATHS, Call, json_rpc, only, spoken, unversioned
+from ..refused import refusal, untouched
+from ..stage import serving
+
+ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
+AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
+CARD = '/.well-known/agent-card.json'
+NONE = 'Invalid parameters: tenant: is none that there is for this caller'
+BOTH = pytest.mark.parametrize('path', ['/acme', '/acme/'])
+
+
+def of(app: Any, key: str, tenant: str = '') -> Client:
+    """A client that reaches a tenant by its path."""
+    return Client(app, path=f'/{tenant}', headers={'X-API-Key': key})
+
+
+@BOTH
+async def test_a_path_names_a_tenant_in_which_the_caller_acts(path: str) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=['acme', 'umbrella'])
+    async with lifespan(app):
+        client = Client(app, path=path, headers={'X-API-Key': ANN})
+        task = await client.send(message('hello', contextId='c'))
+        async with client.send_streaming() as stream:
+            events = await stream.rest()
+        seen = await client.get_task(task['id'])
+        others = [await refused(of(app, ANN, tenant), task['id']) for tenant in ('umbrella', '')]
+        owned = await app.list_tasks(caller=Caller(id='ann', tenant='acme'))
+    assert (state_of(task), seen['id'], others) == ('COMPLETED', task['id'], [-32001, -32001])
+    assert {each['id'] for each in owned} == {task['id'], events[0].result['task']['id']}
+
+
+async def refused(client: Client, task_id: str) -> int:
+    with pytest.raises(RpcError) as error:
+        await client.get_task(task_id)
+    return error.value.code
+
+
+@only('1.0', '0.3 has no params for it')
+async def test_params_name_it_as_well() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=True)
+    async with lifespan(app):
+        client = of(app, ANN)
+        task = (await client.call('SendMessage', {'message': message(), 'tenant': 'acme'}))['task']
+        by_path = await of(app, ANN, 'acme').get_task(task['id'])
+        listed = await client.call('ListTasks', {'tenant': 'acme'})
+        elsewhere = await client.call('ListTasks', {'tenant': 'umbrella'})
+        with pytest.raises(RpcError) as ended:
+            await client.call('CancelTask', {'id': task['id'], 'tenant': 'acme'})
+        missing = await refused(client, task['id'])
+    assert by_path == task
+    assert ([each['id'] for each in listed['tasks']], elsewhere['tasks']) == ([task['id']], [])
+    assert (ended.value.code, missing) == (-32002, -32001)
+
+
+@pytest.mark.parametrize('tenant', ['umbrella', 'a' * 257, 'a\x01', '%2e%2e'])
+async def test_a_tenant_that_there_is_not_and_one_of_others_are_the_same(
+    tenant: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, 'pydantic_ai_a2a.audit')
+    async with untouched(auth=AUTH, tenants=['acme', 'other']) as client:
+        known = {'X-API-Key': ANN}
+        path = f'/{tenant}/' if tenant == 'umbrella' else '/nobody/'
+        unknown = await client.post(rpc('GetTask', {'id': 't'}), known, path=path)
+        foreign = await client.post(rpc('GetTask', {'id': 't'}), {'X-API-Key': BOB}, path='/other/')
+    errors = [refusal(each) for each in (unknown, foreign)]
+    assert [(each.code, each.message) for each in errors] == [(-32602, NONE)] * 2
+    told = [json.loads(each.message) for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    assert [(each['event'], each['caller'], each.get('tenant'), each['named']) for each in told] == [
+        ('forbidden', 'ann', None, path.strip('/')),
+        ('forbidden', 'bob', 'acme', 'other'),
+    ]
+
+
+def not_umbrella(caller: Caller, name: str) -> bool:
+    return name != 'umbrella'
+
+
+@only('1.0', '0.3 has no params for it')
+@pytest.mark.parametrize('tenant', ['umbrella', 'tasks', 'message:x', '..', 'a' * 257, 'a\u2028b', 'v1', 'health'])
+async def test_params_name_no_other(tenant: str) -> None:
+    async with untouched(auth=AUTH, tenants=not_umbrella) as client:
+        answers = [
+            await client.post(rpc('SendMessage', {'message': message(), 'tenant': tenant}), {'X-API-Key': key})
+            for key in (ANN, BOB)
+        ]
+    assert [(error.code, error.message) for error in map(refusal, answers)] == [(-32602, NONE)] * 2
+
+
+@only('1.0', '0.3 has no params for it')
+async def test_what_the_path_and_the_params_say_must_agree() -> None:
+    async with untouched(tenants=True) as client:
+        said = {'message': message(), 'tenant': 'umbrella'}
+        error = refusal(await client.post(rpc('SendMessage', said), path='/acme/'))
+    assert (error.code, error.fields) == (-32602, ['tenant'])
+
+
+@json_rpc('the paths are of HTTP+JSON')
+@only('1.0', 'HTTP+JSON is of 1.0')
+@pytest.mark.parametrize(
+    ('verb', 'path'),
+    [
+        ('GET', '/tasks'),
+        ('GET', '/tasks/t'),
+        ('GET', '/extendedAgentCard'),
+        ('GET', '/tasks/t/pushNotificationConfigs'),
+        ('DELETE', '/tasks/t/pushNotificationConfigs/c'),
+    ],
+)
+async def test_what_the_path_and_the_query_say_must_agree(verb: str, path: str) -> None:
+    settings: dict[str, Any] = {'push': Push(), 'extended_card': {'version': '2'}}
+    async with untouched(auth=AUTH, tenants=True, **settings) as client:
+        known = {'X-API-Key': ANN}
+        answer = await client.get(f'/acme{path}?tenant=umbrella', known, method=verb)
+        agrees = await client.get('/acme/extendedAgentCard?tenant=acme', known)
+    assert (answer.status, refusal_of_http(answer)) == (400, ['tenant'])
+    assert agrees.status == 200
+
+
+def refusal_of_http(answer: Answer) -> list[str]:
+    return [each['field'] for each in answer.json['error']['details'][1]['fieldViolations']]
+
+
+async def test_credentials_that_say_a_tenant_need_no_path() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=['umbrella'])
+    async with lifespan(app):
+        task = await of(app, BOB).send()
+        same = await of(app, BOB, 'acme').get_task(task['id'])
+        [owned] = await app.list_tasks(caller=Caller(id='bob', tenant='acme'))
+    assert same['id'] == owned['id'] == task['id']
+
+
+async def test_a_function_says_who_may_act_in_which() -> None:
+    async def allowed(caller: Caller, name: str) -> bool:
+        return name == f'{caller.id}s-company'
+
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=allowed)
+    async with lifespan(app):
+        task = await of(app, ANN, 'anns-company').send()
+        with pytest.raises(RpcError, match='is none that there is'):
+            await of(app, ANN, 'bobs-company').send()
+        [owned] = await app.list_tasks()
+    assert (state_of(task), owned['id']) == ('COMPLETED', task['id'])
+
+
+async def test_whose_tasks_are_is_said_within_the_tenant() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, owner=lambda caller: f'team of {caller.tenant}')
+    async with lifespan(app):
+        task = await of(app, ANN, 'acme').send()
+        same = await of(app, BOB, 'acme').get_task(task['id'])
+        other = await refused(of(app, ANN, 'umbrella'), task['id'])
+    assert (same['id'], other) == (task['id'], -32001)
+
+
+async def test_another_tenants_name_begins_no_other_rate() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, quotas=Quotas(rates={'GetTask': Rate(1, timedelta(days=1))}))
+    async with lifespan(app):
+        codes = [await refused(of(app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
+        other = await refused(of(app, BOB), 't')
+    assert (codes, other) == ([-32001, -32000], -32001)
+
+
+async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
+    app = to_a2a(Agent('test'), tenants=['a', 'b'])
+    async with lifespan(app):
+        task = await Client(app, path='/a/').send()
+        assert (await Client(app, path='/a').get_task(task['id']))['id'] == task['id']
+        assert [await refused(Client(app, path=path), task['id']) for path in ('/b/', '/')] == [-32001] * 2
+
+
+@pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
+async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping[str, str]) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=False)
+    async with lifespan(app):
+        task = (await of(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
+        [owned] = await app.list_tasks(caller=Caller(id='ann'))
+        nothing = await Client(app).post(rpc('GetTask', {'id': 't'}), {'X-API-Key': ANN}, path='/acme/')
+    assert (owned['id'], nothing.status) == (task['id'], 404)
+
+
+@unversioned('it compares two bindings')
+async def test_without_tenants_both_bindings_serve_a_request_that_names_one() -> None:
+    async with serving(Agent('test'), auth=AUTH) as client:
+        known = {'X-API-Key': ANN}
+
+        async def ask(verb: str, path: str, **body: Any) -> Answer:
+            return await client.post(Call.to(verb, path, json.dumps(body).encode() if body else b''), known)
+
+        framed = await client.post(rpc('SendMessage', {'message': message(), 'tenant': 'acme'}), known)
+        in_body = await ask('POST', '/message:send', message=message(), tenant='acme')
+        in_path = await ask('POST', '/acme/message:send', message=message())
+        streamed = await ask('POST', '/acme/message:stream', message=message())
+        task_id = in_path.json['task']['id']
+        plain, below = [await ask('GET', f'{tenant}/tasks/{task_id}') for tenant in ('', '/acme')]
+        reserved = await ask('GET', f'/health/tasks/{task_id}')
+        unsaid = await client.post(Call.to('GET', f'/acme/tasks/{task_id}', b''))
+    assert [framed.status, in_path.status, in_body.status, streamed.status] == [200] * 4
+    assert plain.json == below.json == in_path.json['task']
+    assert [reserved.status, unsaid.status] == [404, 401]
+
+
+@json_rpc('an HTTP+JSON client has no such path')
+@only('1.0', 'one version will do')
+async def test_the_apps_own_paths_stay_what_they_are() -> None:
+    own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
+    app = to_a2a(Agent('test'), tenants=True, routes=own)
+    async with lifespan(app):
+        client = Client(app)
+        paths = ('/own/tasks', '/app/tasks', '/health/live', CARD)
+        answers = [(await client.get(path)).body[:3] for path in paths]
+        # Names of the app's paths are no tenants': what is below them stays unknown.
+        statuses = [(await client.get(path)).status for path in ('/tasks/tasks/x', '/v1/tasks', '/health/tasks')]
+        posted = await client.post(rpc('GetTask', {'id': 't'}), path='/health/')
+        named = await client.get('/acme/other')
+    assert answers[:2] == [b'own', b'app']
+    assert (statuses, posted.status, named.status) == ([404, 400, 404], 404, 404)
+    for name in ('own', 'app', 'health', '.well-known', 'tasks', 'extendedAgentCard', 'message:send', '', 'a\nb'):
+        with pytest.raises(ValueError, match='No tenant can be called'):
+            to_a2a(Agent('test'), tenants=['fine', name], routes=own)
+    with pytest.raises(TypeError, match=r'tenants takes True or False, a list or a set of strings, .* not a string'):
+        to_a2a(Agent('test'), tenants='acme')
+
+
+@unversioned('there is one card for all versions')
+async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
+    app, parent = to_a2a(Agent('test'), tenants=['acme']), Starlette()
+    mount(parent, '/agent', app)
+    async with lifespan(parent):
+        client = Client(parent)
+        plain = (await client.get(f'/agent{CARD}')).json
+        card = (await client.get(f'/agent/a%20b{CARD}')).json
+    url = 'http://testserver/agent/'
+    assert card['supportedInterfaces'] == [
+        {'url': url, 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0', 'tenant': 'a b'},
+        {'url': url, 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0', 'tenant': 'a b'},
+        {'url': f'{url}a%20b/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
+    ]
+    assert card['url'] == f'{url}a%20b/'
+    same = ('supportedInterfaces', 'url')
+    assert {name: card[name] for name in card if name not in same} == {
+        name: plain[name] for name in plain if name not in same
+    }
+    assert 'tenant' not in str(plain)
+
+
+async def test_the_extended_card_is_that_of_the_tenant() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, extended_card=lambda caller, card: {'version': caller.tenant})
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
+        card = answer.json['result'] if spoken().has_envelope else answer.json
+    assert (card['version'], card['supportedInterfaces'][0]['tenant']) == ('acme', 'acme')
+
+
+@only('1.0', '0.3 has no params for it')
+@pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
+async def test_params_that_are_read_late_name_it_too(method: str) -> None:
+    async with untouched(auth=AUTH, tenants=['acme'], extended_card={'version': '2'}) as client:
+        params = {'tenant': 'umbrella', 'taskId': 't', 'id': 'c'}
+        error = refusal(await client.post(rpc(method, params), {'X-API-Key': ANN}))
+    assert (error.code, error.message) == (-32602, NONE)
+
+
+@json_rpc('a query has only text')
+@only('1.0', '0.3 has no params for it')
+async def test_what_is_no_name_is_refused_there() -> None:
+    async with untouched(auth=AUTH, tenants=True, extended_card={'version': '2'}) as client:
+        error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
+    assert (error.code, error.fields) == (-32602, ['tenant'])
+
+
+@unversioned('it is about one binding')
+@pytest.mark.parametrize(
+    ('verb', 'path', 'status', 'reason'),
+    [
+        ('GET', '/tasks/t%2Fu', 404, 'TASK_NOT_FOUND'),
+        ('GET', '/message:send', 405, 'METHOD_NOT_FOUND'),
+        ('POST', '/message:nothing', 404, 'METHOD_NOT_FOUND'),
+        ('GET', '/tasks/t/nothing', 404, 'METHOD_NOT_FOUND'),
+        ('POST', '/tasks//:cancel', 404, 'METHOD_NOT_FOUND'),
+        ('POST', '/v1/message:send', 400, 'VERSION_NOT_SUPPORTED'),
+    ],
+)
+async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
+    verb: str, path: str, status: int, reason: str
+) -> None:
+    async with untouched(tenants=True) as client:
+        for tenant in ('', '/acme'):
+            answer = await Exchange(client.app, verb, tenant + path, {}, b'').answer()
+            assert answer.headers['content-type'] == 'application/a2a+json'
+            assert (answer.status, answer.json['error']['details'][0]['reason']) == (status, reason)
+
+
+@unversioned('it is about one binding')
+@pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
+async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str) -> None:
+    async with untouched(tenants=True, push=Push()) as client:
+        refusals: list[Any] = []
+        for tenant in ('', '/acme', '/tenant:of%2Fours'):
+            sent = tenant + path.format(id='t', taskId='t')
+            answer = await Exchange(client.app, verb, sent, {'Content-Type': 'application/json'}, b'{}').answer()
+            details = answer.json.get('error', {}).get('details', [])
+            refusals.append((answer.status, [each.get('reason', each.get('fieldViolations')) for each in details]))
+    assert refusals == refusals[:1] * 3
+    assert 'METHOD_NOT_FOUND' not in str(refusals)
+
+
+@unversioned('it is about one binding')
+@pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
+async def test_there_is_nothing_below_what_is_no_tenants_path(path: str) -> None:
+    async with untouched(tenants=True) as client:
+        assert (await Exchange(client.app, 'DELETE', path, {}, b'').answer()).status == 404
+
+
+def caller_of(request: Request) -> Caller:
+    return Caller(id=request.headers['x-caller'], tenant='acme')
+
+
+@only('1.0', 'deletion needs no versions')
+async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
+    app = to_a2a(Agent('test'), authenticate=caller_of, tenants=True)
+    async with lifespan(app):
+        headers = {'X-Caller': 'eve'}
+        task = await Client(app, path='/acme/', headers=headers).send()
+        with pytest.raises(RpcError, match='is none that there is'):
+            await Client(app, path='/umbrella/', headers=headers).get_task(task['id'])
+
+
+@json_rpc('one binding will do')
+async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:
+    parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
+    async with untouched(auth=AUTH, tenants=['umbrella']) as client:
+        headers = {'X-API-Key': ANN}
+        await client.post(rpc('SendMessage', {'message': message(parts=parts)}), headers, path='/umbrella/')
+    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    assert (record['refusal'], record['caller'], record['tenant']) == ('private-address', 'ann', 'umbrella')

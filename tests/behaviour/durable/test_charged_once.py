@@ -1,0 +1,159 @@
+"""What a run used is charged once, although nobody knows what was stored of its end, and whoever has ended its task."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Budget, Quotas, Workers
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
+
+from ...client import LIMIT, RpcError, message, state_of
+from ..metered import DAY, HTTP, USED
+from ..queues import InDoubt, Wrapped
+from ..stage import ended, prompts, serving, told_in_log
+
+pytestmark = HTTP
+QUOTAS = Quotas(budgets=[Budget(window=DAY, requests=9)])
+WORKERS = Workers(lease=0.3)
+
+
+async def used(backend: Backend) -> list[tuple[int, int, int]]:
+    """Requests, tokens and cost that were charged."""
+    return [each[1:] for each in await backend.quotas.spent('/', 24 * 3600 * 1000, at=0)]
+
+
+def backend_in(folder: Path) -> SqliteFileBackend:
+    file = SqliteFile(path=folder / 'agent.db', synchronous='normal')
+    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
+
+
+class Breaking:
+    """An agent whose tool fails once `goes_on` is set, and which answers the message 'two'."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self.agent = Agent(FunctionModel(self.answer))
+        self.agent.tool_plain(self.work)
+
+    async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'two':
+            return ModelResponse(parts=[TextPart('done')], usage=USED)
+        return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
+
+    async def work(self) -> str:
+        self.begun.set()
+        await self.goes_on.wait()
+        raise RuntimeError('broken')
+
+
+@pytest.mark.parametrize('unread', [False, True], ids=['ends', 'goes on'])
+async def test_a_failure_that_may_have_been_stored_is_charged_once(unread: bool, tmp_path: Path) -> None:
+    backend, breaking = backend_in(tmp_path), Breaking()
+    backend.queue = InDoubt(backend.queue)
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        await breaking.begun.wait()
+        if unread:
+            await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        breaking.goes_on.set()
+        assert state_of(await ended(client, task['id'])) == ('COMPLETED' if unread else 'FAILED')
+    assert await used(backend) == [(2, 200, 20_000_000) if unread else (1, 100, 10_000_000)]
+    backend.close()
+
+
+class ChargesInDoubt(QuotaStore):
+    """Charges for a run whose task was ended over its head, the first time without an answer."""
+
+    def __init__(self, inner: QuotaStore) -> None:
+        self.inner = inner
+        self.again = asyncio.Event()
+        self.then: Callable[[], Awaitable[object]] | None = None
+        """Called after the first charge is stored."""
+        self._answers = False
+
+    async def take(self, bucket: Bucket, *, at: int) -> int:
+        return await self.inner.take(bucket, at=at)
+
+    async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
+        return await self.inner.spent(subject, window, at=at)
+
+    async def charge(self, charges: Sequence[Charge]) -> None:
+        await self.inner.charge(charges)
+
+    async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
+        await self.inner.settle(task_id, run, charges)
+        if self._answers:
+            self.again.set()
+            return
+        self._answers = True
+        if self.then is not None:
+            await self.then()
+        raise StoreUnavailable
+
+
+async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_charged_once(tmp_path: Path) -> None:
+    backend, breaking = backend_in(tmp_path), Breaking()
+    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        await breaking.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
+        with told_in_log('was taken over') as told:
+            breaking.goes_on.set()
+            assert await asyncio.to_thread(told.wait, LIMIT)
+        await quotas.again.wait()
+    assert await used(backend) == [(1, 100, 10_000_000)]
+    backend.close()
+
+
+async def test_a_run_that_may_have_been_charged_is_charged_once_although_its_task_is_erased_meanwhile(
+    tmp_path: Path,
+) -> None:
+    backend, breaking = backend_in(tmp_path), Breaking()
+    backend.quotas = quotas = ChargesInDoubt(backend.quotas)
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        quotas.then = lambda: backend.housekeeping.erase_task(task['id'], None, at=backend.now())
+        await breaking.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
+        breaking.goes_on.set()
+        await quotas.again.wait()
+        with pytest.raises(RpcError, match='not found'):
+            await client.get_task(task['id'])
+    assert await used(backend) == [(1, 100, 10_000_000)]
+    backend.close()
+
+
+class Unreachable(Wrapped):
+    """Is unavailable when the end of a run is stored for the first time."""
+
+    available = False
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        if self.available:
+            return await super().finish(claim, finish)
+        self.available = True
+        raise StoreUnavailable
+
+
+async def test_a_run_whose_task_was_taken_away_is_charged_although_its_end_met_no_store(tmp_path: Path) -> None:
+    backend, breaking = backend_in(tmp_path), Breaking()
+    backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
+    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+        task = await client.send(returnImmediately=True)
+        await breaking.begun.wait()
+        await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
+        breaking.goes_on.set()
+        await quotas.again.wait()
+    assert await used(backend) == [(1, 100, 10_000_000)]
+    backend.close()

@@ -1,0 +1,400 @@
+"""A run whose process ends goes on elsewhere from its last step: what is done again, and what clients and tools see."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.usage import UsageLimits
+
+from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Status, TaskQueue
+from pydantic_ai_a2a.testing import values
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
+from ...dialects import unversioned
+from ..queues import Wrapped
+from ..stage import ended, heard, serving
+from ..steps import KINDS, POINTS, Steps, what
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+WHOLE = ('model 1', 'tool 1', 'tool 11', 'model 2', 'tool 2', 'tool 12', 'model 3')
+PIECES = Results(stream='mark', interval=0)
+"""Each piece of text is sent as the model gives it, and none is sent again."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@asynccontextmanager
+async def served(agent: Agent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
+    """A client of an app that hands its runs back as soon as the block ends."""
+    app = to_a2a(agent, name='agent', workers=Workers(drain_grace=0.01), **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield Client(app)
+
+
+async def begun(client: Client, text: str, context: str = 'c') -> str:
+    """The id of a task that nobody waits for."""
+    return (await client.send(message(text, contextId=context), returnImmediately=True))['id']
+
+
+async def conversation(client: Client) -> tuple[list[Any], tuple[int, int]]:
+    """What the conversation holds, and how many model requests and tool calls were counted."""
+    assert isinstance(client.app, A2AApp)
+    store = client.app.conversations()
+    loaded, record = await store.load('c'), await store.read_record('c')
+    assert loaded is not None
+    assert record is not None
+    return what(loaded.messages), (record.usage.requests, record.usage.tool_calls)
+
+
+def said(task: dict[str, Any]) -> tuple[Any, list[str]]:
+    """What a task came to, and all that was said in it."""
+    return task.get('artifacts', [])[0]['parts'], [part['text'] for each in task['history'] for part in each['parts']]
+
+
+CASES = [(kind, point) for kind in KINDS for point in POINTS] + [('validated', 'end')]
+
+
+@pytest.mark.parametrize(('kind', 'point'), CASES)
+async def test_a_run_that_was_handed_back_comes_to_what_it_would_have_come_to(kind: str, point: str, url: str) -> None:
+    undisturbed, steps = Steps(kind), Steps(kind)
+    async with served(undisturbed.agent) as client:
+        expected = [said(await client.send(message(text, contextId='c'))) for text in ('one', 'two', 'three')]
+        wanted = await conversation(client)
+    async with served(steps.agent, backend=url) as client:
+        await client.send(message('one', contextId='c'))
+        reached = steps.hold(point)
+        task_id = await begun(client, 'two')
+        await reached.wait()
+    async with served(steps.agent, backend=url) as client:
+        assert said(await ended(client, task_id)) == expected[1]
+        assert said(await client.send(message('three', contextId='c'))) == expected[2]
+        got = await conversation(client)
+    assert got == wanted
+    again = [f'tool {point[-1]}', f'tool 1{point[-1]}'] if 'tool' in point else [point]
+    done = [each for each in steps.done if 'middle' not in each]  # where somebody watches
+    assert Counter(done) - Counter(undisturbed.done) == Counter(again)
+
+
+async def test_a_run_may_be_handed_back_again_and_again(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('model 1')
+    async with served(steps.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+    for point in POINTS[1:]:
+        held = steps.hold(point)
+        async with served(steps.agent, backend=url):
+            await held.wait()
+    async with served(steps.agent, backend=url) as client:
+        assert texts(await ended(client, task_id)) == ['Read 5 messages.']
+        messages, used = await conversation(client)
+    assert [kind for kind, *_ in messages] == ['request', 'response'] * 3
+    assert used == (3, 4)
+    assert Counter(steps.done) == dict.fromkeys(WHOLE, 2)
+
+
+async def test_each_run_of_a_task_goes_on_from_its_own_steps(url: str) -> None:
+    undisturbed, steps = Steps(), Steps()
+    async with served(undisturbed.agent) as client:
+        for text in ('one', 'two'):
+            await client.send(message(text, contextId='c'))
+        wanted = await conversation(client)
+    held = steps.hold('model 2')
+    async with served(steps.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+        await client.send(message('two', contextId='c', taskId=task_id), returnImmediately=True)
+    held = steps.hold('tool 1')
+    async with served(steps.agent, backend=url):
+        await held.wait()
+    async with served(steps.agent, backend=url) as client:
+        assert state_of(await ended(client, task_id)) == 'COMPLETED'
+        assert await conversation(client) == wanted
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1', f'{task_id}.2'}
+    assert Counter(steps.done) - Counter(undisturbed.done) == Counter(['model 2', 'tool 1', 'tool 11'])
+
+
+async def test_usage_limits_hold_for_all_attempts_together(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('tool 2')
+    async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+    async with served(steps.agent, backend=url, usage_limits=UsageLimits(request_limit=2)) as client:
+        task = await ended(client, task_id)
+    assert task['status']['message']['metadata']['failure'] == 'usage-limit'
+    assert 'model 3' not in steps.done
+
+
+async def test_a_stream_goes_on_in_the_next_process_and_says_nothing_twice(url: str) -> None:
+    steps = Steps('streamed')
+    held = steps.hold('middle 3')
+    async with served(steps.agent, backend=url, results=PIECES) as client, client.send_streaming('one') as stream:
+        await held.wait()
+        before = [await anext(stream)]
+        while answers(before)[-1:] != ['Read ']:
+            before.append(await anext(stream))
+    async with (
+        served(steps.agent, backend=url, results=PIECES) as client,
+        client.subscribe(before[0].result['task']['id'], Last_Event_ID=str(before[-1].id)) as stream,
+    ):
+        events = [*before, *(await stream.rest())]
+    assert [event.id for event in events] == list(range(len(events)))
+    assert notes(events) == ['Step 1.', 'Step 2.']
+    assert answers(events) == ['Step 1.', 'Step 2.', 'Read ', 'Read 5 messages.']
+
+
+def answers(events: Sequence[Event]) -> list[str]:
+    """The texts that the answer had, each of which replaces the one before."""
+    texts: list[str] = []
+    for update in (event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result):
+        before = texts.pop() if update.get('append') else ''
+        texts.append(before + ''.join(part['text'] for part in update['artifact']['parts']))
+    return texts
+
+
+def notes(events: Sequence[Event]) -> list[str]:
+    """What the agent said on the way."""
+    updates = [event.result['statusUpdate']['status'] for event in events if 'statusUpdate' in event.result]
+    return [part['text'] for status in updates if 'message' in status for part in status['message']['parts']]
+
+
+async def test_a_tool_call_that_is_made_again_has_the_same_id_and_the_same_idempotency_key(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('tool 1')
+    async with served(steps.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+    async with served(steps.agent, backend=url) as client:
+        await ended(client, task_id)
+    run = {'task_id': task_id, 'context_id': 'c', 'attempt': 1, 'idempotency_key': f'{task_id}.1'}
+    calls = ['call 1', 'call 11', 'call 1', 'call 11', 'call 2', 'call 12']
+    assert steps.told == [('one', call, {'a2a': run}) for call in calls]
+
+
+async def test_a_dead_letter_that_is_retried_goes_on_and_its_tool_calls_keep_their_key(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('tool 2')
+    async with served(steps.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+    operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+    claim = await values.claim_one(operator, task_id)
+    await operator.queue.finish(claim, values.ending(claim, 'failed', failure=DEAD_LETTER))
+    await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
+    operator.close()
+    async with served(steps.agent, backend=url) as client:
+        assert texts(await ended(client, 'again')) == ['Read 5 messages.']
+    assert steps.done == [*WHOLE[:-1], 'tool 2', 'tool 12', 'model 3']
+    assert {metadata['a2a']['idempotency_key'] for _, _, metadata in steps.told} == {f'{task_id}.1'}
+
+
+def mine(_: object) -> dict[str, Any]:
+    return {'mine': 1, 'a2a': 2}
+
+
+@pytest.mark.parametrize('metadata', [mine(None), mine])
+async def test_metadata_of_the_agent_and_of_the_app_stands_beside_it(metadata: Any) -> None:
+    told: list[Any] = []
+
+    def look(ctx: RunContext[object]) -> None:
+        told.append(ctx.metadata)
+
+    agent = Agent(TestModel(), tools=[look], metadata={'mine': 0, 'its': 3})
+    async with serving(agent, metadata=metadata) as client:
+        task = await client.send('hi')
+    run = {'task_id': task['id'], 'context_id': task['contextId'], 'attempt': 1, 'idempotency_key': f'{task["id"]}.1'}
+    assert told == [{'its': 3, 'mine': 1, 'a2a': run}]
+
+
+async def test_a_run_that_was_handed_back_and_then_cancelled_leaves_what_was_done_of_it(url: str) -> None:
+    steps = Steps()
+    held = steps.hold('tool 2')
+    async with served(steps.agent, backend=url) as client:
+        task_id = await begun(client, 'one')
+        await held.wait()
+    held = steps.hold('model 3')
+    async with served(steps.agent, backend=url) as client:
+        await held.wait()
+        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+        messages, used = await conversation(client)
+        assert [kind for kind, *_ in messages] == ['request', 'response', 'request', 'response', 'request']
+        assert used == (2, 4)
+        assert state_of(await client.send(message('two', contextId='c'))) == 'COMPLETED'
+
+
+class Saves(Wrapped):
+    """Remembers which messages of a run were stored, and in how many writes of events."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.saved: list[tuple[list[int], int]] = []
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        await super().emit(claim, events, status, checkpoint)
+        if checkpoint is not None:
+            numbers = range(checkpoint.first, checkpoint.first + len(checkpoint.messages))
+            self.saved.append(([*numbers], len(events)))
+
+
+@pytest.fixture
+def file(url: str) -> Iterator[SqliteFileBackend]:
+    made = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+    yield made
+    made.close()
+
+
+async def test_each_step_stores_what_it_adds_together_with_what_the_agent_says_of_it(file: SqliteFileBackend) -> None:
+    saves = file.queue = Saves(file.queue)
+    async with serving(Steps().agent, backend=file) as client:
+        await client.send(message('one', contextId='c'))
+        await client.send(message('two', contextId='c'))
+    # A request is stored before it is sent, and again with the time at which it was.
+    assert saves.saved == [([0, 1], 1), ([2], 0), ([2, 3], 1), ([4], 0), ([4, 5], 0)] * 2
+
+
+async def test_a_run_of_one_step_stores_none(file: SqliteFileBackend) -> None:
+    saves = file.queue = Saves(file.queue)
+    async with serving(Agent(FunctionModel(heard)), backend=file) as client:
+        await client.send('one')
+    assert saves.saved == []
+
+
+async def test_no_step_is_stored_in_memory() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    saves = backend.queue = Saves(backend.queue)
+    async with serving(Steps().agent, backend=backend) as client:
+        await client.send('one')
+    assert saves.saved == []
+
+
+@pytest.mark.parametrize(
+    ('agent', 'commits'),
+    [
+        (lambda: Agent(TestModel(call_tools=[])), 3),
+        (lambda: Agent(TestModel(), tools=[heard_of]), 6),
+        (lambda: Steps().agent, 8),
+    ],
+    ids=['no step', 'one', 'two'],
+)
+async def test_a_task_takes_as_many_commits_as_the_documentation_says(
+    agent: Callable[[], Agent[Any, Any]], commits: int, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
+    monkeypatch.setattr(sqlite3, 'connect', traced)
+    async with serving(agent(), backend=url, workers=Workers(lease=3600.0)) as client:
+        await client.send('one')
+        statements.clear()
+        await client.send('two')
+        assert statements.count('COMMIT') == commits
+
+
+def heard_of(name: str) -> str:
+    return f'{name} is well'
+
+
+async def test_dependencies_instructions_and_retries_begin_anew_with_each_attempt(url: str) -> None:
+    deps, reached, held = count(1), asyncio.Event(), [True]
+    seen: list[tuple[int, str | None]] = []
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1 and held:
+            held.clear()
+            reached.set()
+            await asyncio.Event().wait()
+        return ModelResponse(parts=[TextPart('Done.') if len(seen) == 3 else ToolCallPart('work')])
+
+    def work(ctx: RunContext[int]) -> str:
+        request = ctx.messages[-2]
+        assert isinstance(request, ModelRequest)
+        seen.append((ctx.deps, request.instructions))
+        if len(seen) < 3:
+            raise ModelRetry('Once more.')
+        return 'done'
+
+    def make(_: object) -> int:
+        return next(deps)
+
+    agent = Agent(FunctionModel(answer), deps_type=int, tools=[Tool(work, max_retries=1)])
+    agent.instructions(attempt)
+    async with served(agent, backend=url, deps_factory=make) as client:
+        task_id = await begun(client, 'hi')
+        await reached.wait()
+    async with served(agent, backend=url, deps_factory=make) as client:
+        assert texts(await ended(client, task_id)) == ['Done.']
+    assert seen == [(1, 'Attempt 1'), (2, 'Attempt 2'), (2, 'Attempt 2')]
+
+
+def attempt(ctx: RunContext[int]) -> str:
+    return f'Attempt {ctx.deps}'
+
+
+class HoldsNotes(Wrapped):
+    """Takes for ever to store the first thing that the agent says on the way."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.asked = asyncio.Event()
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        if status is not None and not self.asked.is_set():
+            self.asked.set()
+            await asyncio.Event().wait()
+        await super().emit(claim, events, status, checkpoint)
+
+
+async def test_a_conversation_goes_on_after_a_run_that_was_cancelled_before_its_tools_began() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    holds = backend.queue = HoldsNotes(backend.queue)
+    steps = Steps()
+    async with serving(steps.agent, backend=backend) as client:
+        task_id = await begun(client, 'one')
+        await holds.asked.wait()
+        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+        assert state_of(await client.send(message('two', contextId='c'))) == 'COMPLETED'
+    assert steps.done == ['model 1', *WHOLE]

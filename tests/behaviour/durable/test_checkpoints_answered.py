@@ -1,0 +1,198 @@
+"""Calls that were answered are carried out once, also if the run that goes on with them is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import RunContext
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.exceptions import CallDeferred
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, AuthRequired, Workers, to_a2a
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.ports import DEAD_LETTER
+from pydantic_ai_a2a.testing import values
+
+from ...client import LIMIT, Client, lifespan, message, state_of, texts
+from ...dialects import unversioned
+from ..asking import Tools, answers, approve
+from ..stage import ended, prompts
+from ..steps import what
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+LOOK, LATER = (ToolCallPart('look', {}, call) for call in ('l', 'later'))
+DELETE, OTHER, ALL = (ToolCallPart('delete', {'path': path}, path) for path in ('a', 'b', 'all'))
+FETCH, MAIL = ToolCallPart('fetch', {'url': 'u'}, 'f'), ToolCallPart('mail', {}, 'm')
+CASES: dict[str, tuple[list[ToolCallPart], list[dict[str, Any] | str]]] = {
+    'one': ([DELETE], [approve('a')]),
+    'one by one': (
+        [DELETE, OTHER],
+        [{'id': 'b', 'decision': 'deny', 'reason': 'No.'}, approve('a', args={'path': 'z'})],
+    ),
+    'beside one that is done': ([LOOK, DELETE], [approve('a')]),
+    'beside one from outside': ([DELETE, LOOK, FETCH], [{'id': 'f', 'decision': 'result', 'result': 1}, approve('a')]),
+    'beside one that is done, of who has to sign in': ([LOOK, MAIL], ['Signed in.']),
+    'and asked again': (
+        [LOOK, DELETE, ALL],
+        [approve('a'), approve('all'), {'id': 'all', 'decision': 'result', 'result': 'deleted all'}],
+    ),
+}
+"""What the model calls at once, told this, and what clients answer, one by one."""
+
+
+def copied(messages: list[ModelMessage]) -> list[ModelMessage]:
+    return deepcopy(messages)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    'plain': {},
+    'instructed': {'instructions': 'Be brief.', 'system_prompt': 'Be kind.'},
+    'processed': {'capabilities': [ProcessHistory[object](copied)]},
+}
+
+
+class Asked(Tools):
+    """Calls what a case says, then looks once more, and then says what all of them returned."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(**KINDS[kind])
+        self.agent.model = FunctionModel(self._respond)
+        self.agent.tool(self.mail)
+        self.held = asyncio.Event()
+        """Set once the run waits where it is to be held."""
+        self.looked = 0
+        self._hold_after = 0
+
+    def hold(self, returned: int) -> asyncio.Event:
+        """Let the next request to the model wait for ever that has so many returns of tools."""
+        self._hold_after, self.held = returned, asyncio.Event()
+        return self.held
+
+    async def look(self) -> str:
+        self.looked += 1
+        return await super().look()
+
+    async def delete(self, ctx: RunContext[object], path: str) -> str:
+        if path == 'all':
+            raise CallDeferred(kind='question')
+        return await super().delete(ctx, path)
+
+    async def mail(self, ctx: RunContext[object]) -> str:
+        if not ctx.tool_call_approved:
+            raise AuthRequired('Sign in.')
+        return await super().delete(ctx, 'mail')
+
+    async def _respond(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [str(part.content) for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        calls, _answers = CASES[prompts(messages)[0]]
+        if returned and len(returned) == self._hold_after:
+            self._hold_after = 0
+            self.held.set()
+            await asyncio.Event().wait()
+        if len(returned) > len(calls):
+            return ModelResponse(parts=[TextPart(', '.join(returned))])
+        return ModelResponse(parts=[LATER] if returned else [*calls])
+
+
+@asynccontextmanager
+async def served(asked: Asked, url: str = 'memory') -> AsyncGenerator[Client]:
+    """A client of an app that hands its runs back as soon as the block ends."""
+    app = to_a2a(asked.agent, name='agent', backend=url, workers=Workers(drain_grace=0.01))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        yield Client(app)
+
+
+async def begun(client: Client, case: str) -> str:
+    """The id of a task whose calls are all answered, and that nobody waits for any longer."""
+    task = await client.send(message(case, contextId='c'))
+    sent = [
+        answers(task, each) if isinstance(each, dict) else message(each, taskId=task['id']) for each in CASES[case][1]
+    ]
+    for answer in sent[:-1]:
+        assert state_of(await client.send(answer)) == 'INPUT_REQUIRED'
+    await client.send(sent[-1], returnImmediately=True)
+    return task['id']
+
+
+async def conversation(client: Client) -> list[Any]:
+    assert isinstance(client.app, A2AApp)
+    loaded = await client.app.conversations().load('c')
+    assert loaded is not None
+    return what(loaded.messages)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('case', CASES)
+async def test_calls_that_were_answered_are_carried_out_once_although_the_run_is_handed_over(
+    case: str, kind: str, url: str
+) -> None:
+    undisturbed, asked = Asked(kind), Asked(kind)
+    async with served(undisturbed) as client:
+        expected = await ended(client, await begun(client, case))
+        wanted = await conversation(client)
+    held = asked.hold(len(CASES[case][0]))
+    async with served(asked, url) as client:
+        task_id = await begun(client, case)
+        await held.wait()
+    held = asked.hold(len(CASES[case][0]) + 1)
+    async with served(asked, url) as client:
+        await held.wait()
+    async with served(asked, url) as client:
+        done = await ended(client, task_id)
+        assert (state_of(done), texts(done)) == ('COMPLETED', texts(expected))
+        assert await conversation(client) == wanted
+    assert (asked.deleted, asked.looked) == (undisturbed.deleted, undisturbed.looked)
+
+
+@pytest.mark.parametrize('case', CASES)
+async def test_a_run_that_was_handed_over_after_its_calls_were_answered_and_is_then_cancelled_leaves_their_results(
+    case: str, url: str
+) -> None:
+    asked = Asked('plain')
+    held = asked.hold(len(CASES[case][0]))
+    async with served(asked, url) as client:
+        task_id = await begun(client, case)
+        await held.wait()
+    held = asked.hold(len(CASES[case][0]))
+    async with served(asked, url) as client:
+        await held.wait()
+        assert state_of(await client.call('CancelTask', {'id': task_id})) == 'CANCELED'
+        messages = await conversation(client)
+    returned = [
+        part['tool_call_id'] for _, _, parts, _ in messages for part in parts if part['part_kind'] == 'tool-return'
+    ]
+    assert sorted(returned) == sorted(call.tool_call_id for call in CASES[case][0])
+
+
+@pytest.mark.parametrize('case', CASES)
+async def test_calls_that_were_answered_are_not_carried_out_again_for_a_dead_letter_that_is_retried(
+    case: str, url: str
+) -> None:
+    asked = Asked('plain')
+    held = asked.hold(len(CASES[case][0]))
+    async with served(asked, url) as client:
+        task_id = await begun(client, case)
+        await held.wait()
+    deleted = [*asked.deleted]
+    operator = SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+    claim = await values.claim_one(operator, task_id)
+    await operator.queue.finish(claim, values.ending(claim, 'failed', failure=DEAD_LETTER))
+    await operator.housekeeping.retry(task_id, new_id='again', at=values.AT)
+    operator.close()
+    async with served(asked, url) as client:
+        assert state_of(await ended(client, 'again')) == 'COMPLETED'
+    assert asked.deleted == deleted

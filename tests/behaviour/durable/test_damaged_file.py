@@ -1,0 +1,216 @@
+"""SQLite files that are deleted, replaced, damaged or readable by others, and rows that the package has not written."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.function import FunctionModel
+
+from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.commands.cli import main
+
+from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...dialects import only, unversioned
+from ..clerk import Clerk, readiness, refused, until_ready
+from ..rows import covers
+from ..stage import ended, heard, serving, told_in_log
+
+ROW = 'storage error in one task'
+BELOW = unversioned('where tasks are kept is below what versions differ in')
+
+
+def delete(file: Path) -> None:
+    file.rename(file.with_name('moved'))
+
+
+def replace(file: Path) -> None:
+    delete(file)
+    other_file = file.with_name('other')
+    with closing(sqlite3.connect(other_file)) as other:
+        other.execute('CREATE TABLE other (x)')
+    other_file.rename(file)
+
+
+@BELOW
+@covers(ROW)
+@pytest.mark.parametrize(
+    ('take_away', 'happened'),
+    [(delete, 'was deleted while it is open'), (replace, 'was replaced by another file while it is open')],
+)
+async def test_a_server_whose_file_is_taken_away_takes_no_messages_until_it_is_back(
+    take_away: Callable[[Path], None], happened: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clerk, file = Clerk(), tmp_path / 'agent.db'
+    async with serving(clerk.agent, backend=f'sqlite:///{file}', workers=Workers(lease=0.3)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await clerk.reached.wait()
+        take_away(file)
+        assert await refused(client) == (503, '1', -32000)
+        assert await readiness(client) == (503, 'failed')
+        with told_in_log(f'task {task["id"]} waits for it') as waiting:
+            clerk.go_on.set()
+            assert await asyncio.to_thread(waiting.wait, LIMIT)
+        file.with_name('moved').rename(file)
+        done = await ended(client, task['id'])
+        await until_ready(client)
+    assert (state_of(done), texts(done), clerk.requests, clerk.calls) == ('COMPLETED', ['booked'], 2, 1)
+    told = f'The SQLite file {file} is unavailable: {file} {happened}. Put the file back, or restart this process.'
+    assert told in caplog.messages
+    assert f'The SQLite file {file} is available again.' in caplog.messages
+
+
+@BELOW
+@covers(ROW)
+async def test_a_server_whose_file_loses_its_wal_takes_no_messages_until_it_is_restarted_and_loses_no_task(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'agent.db'
+    backend = f'sqlite:///{file}'
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        task = await client.send('hi')
+        delete(file)
+        with closing(sqlite3.connect(file)) as other:
+            other.execute('CREATE TABLE other (x)')
+        file.with_name('moved').rename(file)
+        assert await refused(client) == (503, '1', -32000)
+        assert await readiness(client) == (503, 'failed')
+    assert f'{file}-wal was deleted or replaced while it is open. Restart this process.' in caplog.text
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        assert await client.get_task(task['id']) == task
+        await client.send('hi')
+
+
+def damage(file: Path) -> None:
+    """Write over all pages of the file, after the WAL was emptied into it."""
+    with closing(sqlite3.connect(file)) as other:
+        other.execute('CREATE TABLE other (x)')
+        other.execute('PRAGMA wal_checkpoint(TRUNCATE)')
+    with file.open('r+b') as pages:
+        size = pages.seek(0, os.SEEK_END)
+        pages.seek(100)
+        pages.write(b'\xff' * (size - 100))
+
+
+@BELOW
+@covers(ROW)
+async def test_a_file_that_is_damaged_while_it_is_open_is_named_in_the_log_and_by_commands(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / 'agent.db'
+    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}', workers=Workers(lease=3600)) as client:
+        await client.send('hi')
+        damage(file)
+        assert await refused(client) == (503, '1', -32000)
+        assert (await readiness(client))[0] == 503
+    [told] = [each for each in caplog.messages if each.startswith(f'The SQLite file {file} is unavailable: ')]
+    assert 'the file is damaged: database disk image is malformed (SQLITE_CORRUPT' in told
+    url = f'sqlite:///{file}'
+    with pytest.raises(SystemExit) as ended_with:
+        await asyncio.to_thread(main, ['dead-letters', 'list', '--backend', url, '--namespace', 'agent'])
+    assert ended_with.value.code == 1
+    assert 'the file is damaged: ' in capsys.readouterr().err
+
+
+@BELOW
+def test_a_command_that_meets_a_damaged_page_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / 'agent.db'
+    connect(SqliteFile(path=file)).close()
+    with closing(sqlite3.connect(file)) as other:
+        page, size = other.execute(
+            "SELECT rootpage, page_size FROM sqlite_master, pragma_page_size() WHERE name = 'task_dead'"
+        ).fetchone()
+    with file.open('r+b') as pages:
+        pages.seek((page - 1) * size)
+        pages.write(b'\xff' * size)
+    with pytest.raises(SystemExit) as ended_with:
+        main(['dead-letters', 'list', '--backend', f'sqlite:///{file}', '--namespace', 'agent'])
+    assert ended_with.value.code == 1
+    assert 'try again later. (the file is damaged: database disk image is malformed' in capsys.readouterr().err
+
+
+@BELOW
+async def test_a_new_file_can_be_read_by_its_owner_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    before = os.umask(0)
+    try:
+        async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{tmp_path}/agent.db') as client:
+            await client.send('hi')
+            modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert modes == {'agent.db': 0o600, 'agent.db-wal': 0o600, 'agent.db-shm': 0o600}
+    assert caplog.messages == []
+
+
+@BELOW
+async def test_a_file_that_others_can_read_stays_as_it_is_and_the_log_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'agent.db'
+    file.touch()
+    file.chmod(0o644)
+    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+        await client.send('hi')
+    assert file.stat().st_mode & 0o777 == 0o644
+    [told] = caplog.messages
+    assert told.startswith(f'Other users of this machine can read the SQLite file {file} (mode 0644): ')
+
+
+async def written(client: Client, file: Path, statement: str) -> str:
+    """Write something into the row of a new task; its id."""
+    task = await client.send('first')
+    with closing(sqlite3.connect(file)) as operator:
+        assert operator.execute(statement, {'task': task['id']}).rowcount == 1
+        operator.commit()
+    return task['id']
+
+
+STATE = "UPDATE task SET state = 'dreaming' WHERE id = :task"
+ARTIFACT = "UPDATE item SET body = CAST(:body AS BLOB) WHERE task_id = :task AND kind = 'artifact'"
+BROKEN = [STATE, *(ARTIFACT.replace(':body', f"'{body}'") for body in ('{"parts":[', 'oops', '5'))]
+LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
+
+
+@only('1.0', '0.3 has no lists')
+@covers(ROW)
+@pytest.mark.parametrize('statement', [*BROKEN, LONG])
+async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
+    statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'agent.db'
+    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+        damaged = await written(client, file, statement)
+        others = [(await client.send(text))['id'] for text in ('second', 'third')]
+        everything: dict[str, Any] = {'includeArtifacts': True}
+        listed = await client.call('ListTasks', everything)
+        pages = [await client.call('ListTasks', {**everything, 'pageSize': 1})]
+        while token := pages[-1]['nextPageToken']:
+            pages.append(await client.call('ListTasks', {**everything, 'pageSize': 1, 'pageToken': token}))
+    assert [task['id'] for task in listed['tasks']] == others[::-1]
+    assert [task['id'] for page in pages for task in page['tasks']] == others[::-1]
+    assert any(each.startswith(f'A task is left out of a list: Task {damaged} ') for each in caplog.messages)
+
+
+@covers(ROW)
+@pytest.mark.parametrize('statement', BROKEN)
+async def test_a_task_that_is_damaged_in_the_store_is_an_internal_error_with_a_log_line(
+    statement: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / 'agent.db'
+    async with serving(Agent(FunctionModel(heard)), backend=f'sqlite:///{file}') as client:
+        damaged = await written(client, file, statement)
+        with pytest.raises(RpcError) as raised:
+            await client.get_task(damaged)
+        assert texts(await client.send(message('second'))) == ['second']
+    assert (raised.value.code, raised.value.message.rstrip('.')) == (-32603, 'Internal error')
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage().startswith('Request failed (correlation id ')
+    assert damaged in str(record.exc_info and record.exc_info[1])

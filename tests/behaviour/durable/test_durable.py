@@ -1,0 +1,263 @@
+"""Tasks and conversations in a file: what outlives an app, and what is the same as in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import sqlite3
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from contextvars import ContextVar
+from pathlib import Path
+
+import pytest
+import uvicorn
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Results, Workers, to_a2a
+from pydantic_ai_a2a.app.stores import open_store
+from pydantic_ai_a2a.errors import BackendUnusable
+from pydantic_ai_a2a.ports import Marks, TaskQueue
+from pydantic_ai_a2a.testing import values
+
+from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
+from ...dialects import unversioned
+from ..queues import Wrapped
+from ..rows import covers
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    return f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+
+
+@pytest.fixture(params=['file', 'postgres_url'], ids=['file', 'postgres'])
+def url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(request.param)
+
+
+def ids(events: list[Event]) -> list[int]:
+    return [event.id for event in events]
+
+
+async def test_tasks_and_conversations_outlive_the_app(url: str) -> None:
+    agent = Agent(FunctionModel(heard))
+    async with serving(agent, backend=url) as client:
+        first = await client.send(message('one', contextId='c'))
+        before = await client.get_task(first['id'])
+    async with serving(agent, backend=url) as client:
+        assert await client.get_task(first['id']) == before
+        assert texts(await client.send(message('two', contextId='c'))) == ['one + two']
+        assert [task['id'] for task in await tasks_of(client)][1:] == [first['id']]
+
+
+@covers('SIGTERM')
+async def test_what_did_not_finish_before_a_server_stops_goes_on_in_the_next_one(url: str) -> None:
+    stage = Stage()
+    async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
+        first = await client.send(message('one', contextId='c'), returnImmediately=True)
+        await stage.reached('one')
+        behind = await client.send(message('two', contextId='c'), returnImmediately=True)
+    stage.open('one', 'two')
+    async with serving(stage.agent, backend=url, workers=Workers(running=1)) as client:
+        assert texts(await ended(client, first['id'])) == ['one']
+        assert texts(await ended(client, behind['id'])) == ['one + two']
+    assert stage.began == ['one', 'one', 'two']
+
+
+@covers('SIGTERM')
+async def test_who_waits_for_a_task_is_told_how_far_it_is_when_the_server_stops(url: str) -> None:
+    stage = Stage()
+    async with (
+        asyncio.TaskGroup() as waiting,
+        serving(stage.agent, backend=url, workers=Workers(running=1)) as client,
+    ):
+        running = waiting.create_task(client.send(message('one', contextId='c')))
+        await stage.reached('one')
+        queued = waiting.create_task(client.send(message('two', contextId='c')))
+        while len(await tasks_of(client)) < 2:
+            pass
+    assert (state_of(running.result()), state_of(queued.result())) == ('WORKING', 'SUBMITTED')
+
+
+async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
+    agent = Agent(FunctionModel(heard), name='ada')
+    async with serving(agent, backend=file) as client, serving(agent, backend=file, namespace='bob') as other:
+        await client.send(message('one', contextId='c'))
+        assert texts(await other.send(message('two', contextId='c'))) == ['two']
+        with pytest.raises(ValueError, match="running app of this process has the namespace 'ada' of the SQLite file"):
+            to_a2a(agent, backend=file)
+
+
+async def test_a_server_does_not_start_on_a_file_that_is_newer_than_it(file: str, tmp_path: Path) -> None:
+    agent = Agent(FunctionModel(heard))
+    async with serving(agent, backend=file) as client:
+        await client.send('one')
+    newer = sqlite3.connect(tmp_path / 'agent.db')
+    newer.execute('INSERT INTO a2a_schema (version) VALUES (999)')
+    newer.commit()
+    newer.close()
+    app = to_a2a(agent, backend=file, name='another')
+    with pytest.raises(BackendUnusable, match=r'it was written by a newer version of pydantic-ai-a2a \(schema 999,'):
+        async with app.router.lifespan_context(app):
+            pytest.fail('it has started')
+
+
+async def test_what_another_process_leaves_to_this_one_is_run_here(url: str) -> None:
+    there = open_store(url, 'agent')
+    async with serving(Agent(FunctionModel(heard)), backend=url) as client:
+        await values.submit(there, values.message('hi', new='t', owner='/'))
+        assert texts(await ended(client, 't')) == ['hi']
+    there.close()
+
+
+class Beating(Wrapped):
+    """Tells of each heartbeat."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.loop = asyncio.get_running_loop()
+        self.beats: asyncio.Queue[None] = asyncio.Queue()
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        self.loop.call_soon_threadsafe(self.beats.put_nowait, None)
+        return await super().renew(holder, tasks, lease=lease)
+
+
+class Cargo:
+    """What a request carries in its context."""
+
+
+carried: ContextVar[Cargo] = ContextVar('carried')
+
+
+async def test_a_waiting_task_that_another_process_has_taken_is_let_go_with_what_its_request_carried(url: str) -> None:
+    stage = Stage()
+    backend, there = (open_store(url, 'agent') for _ in range(2))
+    queue = backend.queue = Beating(backend.queue)
+
+    async def submit(task_id: str) -> weakref.ref[Cargo]:
+        carried.set(Cargo())
+        await values.submit(backend, values.message(task_id, new=task_id, context='c'))
+        return weakref.ref(carried.get())
+
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=0.3)) as client:
+        await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        taken, waits_still = [await asyncio.create_task(submit(task_id)) for task_id in ('one', 'two')]
+        await values.run(there, 'one', at=backend.now())
+        while taken() is not None:
+            await queue.beats.get()
+            gc.collect()
+        assert waits_still() is not None
+        stage.open('first', 'two')
+        await backend.events.wait('two', 0)
+        assert await values.state_of(backend, 'two') == 'completed'
+    for each in (backend, there):
+        each.close()
+
+
+def speaker(*, fails: bool = False, gate: asyncio.Event | None = None) -> Agent[object, str]:
+    """Says as many words as the prompt says; then fails, or waits at the gate."""
+
+    async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        for n in range(int(prompts(messages)[-1])):
+            yield f'{n} '
+            if n % 100 == 0:
+                await asyncio.sleep(0)
+        if fails:
+            raise RuntimeError('on purpose')
+        if gate is not None:
+            await gate.wait()
+
+    return Agent(FunctionModel(stream_function=stream))
+
+
+def said(count: int) -> str:
+    return ''.join(f'{n} ' for n in range(count))
+
+
+def read(events: list[Event]) -> str:
+    """The text of an event stream: what appends nothing replaces the text before it."""
+    text = ''
+    for event in events:
+        if (update := event.result.get('artifactUpdate')) is not None:
+            added = ''.join(part['text'] for part in update['artifact']['parts'])
+            text = text + added if update.get('append') else added
+    return text
+
+
+async def test_all_that_is_streamed_is_read_in_order_and_can_be_resumed_after_a_restart(url: str) -> None:
+    agent = speaker()
+    results = Results(interval=0)
+    async with serving(agent, backend=url, results=results) as client, client.send_streaming('1000') as stream:
+        events = await stream.rest()
+    task_id = events[0].result['task']['id']
+    assert read(events) == said(1000)
+    assert ids(events) == list(range(ids(events)[-1] + 1))
+    async with serving(agent, backend=url) as client:
+        async with client.subscribe(task_id, Last_Event_ID='500') as stream:
+            assert await stream.rest() == events[501:]
+        assert texts(await client.get_task(task_id)) == [said(1000)]
+
+
+async def test_what_a_run_said_before_it_failed_is_kept(url: str) -> None:
+    async with serving(speaker(fails=True), backend=url) as client, client.send_streaming('150') as stream:
+        events = await stream.rest()
+        task = await client.get_task(events[0].result['task']['id'])
+    assert (state_of(task), texts(task), read(events)) == ('FAILED', [said(150)], said(150))
+
+
+async def test_a_run_that_is_cancelled_while_it_streams_keeps_what_was_said(url: str) -> None:
+    async with serving(speaker(gate=asyncio.Event()), backend=url) as client, client.send_streaming('200') as stream:
+        begun = [await anext(stream)]
+        task_id = begun[0].result['task']['id']
+        while not read(begun).endswith('199 '):
+            begun.append(await anext(stream))
+        canceled = await client.call('CancelTask', {'id': task_id})
+        events = [*begun, *(await stream.rest())]
+    assert (state_of(canceled), texts(canceled)) == ('CANCELED', [said(200)])
+    assert ids(events) == list(range(len(events)))
+
+
+@covers('five 1 s tasks at once')
+async def test_many_tasks_at_once_are_all_done(url: str) -> None:
+    async with serving(Agent(FunctionModel(heard)), backend=url) as client:
+        done = await asyncio.gather(*(client.send(message(f'{n}', contextId=f'c{n % 5}')) for n in range(50)))
+    assert [state_of(task) for task in done] == ['COMPLETED'] * 50
+    longest = max((texts(task)[0] for task in done), key=len)
+    assert len(longest.split(' + ')) == 10
+
+
+def test_an_app_can_be_used_from_one_event_loop_after_the_other(url: str) -> None:
+    app = to_a2a(Agent(FunctionModel(heard)), backend=url)
+
+    async def send(text: str) -> list[str]:
+        return texts(await asyncio.wait_for(Client(app).send(message(text, contextId='c')), LIMIT))
+
+    assert [asyncio.run(send(text)) for text in ('one', 'two')] == [['one'], ['one + two']]
+
+
+async def test_an_app_can_be_made_without_its_file(file: str, tmp_path: Path) -> None:
+    app = to_a2a(Agent(FunctionModel(heard)), backend=file)
+    assert list(tmp_path.iterdir()) == []
+    async with lifespan(app):
+        assert (tmp_path / 'agent.db').exists()
+
+
+@covers('`--workers 2`')
+def test_memory_is_refused_where_several_processes_serve_the_app(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(FunctionModel(heard))
+    config = uvicorn.Config('module:app', workers=4)
+    monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
+    to_a2a(agent, backend=file)
+    with pytest.raises(
+        ValueError, match=r"4 server processes do not .* use backend='sqlite:///agent\.db', or one proc"
+    ):
+        to_a2a(agent)

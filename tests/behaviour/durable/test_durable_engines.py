@@ -1,0 +1,152 @@
+"""Agents of durable engines: which of them are served, what of a run is an engine's, and what is refused at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dbos import DBOS, SetWorkflowID
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.durable_exec.dbos import DBOSAgent, DBOSDurability  # pyright: ignore[reportDeprecated]
+from pydantic_ai.exceptions import PydanticAIDeprecationWarning
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import AgentWorker, to_a2a
+
+from ...client import message, state_of, texts
+from ...dialects import unversioned
+from ...engines import need_dbos
+from ..asking import Tools, answers, approve
+from ..fasta2a.test_worker import Acting
+from ..stage import ended, serving
+from .test_checkpoints import begun, served
+
+pytestmark = unversioned('how an agent runs is below what versions differ in')
+
+
+@asynccontextmanager
+async def launched(folder: Path) -> AsyncGenerator[None]:
+    """DBOS with the workflows that there are, on a file of the test's."""
+    need_dbos()
+    DBOS(config={'name': 'test', 'system_database_url': f'sqlite:///{folder}/dbos.db', 'log_level': 'ERROR'})
+    DBOS.launch()
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(DBOS.destroy, destroy_registry=True)
+
+
+async def test_an_agent_with_a_durability_capability_is_served_as_any_other(tmp_path: Path) -> None:
+    tools = Tools(name='agent', capabilities=[DBOSDurability()])
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with launched(tmp_path):
+        async with served(tools.agent, backend=url) as client:
+            async with client.send_streaming('hello') as stream:
+                events = await stream.rest()
+            task = await client.send('delete')
+        async with served(tools.agent, backend=url) as client:
+            done = await client.send(answers(task, approve()))
+        assert await DBOS.list_workflows_async() == []
+    assert [next(iter(event.result)) for event in events] == ['task', 'statusUpdate', 'artifactUpdate', 'statusUpdate']
+    assert (state_of(task), texts(done)) == ('INPUT_REQUIRED', ['delete + deleted a'])
+
+
+async def test_a_run_of_such_an_agent_is_cancelled_with_its_task(tmp_path: Path) -> None:
+    running, stopped = asyncio.Event(), asyncio.Event()
+    agent = Agent(TestModel(), name='agent', capabilities=[DBOSDurability()])
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with launched(tmp_path), serving(agent) as client:
+        task = await client.send('hello', returnImmediately=True)
+        await running.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    assert stopped.is_set()
+
+
+async def test_a_workflow_that_a_tool_starts_is_done_once_when_the_tool_is_called_again(tmp_path: Path) -> None:
+    done, paying, paid = list[str](), asyncio.Event(), asyncio.Event()
+    agent = Agent(TestModel(custom_output_text='Booked.'))
+
+    @DBOS.step()
+    async def pay(room: str) -> str:
+        done.append('pay')
+        paying.set()
+        await paid.wait()
+        return f'{room} is paid'
+
+    @DBOS.workflow()
+    async def book(room: str) -> str:
+        return await pay(room)
+
+    @agent.tool
+    async def book_room(ctx: RunContext[object], room: str) -> str:
+        done.append('tool')
+        with SetWorkflowID(f'{(ctx.metadata or {})["a2a"]["idempotency_key"]}/{ctx.tool_call_id}'):
+            handle = await DBOS.start_workflow_async(book, room)
+        return await handle.get_result()
+
+    url = f'sqlite:///{tmp_path}/agent.db?synchronous=normal'
+    async with launched(tmp_path):
+        async with served(agent, backend=url) as client:
+            task_id = await begun(client, 'one')
+            await paying.wait()
+        async with served(agent, backend=url) as client:
+            paid.set()
+            assert texts(await ended(client, task_id)) == ['Booked.']
+        [workflow] = await DBOS.list_workflows_async()
+    assert workflow.workflow_id.startswith(f'{task_id}.1/')
+    assert done == ['tool', 'pay', 'tool']
+
+
+def test_a_wrapper_that_no_run_would_get_past_is_refused_when_the_app_is_made() -> None:
+    with pytest.warns(PydanticAIDeprecationWarning):
+        agent = DBOSAgent(Agent(TestModel(), name='agent'))  # pyright: ignore[reportDeprecated]
+    told = r'DBOSAgent takes no cancellation: give to_a2a\(\) .* capability DBOSDurability\.'
+    with pytest.raises(TypeError, match=told):
+        to_a2a(WrapperAgent(agent))
+    with pytest.raises(TypeError, match=told):
+        AgentWorker(agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage())
+
+
+class PrefectAgent(WrapperAgent[Any, Any]):
+    """Stands for Pydantic AI's, which cannot be imported without Prefect, and refuses the same."""
+
+    __module__ = 'pydantic_ai.durable_exec.prefect._agent'
+
+
+class TemporalAgent(WrapperAgent[Any, Any]):
+    """Stands for Pydantic AI's, which cannot be imported without Temporal, and refuses the same."""
+
+    __module__ = 'pydantic_ai.durable_exec.temporal._agent'
+
+
+def test_so_are_those_of_other_engines() -> None:
+    agent = Agent(TestModel(), name='agent')
+    with pytest.raises(TypeError, match=r'PrefectAgent takes no cancellation: .* PrefectDurability'):
+        to_a2a(PrefectAgent(agent))
+    with pytest.raises(TypeError, match=r'TemporalAgent takes no timeout=: .* TemporalDurability'):
+        to_a2a(TemporalAgent(agent), timeout=5.0)
+
+
+async def test_a_worker_of_the_users_own_may_run_any_agent() -> None:
+    async with serving(PrefectAgent(Agent(TestModel(), name='agent')), worker=Acting()) as client:
+        assert state_of(await client.send('complete')) == 'COMPLETED'
+
+
+async def test_a_wrapper_without_an_option_that_it_refuses_is_served() -> None:
+    async with serving(TemporalAgent(Agent(TestModel(custom_output_text='Hi.'), name='agent'))) as client:
+        assert texts(await client.send(message('hello'))) == ['Hi.']

@@ -1,0 +1,221 @@
+"""Leases and blocked event loops: a tool that blocks for a while keeps its task, one that is stuck loses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from queue import Queue
+from typing import Any, TypeVar
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Budget, Quotas, Workers
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.clock import SYSTEM, Clock
+from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
+from pydantic_ai_a2a.testing import values
+
+from ...client import LIMIT, state_of, texts
+from ...clocks import HOUR, SetClock
+from ...dialects import unversioned
+from ..queues import StorageError, Wrapped
+from ..stage import ended, heard, serving, told_in_log
+
+pytestmark = unversioned('leases are below what versions differ in')
+
+T = TypeVar('T')
+THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[], Backend]]:
+    """Makes backends of one file, each as another process would."""
+    file = SqliteFile(path=tmp_path / 'agent.db', synchronous='normal')
+    made: list[Backend] = []
+
+    def make(clock: Clock = SYSTEM) -> Backend:
+        made.append(SqliteFileBackend(file, 'agent', reader_lag=10**6, clock=clock))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def backend(make: Callable[[], Backend]) -> Backend:
+    return make()
+
+
+@pytest.fixture
+def there(make: Callable[[], Backend]) -> Backend:
+    """The other process's."""
+    return make()
+
+
+@pytest.fixture
+def later(make: Callable[[Clock], Backend]) -> Backend:
+    """The other process's, for which the leases have expired."""
+    return make(SetClock(HOUR))
+
+
+class Renewing(Wrapped):
+    """Tells of each renewal, to whatever thread."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.renewals: Queue[None] = Queue()
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        marks = await super().renew(holder, tasks, lease=lease)
+        self.renewals.put(None)
+        return marks
+
+    def outlast_a_lease(self) -> None:
+        """Wait for as many renewals as there are in twice the length of a lease."""
+        for _ in range(6):
+            self.renewals.get(timeout=LIMIT)
+
+
+def elsewhere(work: Coroutine[Any, Any, T]) -> T:
+    """Do something in another event loop, while the one of this thread is blocked."""
+    with ThreadPoolExecutor() as pool:
+        return pool.submit(asyncio.run, asyncio.wait_for(work, LIMIT)).result(LIMIT)
+
+
+def blocking(block: Callable[[], object]) -> Agent[object, str]:
+    """An agent that blocks its event loop before it answers."""
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        block()
+        return heard(messages, info)
+
+    return Agent(FunctionModel(answer))
+
+
+async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_task(
+    backend: Backend, there: Backend
+) -> None:
+    queue = backend.queue = Renewing(backend.queue)
+    taken: list[list[Claim]] = []
+
+    def block() -> None:
+        queue.outlast_a_lease()
+        taken.append(elsewhere(there.queue.claim('thief', at=0, lease=HOUR, limit=1)))
+
+    async with serving(blocking(block), backend=backend, workers=Workers(lease=1)) as client:
+        assert texts(await client.send('hi')) == ['hi']
+    assert taken == [[]]
+
+
+async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_its_late_result_is_dropped(
+    backend: Backend, there: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def take_over() -> None:
+        claims: list[Claim] = []
+        while not claims:
+            claims = await there.queue.claim('thief', at=there.now(), lease=HOUR, limit=1)
+        await there.queue.finish(claims[0], values.ending(claims[0], at=there.now(), artifacts=[('a', THEIRS)]))
+
+    def block() -> None:
+        with told_in_log('The event loop has not answered') as told:
+            assert told.wait(LIMIT)
+        elsewhere(take_over())
+
+    async with serving(blocking(block), backend=backend, workers=Workers(lease=0.1)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        assert texts(await ended(client, task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+async def test_a_run_whose_task_another_process_has_taken_over_is_stopped_at_the_next_heartbeat(
+    backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            stopped.set()
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.1)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        [claimed] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
+        await stopped.wait()
+        await later.queue.finish(claimed, values.ending(claimed, at=later.now(), artifacts=[('a', THEIRS)]))
+        assert texts(await ended(client, task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
+    backend: Backend, later: Backend, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = backend.queue = Renewing(backend.queue)
+    began, stopping, again, done = (asyncio.Event() for _ in range(4))
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if began.is_set():
+            again.set()
+            await done.wait()
+            return heard(messages, info)
+        began.set()
+        while not again.is_set():
+            with suppress(asyncio.CancelledError):  # which comes again and again
+                await again.wait()
+            stopping.set()
+        return heard(messages, info)
+
+    quotas = Quotas(budgets=[Budget(requests=100, window=timedelta(days=1))])
+    options: dict[str, Any] = {'backend': backend, 'workers': Workers(lease=0.1), 'quotas': quotas}
+    async with serving(Agent(FunctionModel(answer)), **options) as client:
+        with told_in_log('was taken over') as told:
+            task = await client.send('hi', returnImmediately=True)
+            await began.wait()
+            [claim] = await later.queue.claim('thief', at=later.now(), lease=HOUR, limit=1)
+            await stopping.wait()
+            await later.queue.release(claim)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+        await asyncio.to_thread(queue.outlast_a_lease)
+        done.set()
+        assert texts(await ended(client, task['id'])) == ['hi']
+    assert 'A task could not be stored; it is tried again at the next heartbeat.' not in caplog.messages
+
+
+class Unrecorded(Renewing):
+    """Stores no end of a run, until it is told to."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.tried, self.stores = asyncio.Event(), False
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self.tried.set()
+        if not self.stores:
+            raise StorageError
+        return await super().finish(claim, finish)
+
+
+async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
+    backend: Backend, there: Backend
+) -> None:
+    async def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('no')
+
+    queue = backend.queue = Unrecorded(backend.queue)
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=0.3)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await queue.tried.wait()
+        await asyncio.to_thread(queue.outlast_a_lease)
+        assert await there.queue.claim('thief', at=0, lease=HOUR, limit=1) == []
+        queue.stores = True
+        assert state_of(await ended(client, task['id'])) == 'FAILED'

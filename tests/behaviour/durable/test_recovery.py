@@ -1,0 +1,268 @@
+"""Tasks whose process or loop went away: they are taken up again, not too often, and lose nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator, Sequence
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
+from pydantic_ai_a2a.testing import values
+
+from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...clocks import HOUR, SetClock
+from ...dialects import only
+from ..queues import StorageError, Wrapped
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+
+THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
+
+
+@pytest.fixture
+def backend() -> Generator[SqliteBackend]:
+    made = SqliteBackend('agent', reader_lag=10**6, clock=SetClock())
+    yield made
+    made.close()
+
+
+async def stolen(backend: Backend) -> Claim:
+    """The task that runs, claimed by another holder as if its lease had expired."""
+    assert isinstance(backend.clock, SetClock)
+    with backend.clock.later():
+        [claim] = await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1)
+    return claim
+
+
+async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER) -> str:
+    """A task whose holder died, several times, with a lease that has expired or will; its id."""
+    before = backend.now() - 1000
+    await values.submit(backend, values.message('hi', new='lost', context='c', owner='/', at=before))
+    for n in range(attempts):
+        assert await backend.queue.claim(f'holder {n}', at=before + n, lease=lease, limit=1)
+    return 'lost'
+
+
+async def test_a_task_whose_holder_was_lost_is_run_again(backend: SqliteBackend) -> None:
+    task_id = await lost(backend)
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        task = await ended(client, task_id)
+        after = await client.send(message('after', contextId='c'))
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
+    assert texts(after) == ['hi + after']
+    assert [event.n for event in await values.events(backend, task_id)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(('lives', 'state'), [(2, 'COMPLETED'), (3, 'FAILED')])
+async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
+    backend: SqliteBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    task_id = await lost(backend, lives)
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(attempts=3)) as client:
+        task = await ended(client, task_id)
+        assert texts(await client.send(message('after', contextId='c')))[-1].endswith('after')
+    assert state_of(task) == state
+    if state == 'FAILED':
+        assert task['status']['message']['metadata']['failure'] == 'attempts'
+        assert task['status']['message']['metadata']['correlationId'] in caplog.text
+
+
+async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_a_heartbeat(
+    backend: SqliteBackend,
+) -> None:
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task_id = await lost(backend, lease=20)
+        assert texts(await ended(client, task_id)) == ['hi']
+
+
+async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = asyncio.Event()
+    began = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'hi':
+            return heard(messages, info)
+        began.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            stopped.set()
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.03)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        claim = await stolen(backend)
+        await stopped.wait()
+        assert state_of(await client.get_task(task['id'])) == 'WORKING'
+        await backend.queue.finish(claim, values.ending(claim, messages=values.turn('hi', 'theirs')))
+        assert texts(await client.send(message('after', contextId=task['contextId']))) == ['hi + after']
+    assert claim.attempt == 2
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+class Renewing(Wrapped):
+    """Lets each lease expire before it is renewed."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.renewed = asyncio.Event()
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        await super().renew(holder, tasks, lease=values.OVER)
+        marks = await super().renew(holder, tasks, lease=HOUR)
+        self.renewed.set()
+        return marks
+
+
+async def test_a_lease_is_renewed_while_its_task_runs(backend: SqliteBackend) -> None:
+    stage = Stage()
+    renewing = backend.queue = Renewing(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        await renewing.renewed.wait()
+        assert await backend.queue.claim('thief', at=backend.now(), lease=HOUR, limit=1) == []
+        stage.open('hi')
+        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+
+
+class FailsToRenew(Wrapped):
+    """Cannot renew leases, for a while."""
+
+    times = 2
+
+    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        return await super().renew(holder, tasks, lease=lease)
+
+
+async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    stage = Stage()
+    backend.queue = FailsToRenew(backend.queue)
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=0.03)) as client:
+        await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        stage.open('hi')
+        task_id = await lost(backend, lease=20)
+        assert texts(await ended(client, task_id)) == ['hi']
+        stage.open('one')
+    assert 'heartbeat' in caplog.text
+
+
+def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
+    runs: list[str] = []
+    left = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        runs.append(prompts(messages)[-1])
+        if len(runs) == 2:
+            left.set()
+            await asyncio.Event().wait()
+        return heard(messages, info)
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    client = Client(app)
+
+    async def leave() -> str:
+        first = await client.send(message('one', contextId='c'))
+        task = await client.send(message('two', contextId='c'), returnImmediately=True)
+        queued = await client.send(message('three', contextId='c'), returnImmediately=True)
+        await left.wait()
+        assert state_of(first) == 'COMPLETED'
+        return f'{task["id"]} {queued["id"]}'
+
+    async def come_back(task_ids: str) -> None:
+        task_id, queued_id = task_ids.split()
+        task, queued = await ended(client, task_id), await ended(client, queued_id)
+        assert texts(task) == ['one + two']
+        assert texts(queued) == ['one + two + three']
+        assert [part['text'] for each in task['history'] for part in each['parts']] == ['two', 'one + two']
+
+    with asyncio.Runner() as runner:
+        ids = runner.run(asyncio.wait_for(leave(), LIMIT))
+    with asyncio.Runner() as runner:
+        runner.run(asyncio.wait_for(come_back(ids), LIMIT))
+    assert runs == ['one', 'two', 'two', 'three']
+
+
+@only('1.0', 'the thief writes an event that is not whole')
+async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
+    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, fail = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        await fail.wait()
+        raise RuntimeError('too late')
+
+    async with serving(Agent(FunctionModel(answer)), backend=backend) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        claim = await stolen(backend)
+        fail.set()
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            await backend.queue.finish(claim, values.ending(claim, artifacts=[('a', THEIRS)]))
+            await stream.rest()
+        assert texts(await client.get_task(task['id'])) == ['theirs']
+    assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
+
+
+class Durable(SqliteBackend):
+    """Outlives the app that uses it, as a database does."""
+
+    durable = True
+
+
+async def test_what_does_not_finish_before_a_server_stops_is_handed_over_to_the_next_one() -> None:
+    stage = Stage()
+    backend = Durable('agent', reader_lag=10**6)
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        first = await client.send(message('one', contextId='c'), returnImmediately=True)
+        await stage.reached('one')
+        behind = await client.send(message('two', contextId='c'), returnImmediately=True)
+        elsewhere = await client.send('three', returnImmediately=True)
+        tasks = (first, behind, elsewhere)
+    assert [(await values.state_of(backend, task['id'])) for task in tasks] == ['working', 'submitted', 'submitted']
+    stage.open('one', 'two', 'three')
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        done = [await ended(client, task['id']) for task in tasks]
+    assert [texts(task) for task in done] == [['one'], ['one + two'], ['three']]
+    assert stage.began == ['one', 'one', 'three', 'two']  # the second waited for its conversation, and so longer
+    backend.close()
+
+
+class Deaf(SqliteBackend):
+    """Cannot tell of new tasks at first."""
+
+    times = 1
+
+    def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        return super().listen(on_ready, on_cancel)
+
+
+async def test_a_store_that_is_not_there_yet_is_tried_again_by_the_next_request() -> None:
+    backend = Deaf('agent', reader_lag=10**6)
+    client = Client(to_a2a(Agent(FunctionModel(heard)), backend=backend))
+    with pytest.raises(RpcError) as refused:
+        await client.send('one')
+    task = await client.send('two')
+    assert refused.value.code == -32603
+    assert texts(task) == ['two']
+    assert len(await tasks_of(client)) == 1
+    backend.close()

@@ -1,0 +1,207 @@
+"""What is entered with the agent, and what happens if that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import islice, repeat
+
+import anyio
+import pytest
+from anyio.abc import TaskGroup
+from pydantic_ai import Agent, FunctionToolset
+from starlette.testclient import TestClient
+
+from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.errors import BackendUnusable
+
+from ...client import LIMIT, Client, lifespan, message, state_of
+from ...dialects import json_rpc, spoken
+from ..refused import refusal, send
+
+
+class Connection(FunctionToolset[object]):
+    """A toolset with a connection, made where the toolset is entered first."""
+
+    def __init__(self, connect: Callable[[], Awaitable[None]]) -> None:
+        super().__init__()
+        self.connect = connect
+        self.inside = 0
+
+    async def __aenter__(self) -> Connection:
+        self.inside += 1
+        if self.inside == 1:
+            try:
+                await self.connect()
+            except RuntimeError:
+                self.inside = 0
+                raise
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.inside -= 1
+
+
+async def test_a_call_that_cannot_enter_the_agent_is_answered_and_the_next_one_tries_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[int] = []
+
+    async def connect() -> None:
+        attempts.append(1)
+        if len(attempts) <= 2:
+            raise RuntimeError('password "1234" is wrong')
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    app.hosting.pauses = partial(repeat, 3600.0)
+    await Client(app).post(send())
+    answer = await Client(app).post(send())
+    error = refusal(answer)
+    assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
+    assert b'1234' not in answer.body
+    assert answer.headers['x-correlation-id'] in caplog.text
+    assert 'password "1234" is wrong' in caplog.text
+    assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert len(await app.list_tasks()) == 1
+
+
+@json_rpc('the request is written by hand')
+def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplog: pytest.LogCaptureFixture) -> None:
+    attempts: list[int] = []
+
+    async def connect() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError('no key')
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    app.hosting.pauses = partial(repeat, 3600.0)
+    with TestClient(app) as client:
+        assert 'The agent cannot be entered. Its card is served, and it is tried again in a moment.' in caplog.text
+        assert client.get('/.well-known/agent-card.json').status_code == 200
+        assert len(attempts) == 1
+        answer = client.post('/', content=send(), headers={'Content-Type': 'application/json'})
+    assert state_of(spoken().result('SendMessage', answer.json())['task']) == 'COMPLETED'
+
+
+async def test_an_agent_that_cannot_be_entered_is_tried_again_without_a_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts: list[int] = []
+    entered = asyncio.Event()
+
+    async def connect() -> None:
+        attempts.append(1)
+        if len(attempts) < 4:
+            raise RuntimeError('no key')
+        entered.set()
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    first_pauses = list(islice(app.hosting.pauses(), 7))
+    app.hosting.pauses = partial(repeat, 0.0)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        await entered.wait()
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert [said for said in caplog.messages if 'still' in said] == [
+        "The agent still cannot be entered: RuntimeError('no key')"
+    ] * 2
+    assert first_pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
+async def test_a_server_ends_while_it_tries_to_enter_its_agent_once_more() -> None:
+    attempts: list[int] = []
+    trying, given_up = asyncio.Event(), asyncio.Event()
+
+    async def connect() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise RuntimeError('no key')
+        trying.set()
+        try:
+            await asyncio.Future()
+        finally:
+            given_up.set()
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    app.hosting.pauses = partial(repeat, 0.0)
+    async with asyncio.timeout(LIMIT):
+        async with lifespan(app):
+            await trying.wait()
+        await given_up.wait()
+    assert len(attempts) == 2
+
+
+async def test_two_apps_that_run_at_once_cannot_have_one_backend() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    apps = [to_a2a(Agent('test', name=name), backend=backend) for name in ('ada', 'bob')]
+    async with lifespan(apps[0]):
+        assert state_of(await Client(apps[0]).send()) == 'COMPLETED'
+        with pytest.raises(BackendUnusable, match='A running app of this process has this backend already'):
+            async with apps[1].router.lifespan_context(apps[1]):
+                pytest.fail('it has started')
+        assert refusal(await Client(apps[1]).post(send())).code == -32603
+    async with lifespan(apps[1]):
+        assert state_of(await Client(apps[1]).send()) == 'COMPLETED'
+    del apps
+    gc.collect()
+    async with lifespan(to_a2a(Agent('test'), backend=backend)):
+        pass
+    backend.close()
+
+
+async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCaptureFixture) -> None:
+    connection_lost = asyncio.Event()
+    dead = asyncio.Event()
+    groups: list[TaskGroup] = []
+
+    async def read() -> None:
+        try:
+            await connection_lost.wait()
+            raise RuntimeError('connection lost')
+        finally:
+            dead.set()
+
+    async def connect() -> None:
+        groups.append(anyio.create_task_group())
+        await groups[0].__aenter__()
+        groups[0].start_soon(read)
+
+    app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+        connection_lost.set()
+        await dead.wait()
+        while 'Something inside the agent has failed' not in caplog.text:
+            assert state_of(await Client(app).send()) == 'COMPLETED'
+
+
+async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Stuck(FunctionToolset[object]):
+        async def __aexit__(self, *args: object) -> None:
+            if app.hosting.accepting():
+                return  # the end of a run, which leaves it too
+            raise RuntimeError('the door is stuck')
+
+    app = to_a2a(Agent('test', toolsets=[Stuck()]))
+    async with lifespan(app):
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert 'The agent could not be left properly.' in caplog.text
+    assert 'the door is stuck' in caplog.text
+
+
+def test_event_loops_that_have_ended_are_forgotten() -> None:
+    app = to_a2a(Agent('test'))
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def once() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await Client(app).send(message())
+
+    for _ in range(10):
+        asyncio.run(once())
+    gc.collect()
+    assert sum(loop() is not None for loop in loops) <= 2  # the last, and one that a traceback may still hold

@@ -1,0 +1,246 @@
+"""A store that cannot be reached for a while: clients are told to try again, and runs go on later."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
+
+from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status, TaskQueue
+from pydantic_ai_a2a.testing import values
+from pydantic_ai_a2a.types import TaskEvent
+
+from ...client import LIMIT, message, rpc, state_of, texts
+from ...dialects import unversioned
+from ..queues import InDoubt, Wrapped
+from ..rows import covers
+from ..stage import Stage, ended, heard, prompts, serving, told_in_log, told_to_loop
+
+pytestmark = unversioned('where tasks are kept is below what versions differ in')
+ROW = 'storage error in one task'
+LATER = 3600.0
+"""Seconds of a lease that no test waits for, nor for a heartbeat."""
+
+
+class Counted:
+    """An agent that calls a tool and answers, and counts the requests to its model."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer, stream_function=self._stream))
+        self.agent.tool_plain(self.look)
+
+    def look(self) -> str:
+        """Look."""
+        return 'nothing'
+
+    def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.requests += 1
+        call = len(messages) == 1
+        return ModelResponse(parts=[ToolCallPart('look', {}) if call else TextPart('one two three four')])
+
+    async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        self.requests += 1
+        if len(messages) == 1:
+            yield {0: DeltaToolCall('look', '{}')}
+        else:
+            for word in ('one ', 'two ', 'three ', 'four'):
+                yield word
+
+
+class Ending(SqliteFileBackend):
+    """Knows when its worker has stopped listening, which is when it gives up its runs."""
+
+    ends = False
+
+    def listen(
+        self, on_ready: Callable[[str | None], object], on_cancel: Callable[[str], object]
+    ) -> Callable[[], None]:
+        stop = super().listen(on_ready, on_cancel)
+
+        def end() -> None:
+            self.ends = True
+            stop()
+
+        return end
+
+
+class Away(Wrapped):
+    """Is unavailable when these methods are called, as often as they are named; `finish` also while it `refuses`."""
+
+    def __init__(self, inner: TaskQueue, *methods: str) -> None:
+        super().__init__(inner)
+        self.fails = [*methods]
+        self.refuses: Callable[[], bool] = lambda: False
+
+    def _reach(self, method: str) -> None:
+        if method in self.fails:
+            self.fails.remove(method)
+            raise StoreUnavailable('the disk is full')
+        if method == 'finish' and self.refuses():
+            raise StoreUnavailable
+
+    async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
+        self._reach('claim')
+        return await super().claim(holder, at=at, lease=lease, limit=limit, task_id=task_id)
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        self._reach('emit')
+        await super().emit(claim, events, status, checkpoint)
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self._reach('finish')
+        return await super().finish(claim, finish)
+
+    async def release(self, claim: Claim) -> None:
+        self._reach('release')
+        await super().release(claim)
+
+
+def file_in(folder: Path) -> SqliteFile:
+    return SqliteFile(path=folder / 'agent.db', synchronous='normal', busy_timeout=0.01)
+
+
+def backend_in(folder: Path) -> SqliteFileBackend:
+    return SqliteFileBackend(file_in(folder), 'agent', reader_lag=10**6)
+
+
+@covers(ROW)
+@pytest.mark.parametrize('method', ['emit', 'finish'])
+async def test_a_run_whose_store_is_unavailable_waits_for_it_and_repeats_nothing(
+    method: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    backend, counted = backend_in(tmp_path), Counted()
+    queue = backend.queue = Away(backend.queue, *[method] * 3)
+    agent = counted.agent
+    async with serving(agent, backend=backend, workers=Workers(lease=0.3, attempts=1)) as client:
+        async with client.send_streaming('hi') as stream:
+            events = await stream.rest()
+        task = await client.get_task(events[0].result['task']['id'])
+    assert (queue.fails, counted.requests) == ([], 2)
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['one two three four'])
+    assert [event.id for event in events] == [*range(len(events))]
+    told = f'The store is unavailable; task {task["id"]} waits for it and then goes on: the disk is full'
+    assert caplog.messages.count(told) == 1
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_task_that_waits_for_a_slot_is_run_although_the_store_was_away_when_one_was_free(
+    tmp_path: Path,
+) -> None:
+    backend, stage = backend_in(tmp_path), Stage()
+    queue = backend.queue = Away(backend.queue)
+    with told_to_loop() as told, told_in_log('Queued tasks could not be taken') as logged:
+        async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
+            await client.send('one', returnImmediately=True)
+            await stage.reached('one')
+            task = await client.send('two', returnImmediately=True)
+            queue.fails.append('claim')
+            for name in ('one', 'two', 'three'):
+                stage.open(name)
+            assert await asyncio.to_thread(logged.wait, LIMIT)
+            await client.send('three')
+            assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+    assert told == []
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_result_that_the_store_did_not_take_is_stored_at_last_before_a_server_ends(tmp_path: Path) -> None:
+    backend, counted = Ending(file_in(tmp_path), 'agent', reader_lag=10**6), Counted()
+    backend.queue = queue = Away(backend.queue)
+    queue.refuses = lambda: not backend.ends
+    async with serving(counted.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+        with told_in_log('waits for it and then goes on') as told:
+            task = await client.send('hi', returnImmediately=True)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert (await values.state_of(backend, task['id']), counted.requests) == ('completed', 2)
+    backend.close()
+
+
+@covers(ROW)
+async def test_what_could_not_be_handed_back_when_a_server_began_to_end_is_handed_back_at_last(tmp_path: Path) -> None:
+    backend, stage = backend_in(tmp_path), Stage()
+    queue = backend.queue = Away(backend.queue, 'release')
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER)) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+    assert queue.fails == []
+    stage.open('hi')
+    async with serving(stage.agent, backend=backend, workers=Workers(lease=LATER, attempts=1)) as client:
+        assert texts(await ended(client, task['id'])) == ['hi']
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_failure_that_could_not_be_stored_is_before_a_server_ends(tmp_path: Path) -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('no')
+
+    backend = backend_in(tmp_path)
+    queue = backend.queue = Away(backend.queue, 'finish')
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
+        with told_in_log('waits for it and then goes on') as told:
+            task = await client.send('hi', returnImmediately=True)
+            assert await asyncio.to_thread(told.wait, LIMIT)
+    assert queue.fails == []
+    assert await values.state_of(backend, task['id']) == 'failed'
+    backend.close()
+
+
+@covers(ROW)
+@pytest.mark.parametrize('fails', [True, False], ids=['failed', 'completed'])
+async def test_a_task_goes_on_although_nobody_knew_that_the_end_of_its_run_was_stored(
+    fails: bool, tmp_path: Path
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages) == ['one']:
+            begun.set()
+            await go_on.wait()
+            if fails:
+                raise RuntimeError('no')
+        return heard(messages, info)
+
+    backend = backend_in(tmp_path)
+    backend.queue = InDoubt(backend.queue)
+    async with serving(Agent(FunctionModel(answer)), backend=backend, workers=Workers(lease=0.3)) as client:
+        task = await client.send('one', returnImmediately=True)
+        await begun.wait()
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        go_on.set()
+        assert texts(await ended(client, task['id'])) == (['two'] if fails else ['one', 'one + two'])
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_client_is_told_to_try_again_while_others_lock_the_file(tmp_path: Path) -> None:
+    backend, sent = backend_in(tmp_path), message('hi')
+    async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
+        with closing(sqlite3.connect(tmp_path / 'agent.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            refused = await client.post(rpc('SendMessage', {'message': sent}))
+        task = await client.send(sent)
+    assert (refused.status, refused.headers['retry-after']) == (503, '1')
+    assert refused.json['error']['code'] == -32000
+    assert refused.json['error']['message'] == 'The store cannot be reached now; try again later.'
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['hi'])
+    backend.close()

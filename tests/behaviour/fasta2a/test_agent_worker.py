@@ -1,0 +1,214 @@
+"""An `AgentWorker` with methods of the user's own, and the storage and broker as the app shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.schema import Artifact, Message, Part, TaskIdParams, TaskSendParams
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelRequest, TextPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.output import TextOutput
+from pydantic_ai.profiles import ModelProfile
+
+from pydantic_ai_a2a import AgentWorker, InputRequired, to_a2a
+
+from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ..foreign import foreign
+from ..stage import Stage, heard, serving
+
+agent = Agent(FunctionModel(heard))
+
+
+def parts() -> dict[str, Any]:
+    return {'broker': InMemoryBroker(), 'storage': InMemoryStorage[list[ModelMessage]]()}
+
+
+class Counting(AgentWorker):
+    """Runs tasks as every `AgentWorker` does, and notes it."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.ran: list[str] = []
+        self.cancelled: list[str] = []
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        self.ran.append(params['id'])
+        await super().run_task(params)
+
+    async def cancel_task(self, params: TaskIdParams) -> None:
+        self.cancelled.append(params['id'])
+        await super().cancel_task(params)
+
+
+async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
+    worker = Counting(agent=agent, **parts())
+    async with serving(agent, worker=worker) as client:
+        first = await client.send('one')
+        second = await client.send(message('two', contextId=first['contextId']))
+        async with client.send_streaming('three') as stream:
+            streamed = await stream.rest()
+    assert [texts(task) for task in (first, second)] == [['one'], ['one + two']]
+    assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert worker.ran[:2] == [first['id'], second['id']]
+    assert len(worker.ran) == 3
+
+
+async def test_a_run_task_may_do_something_else() -> None:
+    class Direct(AgentWorker):
+        async def run_task(self, params: TaskSendParams) -> None:
+            artifact = Artifact(artifact_id='a', parts=[Part(text='done by hand')])
+            await self.storage.update_task(params['id'], 'completed', [artifact])
+
+    async with serving(agent, worker=Direct(agent=agent, **parts())) as client:
+        assert texts(await client.send('anything')) == ['done by hand']
+
+
+async def test_a_cancel_task_of_a_subclass_is_called() -> None:
+    class Telling(AgentWorker):
+        told: list[str]
+
+        async def cancel_task(self, params: TaskIdParams) -> None:
+            self.told = [params['id']]
+            await super().cancel_task(params)
+
+    stage = Stage()
+    worker = Telling(agent=stage.agent, **parts())
+    async with serving(stage.agent, worker=worker) as client:
+        task = await client.send('wait', returnImmediately=True)
+        await stage.reached('wait')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    kept = await worker.storage.load_task(task['id'])
+    assert kept is not None
+    assert (worker.told, kept['status']['state']) == ([task['id']], 'canceled')
+
+
+async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cannot_take() -> None:
+    text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_image_input=False)))
+    worker = Counting(agent=text_only, **parts())
+    async with serving(text_only, worker=worker) as client:
+        for parts_, configuration, code in [
+            ([{'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}], {}, -32005),
+            ([{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}], {}, -32602),
+            ([{'text': 'draw'}], {'acceptedOutputModes': ['image/png']}, -32005),
+        ]:
+            with pytest.raises(RpcError) as refused:
+                await client.send(message(parts=parts_), **configuration)
+            assert refused.value.code == code
+    assert worker.ran == []
+
+
+async def test_a_failed_run_of_such_a_worker_says_why() -> None:
+    def fail(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        raise ValueError('a secret')
+
+    broken = Agent(FunctionModel(fail))
+    async with serving(broken, worker=Counting(agent=broken, **parts())) as client:
+        task = await client.send()
+    assert (state_of(task), task['status']['message']['metadata']['failure']) == ('FAILED', 'internal')
+    assert 'secret' not in str(task)
+
+
+def test_what_such_a_worker_cannot_do_is_refused_when_the_app_is_made() -> None:
+    worker = Counting(agent=agent, **parts())
+    with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
+        to_a2a(agent, worker=worker, while_working='steer')
+
+
+class Reading(AgentWorker):
+    """Notes the messages that it is to read."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.read_messages: list[list[str]] = []
+
+    def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+        self.read_messages.append([part.get('text', '') for each in history for part in each['parts']])
+        return super().build_message_history(history)
+
+
+async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> None:
+    seen: list[list[str]] = []
+
+    def ask(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        seen.append(
+            [
+                str(part.content)
+                for each in messages
+                for part in each.parts
+                if isinstance(part, UserPromptPart | TextPart)
+            ]
+        )
+        return heard(messages, info)
+
+    def question(text: str) -> str | InputRequired:
+        return text if 'Rome' in text else InputRequired('Where?')
+
+    asking = Agent(FunctionModel(ask), output_type=TextOutput(question))
+    worker = Reading(agent=asking, **parts())
+    async with serving(asking, worker=worker) as client:
+        before = await client.send(message('Rome', contextId='c'))
+        task = await client.send(message('weather', contextId='d'))
+        done = await client.send(message('Rome', taskId=task['id']))
+        after = await client.send(message('Rome again', contextId='d'))
+    assert [state_of(each) for each in (before, task, done, after)] == [
+        'COMPLETED',
+        'INPUT_REQUIRED',
+        'COMPLETED',
+        'COMPLETED',
+    ]
+    assert worker.read_messages == [['Rome'], ['weather'], ['weather', 'Where?', 'Rome'], ['Rome again']]
+    assert seen[2] == ['weather', 'Where?', 'Rome']
+    assert seen[3] == ['weather', 'weather', 'Rome', 'weather + Rome', 'Rome again']
+
+
+async def test_a_message_that_the_own_reading_refuses_fails_its_task_with_the_reason() -> None:
+    worker = Reading(agent=agent, **parts())
+    async with serving(agent, worker=worker) as client:
+        task = await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
+    status = task['status']['message']
+    assert (state_of(task), status['metadata']['failure']) == ('FAILED', 'bad-input')
+    assert 'history[0].parts[0].url: must be an https URL' in status['parts'][0]['text']
+
+
+async def test_an_own_reading_may_take_what_the_model_does_not() -> None:
+    class Describing(AgentWorker):
+        def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+            return [ModelRequest(parts=[UserPromptPart(f'a file called {history[-1]["parts"][0].get("filename")}')])]
+
+    text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_document_input=False)))
+    async with serving(text_only, worker=Describing(agent=text_only, **parts())) as client:
+        task = await client.send(message(parts=[{'raw': 'AA==', 'mediaType': 'application/x-a', 'filename': 'a.bin'}]))
+    assert texts(task) == ['a file called a.bin']
+
+
+async def test_the_task_manager_has_the_users_storage_and_broker() -> None:
+    own = parts()
+    app = to_a2a(agent, **own)
+    assert not app.task_manager.is_running
+    async with lifespan(app), app.task_manager:
+        task = await Client(app).send()
+        assert app.task_manager.is_running
+        assert await app.task_manager.storage.load_task(task['id']) is not None
+    assert (app.task_manager.storage, app.task_manager.broker) == (own['storage'], own['broker'])
+    worker = foreign()
+    assert to_a2a(agent, worker=worker).task_manager.storage is worker.storage
+
+
+def test_a_task_manager_does_not_run_outside_of_an_event_loop() -> None:
+    assert not to_a2a(agent, **parts()).task_manager.is_running
+
+
+async def test_without_them_the_task_manager_says_what_to_use_instead() -> None:
+    with pytest.raises(AttributeError, match=r'no task manager, .* no storage= or broker=. Use app\.get_task\(\)'):
+        assert to_a2a(Agent(TestModel())).task_manager
+    app = to_a2a(agent, storage=InMemoryStorage())
+    assert repr(app.task_manager) == 'OwnTaskManager(storage)'
+    with pytest.raises(AttributeError, match=r'to_a2a\(\) was given no broker=\. Use app\.get_task\(\)'):
+        assert app.task_manager.broker
+    with pytest.raises(AttributeError, match='nothing'):
+        getattr(app.task_manager, 'nothing')  # noqa: B009 - it has no such attribute

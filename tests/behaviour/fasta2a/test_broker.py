@@ -1,0 +1,316 @@
+"""A user's own FastA2A broker: it carries the operations, and neither it nor a slow task holds up the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from fasta2a.broker import Broker, InMemoryBroker, TaskOperation
+from fasta2a.schema import TaskIdParams, TaskSendParams
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import A2AApp, Workers, to_a2a
+from pydantic_ai_a2a.fasta2a import broker as fasta2a_broker
+
+from ...client import Client, lifespan, message, state_of, texts
+from ..stage import Stage, ended, heard, serving
+
+memory = Agent(FunctionModel(heard))
+
+
+class Noting(InMemoryBroker):
+    """FastA2A's broker, which notes what it carries."""
+
+    carried: list[str]
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        self.carried = [*getattr(self, 'carried', ()), f'run {params["message"]["parts"][0].get("text")}']
+        await super().run_task(params)
+
+    async def cancel_task(self, params: TaskIdParams) -> None:
+        self.carried.append('cancel')
+        await super().cancel_task(params)
+
+
+class Shared(Broker):
+    """Carries operations between apps that stand for processes; the first that asks gets the next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def __aenter__(self) -> Shared:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        self.queue.put_nowait({'operation': 'run', 'params': params})
+
+    async def cancel_task(self, params: TaskIdParams) -> None:
+        self.queue.put_nowait({'operation': 'cancel', 'params': params})
+
+    async def receive_task_operations(self) -> AsyncIterator[TaskOperation]:
+        while True:
+            yield await self.queue.get()
+
+
+class SendsOnly(Shared):
+    """The end of a shared broker at which nobody takes anything."""
+
+    def __init__(self, other: Shared) -> None:
+        super().__init__()
+        self.queue = other.queue
+
+    async def receive_task_operations(self) -> AsyncIterator[TaskOperation]:
+        await asyncio.Event().wait()
+        raise AssertionError('unreachable')
+        yield
+
+
+async def test_a_broker_alone_carries_run_and_cancel() -> None:
+    stage, broker = Stage(), Noting()
+    stage.open('two')
+    async with serving(stage.agent, broker=broker) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert texts(await client.send('two')) == ['two']
+    assert broker.carried == ['run one', 'cancel', 'run two']
+
+
+@pytest.mark.parametrize('parts', [{}, {'storage': InMemoryStorage()}], ids=['alone', 'with a storage'])
+async def test_a_task_waits_until_the_broker_hands_it_out(parts: dict[str, Any]) -> None:
+    class Holding(Shared):
+        """Keeps the first run back."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.held: list[Any] = []
+
+        async def run_task(self, params: TaskSendParams) -> None:
+            if self.held:
+                await super().run_task(params)
+            else:
+                self.held.append({'operation': 'run', 'params': params})
+
+    stage, broker = Stage(), Holding()
+    stage.open('first', 'second', 'third')
+    async with serving(stage.agent, broker=broker, **parts) as client:
+        first = await client.send('first', returnImmediately=True)
+        await client.send('second')
+        await client.send('third')  # a slot was free, and looked for work, in between
+        began = [*stage.began]
+        broker.queue.put_nowait(broker.held[0])
+        assert texts(await ended(client, first['id'])) == ['first']
+    assert began == ['second', 'third']
+
+
+async def test_five_tasks_run_at_once_over_a_broker_that_hands_out_one_at_a_time() -> None:
+    together = asyncio.Barrier(5)
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        await together.wait()
+        return heard(messages, info)
+
+    agent = Agent(FunctionModel(answer))
+    async with serving(agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
+        tasks = await asyncio.gather(*(client.send(str(n)) for n in range(5)))
+    assert [texts(task) for task in tasks] == [['0'], ['1'], ['2'], ['3'], ['4']]
+
+
+async def test_tasks_of_one_context_run_in_order_over_a_broker() -> None:
+    stage = Stage()
+    stage.open('one', 'two')
+    async with serving(stage.agent, broker=InMemoryBroker(), storage=InMemoryStorage()) as client:
+        first = await client.send(message('one', contextId='c'), returnImmediately=True)
+        second = await client.send(message('two', contextId='c'), returnImmediately=True)
+        tasks = [await ended(client, task['id']) for task in (first, second)]
+    assert [texts(task) for task in tasks] == [['one'], ['one + two']]
+
+
+async def test_a_stream_over_a_broker_has_the_deltas_of_its_task() -> None:
+    agent = Agent(TestModel(custom_output_text='all of it'))
+    async with serving(agent, broker=InMemoryBroker()) as client, client.send_streaming() as stream:
+        events = await stream.rest()
+    chunks = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
+    *pieces, whole = [part['text'] for chunk in chunks for part in chunk['artifact']['parts']]
+    assert (''.join(pieces), whole) == ('all of it', 'all of it')
+
+
+async def test_the_override_around_a_call_holds_in_its_task() -> None:
+    async with serving(memory, broker=InMemoryBroker()) as client:
+        with memory.override(model=TestModel(custom_output_text='overridden')):
+            assert texts(await client.send()) == ['overridden']
+        assert texts(await client.send('plain')) == ['plain']
+
+
+async def test_a_task_that_the_broker_does_not_take_is_run_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
+    class Refusing(InMemoryBroker):
+        async def run_task(self, params: TaskSendParams) -> None:
+            raise ConnectionError('nobody but the log may read this')
+
+        async def cancel_task(self, params: TaskIdParams) -> None:
+            raise ConnectionError('nobody but the log may read this')
+
+    stage = Stage()
+    stage.open('one')
+    async with serving(stage.agent, broker=Refusing(), storage=InMemoryStorage()) as client:
+        assert texts(await client.send('one')) == ['one']
+        task = await client.send('two', returnImmediately=True)
+        await stage.reached('two')
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    assert caplog.text.count('nobody but the log may read this') >= 2
+
+
+async def test_a_broker_that_fails_to_hand_out_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(InMemoryBroker):
+        failures = 0
+
+        async def receive_task_operations(self) -> AsyncIterator[TaskOperation]:
+            self.failures += 1
+            if self.failures == 1:
+                raise ConnectionError('lost')
+            if self.failures > 2:
+                async for operation in super().receive_task_operations():
+                    yield operation
+
+    monkeypatch.setattr(fasta2a_broker, '_PAUSE', 0.01)
+    async with serving(memory, broker=Failing()) as client:
+        assert texts(await client.send('hello')) == ['hello']
+
+
+async def test_operations_on_unknown_tasks_are_logged_and_harm_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    for storage in (None, InMemoryStorage[list[ModelMessage]]()):
+        broker = Shared()
+        async with serving(memory, broker=broker, storage=storage) as client:
+            await broker.run_task({'id': 'x', 'context_id': 'c', 'message': message_of('hello')})
+            await broker.cancel_task({'id': 'x'})
+            assert texts(await client.send('hello')) == ['hello']
+    assert caplog.text.count('task x') >= 4
+
+
+async def test_a_storage_that_breaks_under_an_operation_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Unreadable(InMemoryStorage[list[ModelMessage]]):
+        async def load_task(self, task_id: str, history_length: int | None = None) -> Any:
+            if task_id == 'x':
+                raise ConnectionError('nobody but the log may read this')
+            return await super().load_task(task_id, history_length)
+
+    broker = Shared()
+    async with serving(memory, broker=broker, storage=Unreadable()) as client:
+        await broker.cancel_task({'id': 'x'})
+        assert texts(await client.send('hello')) == ['hello']
+    assert 'An operation on task x failed.' in caplog.text
+
+
+async def test_an_app_that_is_started_again_runs_over_its_broker_as_before() -> None:
+    app = to_a2a(memory, broker=InMemoryBroker())
+    for _ in range(2):
+        async with lifespan(app):
+            assert texts(await Client(app).send('hello')) == ['hello']
+
+
+async def test_what_a_broker_had_when_the_app_stopped_is_run_when_it_starts_again() -> None:
+    class Sleepy(InMemoryBroker):
+        asleep = True
+
+        async def receive_task_operations(self) -> AsyncIterator[TaskOperation]:
+            if self.asleep:
+                await asyncio.Event().wait()
+            async for operation in super().receive_task_operations():
+                yield operation
+
+    broker = Sleepy()
+    app = to_a2a(memory, broker=broker, storage=InMemoryStorage())
+    async with lifespan(app):
+        task = await Client(app).send('hello', returnImmediately=True)
+    broker.asleep = False
+    async with lifespan(app):
+        assert texts(await ended(Client(app), task['id'])) == ['hello']
+
+
+async def test_the_tasks_of_an_app_with_a_broker_alone_can_be_looked_after() -> None:
+    async with serving(memory, broker=InMemoryBroker()) as client:
+        task = await client.send('hello')
+        assert isinstance(client.app, A2AApp)
+        assert [each['id'] for each in await client.app.list_tasks()] == [task['id']]
+        assert await client.app.conversations().load(task['contextId']) is not None
+
+
+def message_of(text: str) -> Any:
+    return {'role': 'user', 'parts': [{'text': text}], 'message_id': text}
+
+
+async def test_a_task_that_another_process_was_handed_is_run_there_and_answered_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fasta2a_broker, '_PAUSE', 0.01)
+    stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(
+            serving(Agent('test'), broker=SendsOnly(broker), storage=storage, workers=Workers(lease=0.03))
+        )
+        await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
+        async with here.send_streaming('one') as stream:
+            task = (await anext(stream)).result['task']
+            await stage.reached('one')
+            await stream.until('TASK_STATE_WORKING')
+            stage.open('one')
+            events = await stream.rest()
+        done = await here.get_task(task['id'])
+    assert (state_of(done), texts(done)) == ('COMPLETED', ['one'])
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_a_task_that_runs_in_another_process_is_canceled_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fasta2a_broker, '_PAUSE', 0.01)
+    stage, broker, storage = Stage(), Shared(), InMemoryStorage[list[ModelMessage]]()
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(serving(Agent('test'), broker=SendsOnly(broker), storage=storage))
+        there = await stack.enter_async_context(serving(stage.agent, broker=broker, storage=storage))
+        task = await here.send('one', returnImmediately=True)
+        await stage.reached('one')
+        assert state_of(await here.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        assert state_of(await there.get_task(task['id'])) == 'CANCELED'
+
+
+async def test_a_task_that_two_other_processes_have_is_stopped_where_it_runs() -> None:
+    running, stopped = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    broker, storage = Shared(), InMemoryStorage[list[ModelMessage]]()
+    async with AsyncExitStack() as stack:
+        sender, other = [
+            await stack.enter_async_context(serving(Agent('test'), broker=SendsOnly(broker), storage=storage))
+            for _ in range(2)
+        ]
+        await stack.enter_async_context(serving(Agent(FunctionModel(answer)), broker=broker, storage=storage))
+        task = await sender.send('one', returnImmediately=True)
+        await running.wait()
+        assert state_of(await other.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        await stopped.wait()
+    assert storage.tasks[task['id']]['status']['state'] == 'canceled'
+
+
+async def test_a_task_that_is_gone_from_the_storage_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fasta2a_broker, '_PAUSE', 0.01)
+    broker, storage = SendsOnly(Shared()), InMemoryStorage[list[ModelMessage]]()
+    async with serving(memory, broker=broker, storage=storage) as client:
+        task = await client.send('one', returnImmediately=True)
+        del storage.tasks[task['id']]
+        await client.send('two', returnImmediately=True)

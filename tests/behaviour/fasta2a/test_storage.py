@@ -1,0 +1,381 @@
+"""A user's own FastA2A storage: it has what clients are shown, and knows more after a restart than the process does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+
+from ...client import Client, RpcError, message, state_of, texts
+from ..own_parts import Breaking, OwnStorage, Slow, storage
+from ..stage import Stage, ended, heard, prompts, serving
+
+assert storage, 'a fixture'
+memory = Agent(FunctionModel(heard))
+
+
+def by_header(request: Request) -> Caller:
+    return Caller(id=request.headers.get('x-caller', ''))
+
+
+def calling(client: Client, name: str) -> Client:
+    return Client(client.app, headers={'X-Caller': name})
+
+
+async def refused(call: Any) -> RpcError:
+    with pytest.raises(RpcError) as error:
+        await call
+    return error.value
+
+
+async def test_a_task_is_in_the_storage_under_its_id(storage: OwnStorage) -> None:
+    async with serving(Agent(TestModel(custom_output_text='hi there')), storage=storage) as client:
+        task = await client.send('hello')
+        kept = await storage.load_task(task['id'])
+        assert await client.get_task(task['id']) == task
+    assert kept is not None
+    assert kept['status']['state'] == 'completed'
+    assert texts(task) == ['hi there']
+    assert [artifact['parts'] for artifact in kept.get('artifacts', ())] == [
+        [{'text': 'hi there', 'media_type': 'text/plain'}]
+    ]
+    said = [(each['role'], each['parts'][0].get('text')) for each in kept.get('history', ())]
+    assert said == [('user', 'hello'), ('agent', 'hi there')]
+
+
+async def test_the_context_in_the_storage_is_the_whole_conversation(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage) as client:
+        first = await client.send('one')
+        second = await client.send(message('two', contextId=first['contextId']))
+    assert texts(second) == ['one + two']
+    context = await storage.load_context(first['contextId'])
+    assert context is not None
+    assert (prompts(context), [each.kind for each in context]) == (['one', 'two'], ['request', 'response'] * 2)
+
+
+async def test_after_a_restart_a_task_can_be_read_and_its_conversation_goes_on(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage) as client:
+        before = await client.send('one')
+    async with serving(memory, storage=storage) as client:
+        after = await client.get_task(before['id'])
+        following = await client.send(message('two', contextId=before['contextId']))
+    assert {**after, 'status': before['status']} == before
+    assert texts(following) == ['one + two']
+
+
+async def test_a_failed_task_says_why_and_leaves_the_context_alone(storage: OwnStorage) -> None:
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        if prompts(messages)[-1] == 'fail':
+            raise ZeroDivisionError('nobody but the log may read this')
+        return heard(messages, info)
+
+    async with serving(Agent(FunctionModel(answer)), storage=storage) as client:
+        first = await client.send('one')
+        failed = await client.send(message('fail', contextId=first['contextId']))
+        following = await client.send(message('two', contextId=first['contextId']))
+    async with serving(memory, storage=storage) as client:
+        later = await client.get_task(failed['id'])
+    said = 'The agent failed with an internal error.'
+    assert (state_of(failed), failed['status']['message']['parts'][0]['text']) == ('FAILED', said)
+    assert [each['parts'][0]['text'] for each in failed['history']] == ['fail']
+    assert (state_of(later), [each['parts'][0]['text'] for each in later['history']]) == ('FAILED', ['fail', said])
+    assert texts(following) == ['one + two']
+
+
+@pytest.mark.versions('1.0', reason='0.3 does not leave the history out')
+async def test_history_length_is_a_view_and_truncates_nothing(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage) as client:
+        task = await client.send('one')
+        short = await client.get_task(task['id'], historyLength=1)
+        none = await client.get_task(task['id'], historyLength=0)
+        whole = await client.get_task(task['id'])
+    assert short['history'] == task['history'][-1:]
+    assert 'history' not in none
+    assert whole['history'] == task['history']
+
+
+async def test_what_the_storage_returns_is_never_changed() -> None:
+    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
+    async with serving(memory, storage=storage) as client:
+        task = await client.send('one')
+        kept, context = deepcopy(storage.tasks), deepcopy(storage.contexts)
+        given = storage.contexts[task['contextId']]
+        await client.get_task(task['id'], historyLength=1)
+        assert storage.tasks == kept
+        await client.send(message('two', contextId=task['contextId']))
+    assert given == context[task['contextId']]
+
+
+async def test_the_same_message_sent_twice_at_once_is_one_task(storage: OwnStorage) -> None:
+    stage = Stage()
+    stage.open('hello')
+    sent = message('hello')
+    async with serving(stage.agent, storage=storage) as client:
+        first, second = await asyncio.gather(client.send(sent), client.send(sent))
+    assert first == second
+    assert stage.began == ['hello']
+
+
+async def test_a_message_to_a_running_task_is_stored_and_run_next(storage: OwnStorage) -> None:
+    stage = Stage()
+    async with serving(stage.agent, storage=storage) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        done = await ended(client, task['id'])
+    assert texts(done) == ['one', 'one + two']
+    said = [each['parts'][0]['text'] for each in done['history']]
+    assert sorted(said) == ['one', 'one', 'one + two', 'two']
+
+
+async def test_the_same_message_sent_twice_to_a_running_task_is_stored_once(storage: OwnStorage) -> None:
+    stage = Stage()
+    async with serving(stage.agent, storage=storage) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        more = message('two', taskId=task['id'])
+        for _ in range(2):
+            await client.send(more, returnImmediately=True)
+        stage.open('one', 'two')
+        done = await ended(client, task['id'])
+    assert [each['parts'][0]['text'] for each in done['history'] if each['role'] == 'ROLE_USER'] == ['one', 'two']
+    assert stage.began == ['one', 'two']
+
+
+async def test_a_client_that_hung_up_resumes_after_the_last_event_that_it_has(storage: OwnStorage) -> None:
+    stage = Stage()
+    async with serving(stage.agent, storage=storage) as client:
+        async with client.send_streaming('one') as stream:
+            task = (await anext(stream)).result['task']
+            last = (await stream.until('TASK_STATE_WORKING'))[-1]
+        stage.open('one')
+        async with client.subscribe(task['id'], Last_Event_ID=str(last.id)) as stream:
+            events = await stream.rest()
+    assert [event.id for event in events] == [*range(last.id + 1, last.id + 1 + len(events))]
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_tasks_of_one_context_run_in_order_and_others_side_by_side(storage: OwnStorage) -> None:
+    stage = Stage()
+    async with serving(stage.agent, storage=storage) as client:
+        first = await client.send(message('one', contextId='c'), returnImmediately=True)
+        second = await client.send(message('two', contextId='c'), returnImmediately=True)
+        other = await client.send(message('other', contextId='d'), returnImmediately=True)
+        await stage.reached('one', 'other')
+        stage.open('one', 'two', 'other')
+        tasks = [await ended(client, task['id']) for task in (first, second, other)]
+    assert [texts(task) for task in tasks] == [['one'], ['one + two'], ['other']]
+    assert stage.began.index('one') < stage.began.index('two')
+
+
+async def test_a_running_task_is_canceled_in_the_storage_and_keeps_what_was_streamed(storage: OwnStorage) -> None:
+    stopped = asyncio.Event()
+
+    async def write(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'begun'
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with serving(Agent(FunctionModel(heard, stream_function=write)), storage=storage) as client:
+        async with client.send_streaming('write') as stream:
+            task = (await anext(stream)).result['task']
+            async for event in stream:
+                if 'artifactUpdate' in event.result:
+                    break
+            partial = await client.get_task(task['id'])
+            canceled = await client.call('CancelTask', {'id': task['id']})
+            await stream.rest()
+        assert stopped.is_set()
+    kept = await storage.load_task(task['id'])
+    assert kept is not None
+    assert (state_of(partial), texts(partial)) == ('WORKING', ['begun'])
+    assert (kept['status']['state'], state_of(canceled), texts(canceled)) == ('canceled', 'CANCELED', ['begun'])
+
+
+async def test_a_queued_task_is_canceled_in_the_storage_and_never_starts(storage: OwnStorage) -> None:
+    stage = Stage()
+    stage.open('after')
+    async with serving(stage.agent, storage=storage, workers=Workers(running=1)) as client:
+        running = await client.send('running', returnImmediately=True)
+        await stage.reached('running')
+        queued = await client.send('queued', returnImmediately=True)
+        assert state_of(await client.call('CancelTask', {'id': queued['id']})) == 'CANCELED'
+        stage.open('running')
+        await ended(client, running['id'])
+        await client.send('after')
+    kept = await storage.load_task(queued['id'])
+    assert kept is not None
+    assert kept['status']['state'] == 'canceled'
+    assert stage.began == ['running', 'after']
+
+
+async def test_a_late_result_does_not_overwrite_a_cancellation() -> None:
+    reached, gate = asyncio.Event(), asyncio.Event()
+
+    async def stubborn(messages: list[ModelMessage], info: AgentInfo) -> Any:
+        reached.set()
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        return heard(messages, info)
+
+    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
+    agent = Agent(FunctionModel(stubborn))
+    async with serving(agent, storage=storage, limits=Limits(cancel_grace=0.01)) as client:
+        task = await client.send('one', returnImmediately=True)
+        await reached.wait()
+        canceled = await client.call('CancelTask', {'id': task['id']})
+        gate.set()
+        await client.send('another')
+        after = await client.get_task(task['id'])
+    assert (state_of(canceled), state_of(after)) == ('CANCELED', 'CANCELED')
+    assert storage.tasks[task['id']]['status']['state'] == 'canceled'
+
+
+async def test_a_task_that_was_ended_in_the_storage_from_outside_stays_as_it_is() -> None:
+    stage = Stage()
+    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
+    async with serving(stage.agent, storage=storage) as client:
+        sending = asyncio.ensure_future(client.send('one'))
+        await stage.reached('one')
+        [task_id] = storage.tasks
+        await storage.update_task(task_id, 'canceled')
+        stage.open('one')
+        assert state_of(await sending) == 'CANCELED'
+    assert 'artifacts' not in storage.tasks[task_id]
+
+
+@pytest.mark.parametrize('state', ['working', 'completed'])
+async def test_a_task_fails_whose_storage_breaks_and_the_next_is_served(state: Any) -> None:
+    async with serving(memory, storage=Breaking(state)) as client:
+        failed = await client.send('one')
+        following = await client.send('two')
+    assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+    assert 'nobody' not in str(failed)
+
+
+async def test_a_task_fails_whose_context_cannot_be_loaded() -> None:
+    async with serving(memory, storage=Breaking(context='broken')) as client:
+        failed = await client.send(message('one', contextId='broken'))
+        following = await client.send('two')
+    assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+
+
+async def test_no_more_tasks_run_at_once_than_there_are_slots_while_a_claim_is_stored() -> None:
+    stage, slow = Stage(), Slow('working')
+    slow.gate.set()
+    async with serving(stage.agent, storage=slow, workers=Workers(running=1)) as client:
+        for name in ('one', 'two'):
+            await client.send(name, returnImmediately=True)
+        await stage.reached('one')
+        slow.reached.clear()
+        slow.gate.clear()
+        stage.open('one')
+        await slow.reached.wait()
+        third = await client.send('three', returnImmediately=True)
+        slow.gate.set()
+        await stage.reached('two')
+        assert state_of(await client.get_task(third['id'])) == 'SUBMITTED'
+        assert stage.began == ['one', 'two']
+        stage.open('two', 'three')
+        assert state_of(await ended(client, third['id'])) == 'COMPLETED'
+
+
+async def test_a_full_queue_stores_nothing_of_what_it_refuses() -> None:
+    stage, storage = Stage(), InMemoryStorage[list[ModelMessage]]()
+    async with serving(stage.agent, storage=storage, limits=Limits(queue=1), workers=Workers(running=1)) as client:
+        await client.send('running', returnImmediately=True)
+        await stage.reached('running')
+        await client.send('queued', returnImmediately=True)
+        assert (await refused(client.send('one more'))).code == -32000
+        assert len(storage.tasks) == 2
+
+
+async def test_other_callers_see_neither_task_nor_context_also_after_a_restart(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage, authenticate=by_header) as client:
+        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', ''))
+        anns = await ann.send(message('i am ann', contextId='c'))
+        bobs = await bob.send(message('i am bob', contextId='c'))
+        theirs = await nobody.send(message('i am nobody', contextId='c'))
+        forged = await nobody.send(message('let me in', contextId='pydantic_ai_a2a:/ann:c'))
+    async with serving(memory, storage=storage, authenticate=by_header) as client:
+        ann, bob, nobody = (calling(client, name) for name in ('ann', 'bob', ''))
+        for stranger in (bob, nobody):
+            assert (await refused(stranger.get_task(anns['id']))).code == -32001
+            assert (await refused(stranger.call('CancelTask', {'id': anns['id']}))).code == -32001
+            assert (await refused(stranger.send(message('go on', taskId=anns['id'])))).code == -32001
+        mine = await ann.get_task(anns['id'])
+        going_on = await ann.send(message('who am i?', contextId='c'))
+    assert {**mine, 'status': anns['status']} == anns
+    assert [texts(task) for task in (bobs, theirs, forged)] == [['i am bob'], ['i am nobody'], ['let me in']]
+    assert (forged['contextId'], texts(going_on)) == ('pydantic_ai_a2a:/ann:c', ['i am ann + who am i?'])
+
+
+async def test_what_only_the_storage_knows_can_be_read_and_canceled_but_not_continued(storage: OwnStorage) -> None:
+    left = await storage.submit_task('c', {'role': 'user', 'parts': [{'text': 'hi'}], 'message_id': 'm'})
+    async with serving(memory, storage=storage) as client:
+        assert state_of(await client.get_task(left['id'])) == 'SUBMITTED'
+        assert (await refused(client.send(message('go on', taskId=left['id'])))).code == -32004
+        assert (await refused(client.send(message('go on', taskId=left['id'], contextId='d')))).code == -32602
+        with pytest.raises(RpcError) as subscribing:
+            async with client.subscribe(left['id']):
+                raise AssertionError('there is nothing to read')
+        assert subscribing.value.code == -32004
+        canceled = await client.call('CancelTask', {'id': left['id']})
+        assert state_of(canceled) == 'CANCELED'
+        assert (await refused(client.call('CancelTask', {'id': left['id']}))).code == -32002
+        assert (await refused(client.send(message('go on', taskId=left['id'])))).code == -32004
+        assert (await refused(client.send(message('go on', taskId='unknown')))).code == -32001
+        assert (await refused(client.call('CancelTask', {'id': 'unknown'}))).code == -32001
+
+
+async def test_what_a_storage_has_no_method_for_is_refused(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage) as client:
+        task = await client.send()
+        assert isinstance(client.app, A2AApp)
+        for call in (client.app.list_tasks(), client.app.erase_task(task['id']), client.app.erase_context('c')):
+            with pytest.raises(A2AError, match='FastA2A storage cannot'):
+                await call
+        with pytest.raises(A2AError, match='FastA2A storage cannot'):
+            client.app.conversations()
+        assert (await client.app.get_task(task['id']))['status']['state'] == 'completed'
+
+
+@pytest.mark.versions('1.0', reason='0.3 has no such operation')
+async def test_tasks_cannot_be_listed(storage: OwnStorage) -> None:
+    async with serving(memory, storage=storage) as client:
+        assert (await refused(client.call('ListTasks', {}))).code == -32004
+
+
+async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
+    slow = Slow('completed')
+    async with serving(memory, storage=slow) as client, client.send_streaming('one') as stream:
+        task = (await anext(stream)).result['task']
+        await slow.reached.wait()
+        assert state_of(await client.get_task(task['id'])) == 'WORKING'
+        slow.gate.set()
+        events = await stream.rest()
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+def test_own_parts_and_a_backend_do_not_go_together() -> None:
+    backend = SqliteBackend('agent', reader_lag=1000)
+    with pytest.raises(TypeError, match='give them or backend='):
+        to_a2a(memory, backend=backend, storage=InMemoryStorage())

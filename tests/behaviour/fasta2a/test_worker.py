@@ -1,0 +1,301 @@
+"""A user's own FastA2A worker: an agent's with methods of the user's, or one that runs tasks by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.event_bus import InMemoryEventBus
+from fasta2a.extensions import activated_extensions
+from fasta2a.pydantic_ai import AgentWorker as BridgeWorker
+from fasta2a.schema import AgentExtension, Artifact, Message, Part, TaskIdParams, TaskSendParams
+from fasta2a.storage import InMemoryStorage
+from fasta2a.worker import Worker
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import AgentWorker, Limits, to_a2a
+from pydantic_ai_a2a.fasta2a import job
+
+from ...client import RpcError, message, state_of, texts
+from ...dialects import spoken
+from ..own_parts import StorageError
+from ..stage import ended, heard, serving
+
+agent = Agent(FunctionModel(heard))
+
+
+def parts() -> dict[str, Any]:
+    return {'broker': InMemoryBroker(), 'storage': InMemoryStorage[list[ModelMessage]]()}
+
+
+class Shouting(AgentWorker):
+    def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
+        before = ModelRequest(parts=[UserPromptPart('Listen')])
+        texts = [part.get('text', '').upper() for each in history for part in each['parts']]
+        return [before, ModelRequest(parts=[UserPromptPart(text) for text in texts])]
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        return [Artifact(artifact_id='mine', name='shout', parts=[Part(text=f'{result}!')])]
+
+
+async def test_an_agent_workers_methods_take_effect() -> None:
+    worker = Shouting(agent=agent, **parts())
+    async with serving(agent, worker=worker) as client:
+        first = await client.send('hello')
+        second = await client.send(message('again', contextId=first['contextId']))
+    assert [texts(task) for task in (first, second)] == [['Listen + HELLO!'], ['HELLO + Listen + AGAIN!']]
+    [artifact] = first['artifacts']
+    assert (artifact['artifactId'], artifact['name']) == (f'{first["id"]}.1.result', 'shout')
+    kept = await worker.storage.load_task(first['id'])
+    assert kept is not None
+    assert kept['status']['state'] == 'completed'
+
+
+async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
+    class Mute(AgentWorker):
+        def build_artifacts(self, result: Any) -> list[Artifact]:
+            return [] if result == 'nothing' else [Artifact(artifact_id='x', parts=[])]
+
+    model = FunctionModel(heard)
+    async with serving(agent, worker=Mute(agent=agent, model=model, **parts())) as client:
+        none, empty = await client.send('nothing'), await client.send('something')
+    assert [state_of(task) for task in (none, empty)] == ['COMPLETED', 'COMPLETED']
+    assert (none.get('artifacts'), len(empty['artifacts'])) == (None, 1)
+
+
+async def test_an_agent_worker_without_methods_of_its_own_is_the_agent() -> None:
+    typed = Agent(TestModel(custom_output_args=7), output_type=int)
+    async with serving(typed, worker=AgentWorker(agent=typed, **parts())) as client:
+        task = await client.send()
+    assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
+
+
+async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
+    async with serving(agent, worker=AgentWorker(agent=agent, **parts())) as client:
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
+    assert refused.value.code == -32602
+
+
+async def test_fasta2as_own_worker_runs_and_streams() -> None:
+    bridge = Agent(TestModel(custom_output_text='hello streaming world'))
+    worker = BridgeWorker(agent=bridge, **parts())
+    async with serving(bridge, worker=worker) as client:
+        async with client.send_streaming('hi') as stream:
+            events = await stream.rest()
+        task = await client.send('hi')
+    updates = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
+    *chunks, whole = [(update.get('append', False), update['artifact']['parts'][0]['text']) for update in updates]
+    assert [append for append, _ in chunks] == [False, *[True] * (len(chunks) - 1)]
+    assert ''.join(text for _, text in chunks) == 'hello streaming world'
+    assert whole == (False, 'hello streaming world')
+    states = [event.result['statusUpdate']['status']['state'] for event in events if 'statusUpdate' in event.result]
+    assert states == ['TASK_STATE_WORKING', 'TASK_STATE_COMPLETED']
+    assert texts(task) == ['hello streaming world']
+
+
+class Acting(Worker[Any]):
+    """Does what the user says."""
+
+    def __init__(self) -> None:
+        super().__init__(**parts())
+        self.running = asyncio.Event()
+        self.gate = asyncio.Event()
+        self.cancelled: list[str] = []
+        self.params: list[TaskSendParams] = []
+
+    async def run_task(self, params: TaskSendParams) -> None:
+        self.params.append(params)
+        task_id, context_id, act = params['id'], params['context_id'], params['message']['parts'][0].get('text', '')
+        await self.storage.update_task(task_id, 'working')
+        if act == 'raise':
+            raise StorageError('nobody but the log may read this')
+        if act == 'exit':
+            raise SystemExit('nobody but the log may read this')
+        if act == 'tell':
+            note = Message(role='agent', parts=[Part(text='I work.')], message_id='note')
+            await self.publish_status(task_id, context_id, 'working')
+            await self.publish_status(task_id, context_id, 'working', note)
+            await self.broker.event_bus.emit(task_id, {'message': {**note, 'message_id': 'second'}})
+            await self.broker.event_bus.emit(task_id, {'task': {}})  # pyright: ignore[reportArgumentType]
+            await self.publish_status(task_id, context_id, 'completed')
+        if act == 'close':
+            await self.broker.event_bus.close(task_id)
+        if act in ('wait', 'close', 'defy'):
+            self.running.set()
+            await self.gate.wait()
+        if act == 'hand over':
+            self.running.set()
+            return
+        state = 'input-required' if act == 'ask' else 'completed'
+        await self.storage.update_task(task_id, state, [Artifact(artifact_id='a', parts=[Part(text=f'{act} done')])])
+
+    async def cancel_task(self, params: TaskIdParams) -> None:
+        self.cancelled.append(params['id'])
+        if self.params[-1]['message']['parts'][0].get('text') == 'defy':
+            raise StorageError('nobody but the log may read this')
+
+    def build_message_history(self, history: list[Message]) -> list[Any]:
+        raise AssertionError('not asked')
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        raise AssertionError('not asked')
+
+
+async def test_a_worker_that_only_writes_the_storage_ends_its_stream() -> None:
+    async with serving(agent, worker=Acting()) as client, client.send_streaming('act') as stream:
+        events = await stream.rest()
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert events[-2].result['artifactUpdate']['artifact']['parts'][0]['text'] == 'act done'
+
+
+async def test_a_worker_gets_what_fasta2a_would_give_it() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        sent = message('act', contextId='c')
+        await client.call(
+            'SendMessage',
+            {'message': sent, 'metadata': {'k': 1}, 'configuration': {'acceptedOutputModes': ['text/plain']}},
+        )
+    [params] = worker.params
+    assert (params['context_id'], params.get('metadata'), params.get('accepted_output_modes')) == (
+        'c',
+        {'k': 1},
+        ['text/plain'],
+    )
+    assert (params['message'].get('context_id'), params['message'].get('task_id')) == ('c', params['id'])
+
+
+async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() -> None:
+    worker = Acting()
+    trace = AgentExtension(uri='urn:example:trace')
+    async with serving(agent, worker=worker, extensions=[trace]) as client:
+        client.headers[spoken().extensions_header] = 'urn:example:trace, urn:example:other'
+        await client.call('SendMessage', {'message': message('act'), 'metadata': {'k': 1}})
+        del client.headers[spoken().extensions_header]
+        await client.send('act')
+    assert [activated_extensions(params) for params in worker.params] == [['urn:example:trace'], []]
+    assert [params.get('metadata', {}).get('k') for params in worker.params] == [1, None]
+
+
+async def test_what_a_worker_tells_is_relayed_as_statuses() -> None:
+    async with serving(agent, worker=Acting()) as client, client.send_streaming('tell') as stream:
+        events = await stream.rest()
+    statuses = [event.result['statusUpdate']['status'] for event in events if 'statusUpdate' in event.result]
+    told = [status['message']['parts'][0]['text'] for status in statuses if 'message' in status]
+    assert (told, len(statuses)) == (['I work.', 'I work.'], 4)
+
+
+@pytest.mark.parametrize('act', ['raise', 'exit'])
+async def test_a_worker_that_raises_has_failed_and_the_next_task_is_served(act: str) -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        failed, done = await client.send(act), await client.send('act')
+    assert (state_of(failed), state_of(done)) == ('FAILED', 'COMPLETED')
+    kept = await worker.storage.load_task(failed['id'])
+    assert kept is not None
+    assert kept['status']['state'] == 'failed'
+
+
+@pytest.mark.parametrize('act', ['wait', 'close', 'defy'])
+async def test_a_worker_is_told_to_cancel_and_its_run_is_cancelled(act: str) -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        task = await client.send(act, returnImmediately=True)
+        await worker.running.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    kept = await worker.storage.load_task(task['id'])
+    assert kept is not None
+    assert (worker.cancelled, kept['status']['state']) == ([task['id']], 'canceled')
+
+
+async def test_a_worker_that_closes_the_bus_early_may_still_complete() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        task = await client.send('close', returnImmediately=True)
+        await worker.running.wait()
+        worker.gate.set()
+        assert texts(await ended(client, task['id'])) == ['close done']
+
+
+async def test_a_task_that_goes_on_elsewhere_ends_when_the_bus_closes() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        task = await client.send('hand over', returnImmediately=True)
+        await worker.running.wait()
+        await worker.storage.update_task(task['id'], 'completed')
+        await worker.broker.event_bus.close(task['id'])
+        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+
+
+async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Open(InMemoryEventBus):
+        async def close(self, task_id: str) -> None:
+            pass
+
+    monkeypatch.setattr(job, '_STOP_TIME', 0.01)
+    worker = Acting()
+    worker.broker.event_bus = Open()
+    async with serving(agent, worker=worker) as client:
+        assert texts(await client.send('tell')) == ['tell done']
+
+
+async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        task = await client.send('hand over', returnImmediately=True)
+        await worker.running.wait()
+        await asyncio.sleep(0)
+        await worker.broker.event_bus.close(task['id'])
+        assert state_of(await ended(client, task['id'])) == 'FAILED'
+
+
+async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker, limits=Limits(cancel_grace=15)) as client:
+        task = await client.send('hand over', returnImmediately=True)
+        await worker.running.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    assert worker.cancelled == [task['id']]
+
+
+async def test_a_task_that_asks_is_continued_with_the_answer() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        asked = await client.send('ask')
+        done = await client.send(message('act', taskId=asked['id']))
+    assert [state_of(task) for task in (asked, done)] == ['INPUT_REQUIRED', 'COMPLETED']
+    assert texts(done) == ['act done']
+
+
+async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
+    worker = Acting()
+    async with serving(agent, worker=worker) as client:
+        task = await client.send('wait', returnImmediately=True)
+        await worker.running.wait()
+        with pytest.raises(RpcError) as refused:
+            await client.send(message('act', taskId=task['id']))
+        worker.gate.set()
+        assert texts(await ended(client, task['id'])) == ['wait done']
+    assert refused.value.code == -32004
+
+
+def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
+    worker = AgentWorker(agent=agent, **parts())
+    with pytest.raises(ValueError, match='another storage than'):
+        to_a2a(agent, worker=worker, storage=InMemoryStorage[Any]())
+    with pytest.raises(ValueError, match='another broker than'):
+        to_a2a(agent, worker=worker, broker=InMemoryBroker())
+    with pytest.raises(ValueError, match='another agent than'):
+        to_a2a(Agent('test'), worker=worker)
+    assert to_a2a(agent, worker=worker, storage=worker.storage, broker=worker.broker)
+
+
+def test_run_options_belong_to_the_worker() -> None:
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
+        to_a2a(agent, worker=AgentWorker(agent=agent, **parts()), model='test', deps=1)

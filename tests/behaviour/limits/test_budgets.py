@@ -1,0 +1,303 @@
+"""What callers may use of the model in a while: before a run, in it, and what is charged however it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import UsageLimits
+
+from pydantic_ai_a2a import A2AApp, Budget, Limits, Quotas, Workers, to_a2a
+
+from ...client import LIMIT, Client, lifespan, message, state_of
+from ..foreign import foreign
+from ..metered import AUTH, DAY, HTTP, USED, Clock, by, over, work, working
+from ..refused import send
+from ..stage import Stage, ended, serving, tasks_of
+
+
+@asynccontextmanager
+async def budgeted(agent: Agent[Any, Any], *budgets: Budget, **options: Any) -> AsyncGenerator[tuple[Client, Clock]]:
+    """A client of an app with budgets, and its clock."""
+    async with serving(agent, quotas=Quotas(budgets=budgets), **options) as client:
+        clock = Clock(client.app)
+        clock.now += -clock.now % (24 * 60 * 60_000)  # where a part of each window begins
+        yield client, clock
+
+
+MINUTES = timedelta(minutes=1)
+LIMITS = UsageLimits(request_limit=9)
+
+
+@pytest.mark.parametrize(
+    ('budget', 'quota'),
+    [
+        (Budget(window=60 * MINUTES, requests=2), 'budgets.requests'),
+        (Budget(window=60 * MINUTES, tokens=200), 'budgets.tokens'),
+        (Budget(window=60 * MINUTES, cost=0.02), 'budgets.cost'),
+    ],
+    ids=['requests', 'tokens', 'cost'],
+)
+async def test_who_has_used_up_a_budget_is_refused_until_the_window_has_passed(budget: Budget, quota: str) -> None:
+    async with budgeted(working(), budget) as (client, clock):
+        await client.send()
+        clock.sleep(10 * MINUTES)
+        await client.send()
+        clock.sleep(10 * MINUTES)
+        over(await client.post(send()), quota, retry_after=str(41 * 60))
+        assert len(await tasks_of(client)) == 2
+        clock.sleep(41 * MINUTES)
+        await client.send()
+        over(await client.post(send()), quota, retry_after=str(10 * 60))
+
+
+async def test_a_message_that_was_taken_has_its_answer_when_nothing_is_left() -> None:
+    async with budgeted(working(), Budget(window=DAY, requests=1)) as (client, _):
+        sent = message(messageId='a-message-id-of-its-own')
+        task = await client.send(sent)
+        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        assert await client.send(sent) == task
+        assert len(await tasks_of(client)) == 1
+
+
+async def test_a_run_gets_what_is_left_of_a_budget() -> None:
+    async with budgeted(
+        working(steps=3), Budget(window=DAY, requests=4), usage_limits=UsageLimits(request_limit=9)
+    ) as (
+        client,
+        _,
+    ):
+        assert state_of(await client.send()) == 'COMPLETED'
+        failed = await client.send()
+        assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
+        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+
+
+@HTTP
+@pytest.mark.parametrize(
+    'budget', [Budget(window=DAY, tokens=250), Budget(window=DAY, cost=Decimal('0.025'))], ids=['tokens', 'cost']
+)
+async def test_a_run_ends_with_the_request_that_goes_over(budget: Budget) -> None:
+    async with budgeted(working(steps=9), Budget(window=DAY, requests=100), budget) as (client, _):
+        task = await client.send()
+        assert task['status']['message']['metadata']['failure'] == 'usage-limit'
+        assert await used(client) == [(3, 300, 30_000_000)]
+
+
+@HTTP
+async def test_a_task_that_has_waited_until_nothing_was_left_does_not_ask_the_model() -> None:
+    stage = Stage()
+    budget = Budget(window=DAY, tokens=1)
+    async with budgeted(stage.agent, budget, workers=Workers(running=1)) as (client, _):
+        first = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        second = await client.send('second', returnImmediately=True)
+        stage.open('first', 'second')
+        for task in (first, second):
+            await ended(client, task['id'])
+        failed = await client.get_task(second['id'])
+    assert failed['status']['message']['metadata']['failure'] == 'usage-limit'
+    assert stage.began == ['first']
+
+
+async def used(client: Client, subject: str = '/', window: timedelta = DAY) -> list[tuple[int, int, int]]:
+    """What is known of what a caller's runs have used: requests, tokens, billionths of a dollar."""
+    assert isinstance(client.app, A2AApp)
+    store, ms = client.app.backend.quotas, window // timedelta(milliseconds=1)
+    return [each[1:] for each in await store.spent(subject, ms, at=0)]
+
+
+@HTTP
+async def test_a_tenant_has_one_budget_for_all_its_callers() -> None:
+    budgets = [Budget(window=DAY, requests=2, of='tenant'), Budget(window=DAY, requests=9)]
+    async with budgeted(working(), *budgets, auth=AUTH) as (client, _):
+        for name in ('ann', 'bob'):
+            await by(client, name).send()
+        over(await by(client, 'ann').post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+        await by(client, 'eve').send()
+        assert await used(client, 'acme') == [(2, 200, 20_000_000)]
+        assert await used(client, 'acme/ann') == [(1, 100, 10_000_000)]
+
+
+def failing(messages: Sequence[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """A model that breaks down at its second request."""
+    if len(messages) > 1:
+        raise ValueError('broken')
+    return ModelResponse(parts=[ToolCallPart('work')], usage=USED)
+
+
+@HTTP
+async def test_a_run_that_fails_is_charged_what_it_used() -> None:
+    agent = Agent(FunctionModel(failing))
+    agent.tool_plain(work)
+    async with budgeted(agent, Budget(window=DAY, requests=9)) as (client, _):
+        assert state_of(await client.send()) == 'FAILED'
+        assert await used(client) == [(1, 100, 10_000_000)]
+
+
+class Held:
+    """An agent whose one call of a tool takes as long as the test wants; a stubborn one also if it is cancelled."""
+
+    def __init__(self, *, stubborn: bool) -> None:
+        self.agent = Agent(working(steps=2).model)
+        self.agent.tool_plain(self.work)
+        self.begun = asyncio.Event()
+        self.goes_on = asyncio.Event()
+        self._stubborn = stubborn
+
+    async def work(self) -> str:
+        self.begun.set()
+        try:
+            await self.goes_on.wait()
+        except asyncio.CancelledError:
+            if not self._stubborn:
+                raise
+            await self.goes_on.wait()
+        return 'worked'
+
+
+@HTTP
+@pytest.mark.parametrize('grace', [LIMIT, 0.001], ids=['in time', 'over its head'])
+async def test_a_run_that_is_cancelled_is_charged_what_it_used(grace: float) -> None:
+    held = Held(stubborn=grace != LIMIT)
+    limits = Limits(cancel_grace=grace)
+    async with budgeted(held.agent, Budget(window=DAY, requests=9), limits=limits) as (client, _):
+        task = await client.send(returnImmediately=True)
+        await held.begun.wait()
+        canceling = asyncio.create_task(client.call('CancelTask', {'id': task['id']}))
+        assert state_of(await canceling) == 'CANCELED'
+        held.goes_on.set()
+    assert await used(client) == [(1, 100, 10_000_000)]
+
+
+class Priced(FunctionModel):
+    """A model that has a price."""
+
+    @property
+    def system(self) -> str:
+        return 'openai'
+
+
+class Asked:
+    """An agent whose model never answers; with a stream it has said something by then."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.agent = Agent(FunctionModel(self.answer), instructions='i' * 100)
+        self.streaming = Agent(FunctionModel(self.answer, stream_function=self.stream), instructions='i' * 100)
+
+    async def answer(self, _: list[ModelMessage], __: AgentInfo) -> ModelResponse:
+        self.begun.set()
+        return await asyncio.Future()
+
+    async def stream(self, _: list[ModelMessage], __: AgentInfo) -> AsyncGenerator[str]:
+        yield 's' * 4000
+        self.begun.set()
+        await asyncio.Future()
+
+
+@HTTP
+async def test_a_request_that_is_cancelled_before_it_is_answered_is_charged_by_what_was_sent() -> None:
+    asked = Asked()
+    async with budgeted(asked.agent, Budget(window=DAY, requests=1)) as (client, _):
+        file = {'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}
+        sent = message(parts=[{'text': 'x' * 4000}, {'data': {'a': 'y' * 4000}}, file])
+        task = await client.send(sent, returnImmediately=True)
+        await asked.begun.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        [(requests, tokens, _)] = await used(client)
+        assert requests == 1
+        assert 3025 <= tokens <= 3100
+        over(await client.post(send()), 'budgets.requests', retry_after=str(24 * 3600 + 24 * 60))
+
+
+@HTTP
+async def test_what_tools_were_told_and_have_returned_counts_as_sent() -> None:
+    asked = Asked()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return await asked.answer(messages, info)
+        return ModelResponse(parts=[ToolCallPart('look', {'at': 'x' * 4000})], usage=USED)
+
+    def look(at: str) -> dict[str, str]:
+        return {'seen': 'y' * 8000}
+
+    agent = Agent(FunctionModel(answer))
+    agent.tool_plain(look)
+    async with budgeted(agent, Budget(window=DAY, requests=9)) as (client, _):
+        task = await client.send(returnImmediately=True)
+        await asked.begun.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        [(requests, tokens, _)] = await used(client)
+    assert requests == 2
+    assert 3100 <= tokens <= 3200
+
+
+@HTTP
+async def test_a_stream_that_is_cancelled_is_charged_by_what_was_said() -> None:
+    asked = Asked()
+    async with budgeted(asked.streaming, Budget(window=DAY, tokens=900)) as (client, _):
+        async with client.send_streaming('x' * 400) as stream:
+            task = (await anext(stream)).result['task']
+            await asked.begun.wait()
+            await client.call('CancelTask', {'id': task['id']})
+            await stream.rest()
+        [(requests, tokens, _)] = await used(client)
+    assert requests == 1
+    assert 1125 <= tokens <= 1250
+
+
+@HTTP
+async def test_a_request_that_is_over_time_is_charged_although_it_has_no_answer() -> None:
+    budgets = Budget(window=DAY, requests=9), Budget(window=DAY, cost=1)
+    async with budgeted(Asked().agent, *budgets, timeout=1.0) as (client, _):
+        failed = await client.send()
+        assert failed['status']['message']['metadata']['failure'] == 'timeout'
+        assert [requests for requests, _, _ in await used(client)] == [1]
+
+
+@HTTP
+async def test_what_was_sent_without_an_answer_costs_what_its_tokens_cost() -> None:
+    asked = Asked()
+    asked.agent.model = Priced(asked.answer, model_name='gpt-5.2')
+    async with budgeted(asked.agent, Budget(window=DAY, cost=1)) as (client, _):
+        task = await client.send('x' * 400_000, returnImmediately=True)
+        await asked.begun.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        [(_, tokens, cost)] = await used(client)
+    assert cost > tokens > 100_000  # billionths of a dollar: more than 0.001 for a million
+
+
+@HTTP
+async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
+    held = Held(stubborn=False)
+    options: Any = {
+        'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        'quotas': Quotas(budgets=[Budget(window=DAY, requests=9)]),
+        'workers': Workers(drain_grace=0.01),
+    }
+    app = to_a2a(held.agent, **options)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await Client(app).send(returnImmediately=True)
+        await held.begun.wait()
+    held.goes_on.set()
+    async with serving(held.agent, **options) as client:
+        assert state_of(await ended(client, task['id'])) == 'COMPLETED'
+        assert await used(client) == [(2, 200, 20_000_000)]
+
+
+def test_budgets_need_to_know_what_runs_use() -> None:
+    worker = foreign()
+    with pytest.raises(TypeError, match=r'^Quotas\.budgets need to know what runs use'):
+        to_a2a(Agent('test'), worker=worker, quotas=Quotas(budgets=[Budget(window=DAY, requests=1)]))
+    assert to_a2a(Agent('test'), worker=worker, quotas=Quotas(tasks=1)).metering is not None

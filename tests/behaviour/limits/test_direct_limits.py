@@ -1,0 +1,223 @@
+"""What messages that are answered with messages may take: at once, of the memory, and when they do not stop."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, closing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.schema import Message
+from pydantic_ai import Agent
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.backends.sql.ports import SqlQuotas
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.ports import Charge
+
+from ...client import LIMIT, Client, Exchange, message, rpc
+from ..refused import refusal
+from ..stage import heard, prompts, serving, told_in_log, told_to_loop
+
+
+def ask(client: Client, text: str, **configuration: Any) -> Exchange:
+    """A message that is on its way."""
+    params = {'message': message(text), **({'configuration': configuration} if configuration else {})}
+    call = rpc('SendMessage', params)
+    headers = {'Content-Type': 'application/json', **client.headers}
+    return Exchange(client.app, call.verb, call.path or '/', headers, call)
+
+
+class Held:
+    """An agent whose runs end when they are let go, but for quick ones; and how many have begun."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended, self.one = 0, asyncio.Event(), asyncio.Event()
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+
+    async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'quick':
+            self.begun += 1
+            self.one.set()
+            await self.ended.wait()
+        return heard(messages, _)
+
+    @asynccontextmanager
+    async def serving(self, **options: Any) -> AsyncGenerator[Client]:
+        async with serving(self.agent, reply='message', **options) as client, asyncio.timeout(LIMIT):
+            yield client
+
+
+async def test_of_messages_that_come_at_once_no_more_are_run_than_their_caller_may_have(tmp_path: Path) -> None:
+    held = Held()
+    quotas = Quotas(tasks=1, budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    async with held.serving(name='a', backend=f'sqlite:///{tmp_path}/a.db', quotas=quotas) as client:
+        exchanges = [ask(client, f'message {n}') for n in range(5)]
+        pending = {each.task for each in exchanges}
+        async with asyncio.timeout(LIMIT):
+            while len(pending) > 1:
+                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            await held.one.wait()
+        held.ended.set()
+        answers = [await each.answer() for each in exchanges]
+    assert sorted(each.status for each in answers).count(429) == 4
+    assert held.begun == 1
+
+
+async def test_a_request_that_is_ended_twice_leaves_its_place_to_others() -> None:
+    held = Held()
+    async with held.serving(workers=Workers(running=1)) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        for _ in range(2):  # the second time while it waits for its run to stop
+            exchange.task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await exchange.task
+        while (answer := await ask(client, 'quick').answer()).status == 503:
+            pass  # the run itself is over a moment later
+    assert answer.status == 200
+
+
+async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_store(tmp_path: Path) -> None:
+    held = Held()
+    file = SqliteFile(path=tmp_path / 'a.db', synchronous='normal', busy_timeout=0.01)
+    backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
+    quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    with told_to_loop() as told, told_in_log('did not take what a run has used') as logged:
+        async with held.serving(backend=backend, quotas=quotas) as client:
+            exchange = ask(client, 'slow')
+            await held.one.wait()
+            with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+                other.execute('BEGIN IMMEDIATE')
+                exchange.gone.set()
+                await exchange.task
+    assert (told, logged.is_set()) == ([], True)
+    backend.close()
+
+
+def impatient(folder: Path) -> SqliteFileBackend:
+    """A file whose lock is waited for no longer than a moment."""
+    file = SqliteFile(path=folder / 'a.db', synchronous='normal', busy_timeout=0.01)
+    return SqliteFileBackend(file, 'agent', reader_lag=10**6)
+
+
+async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path: Path) -> None:
+    held, backend = Held(), impatient(tmp_path)
+    async with held.serving(backend=backend) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            with told_in_log('waits for it and then goes on') as waiting:
+                held.ended.set()
+                assert await asyncio.to_thread(waiting.wait, LIMIT)
+        answer = await exchange.answer()
+    assert (answer.status, held.begun) == (200, 1)
+    assert b'slow' in answer.body
+    backend.close()
+
+
+async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_again(tmp_path: Path) -> None:
+    held, backend = Held(), impatient(tmp_path)
+    async with held.serving(backend=backend, limits=Limits(max_wait=10.0)) as client:
+        exchange = ask(client, 'slow')
+        await held.one.wait()
+        with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            held.ended.set()
+            answer = await exchange.answer()
+    assert (answer.status, answer.headers['retry-after']) == (503, '1')
+    backend.close()
+
+
+class Doubtful(SqliteBackend):
+    """Stores a turn, the first time without an answer."""
+
+    answers = False
+
+    def conversations(self, owner: str) -> SqlConversationStore:
+        backend, database = self, super().conversations(owner)
+
+        class Store(SqlConversationStore):
+            def __init__(self) -> None:
+                vars(self).update(vars(database))
+
+            async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
+                await super().write_record(record, **rest)
+                if not backend.answers:
+                    backend.answers = True
+                    raise StoreUnavailable
+
+        return Store()
+
+
+async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:
+    backend = Doubtful('agent', reader_lag=10**6)
+    async with serving(Agent(FunctionModel(heard)), reply='message', backend=backend) as client:
+        for text in ('one', 'two'):
+            answer = await client.post(rpc('SendMessage', {'message': message(text, contextId='c')}))
+    assert backend.answers
+    assert answer.status == 200
+    assert b'"one + two"' in answer.body
+
+
+class Full(SqlQuotas):
+    """Has a disk that takes no more."""
+
+    async def charge(self, charges: Sequence[Charge]) -> None:
+        raise sqlite3.OperationalError('database or disk is full')
+
+
+async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_has_gone(tmp_path: Path) -> None:
+    held = Held()
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'a.db', synchronous='normal'), 'agent', reader_lag=10**6)
+    backend.quotas = Full(backend)
+    quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
+    with told_to_loop() as told, told_in_log('disk is full') as logged:
+        async with held.serving(backend=backend, quotas=quotas) as client:
+            exchange = ask(client, 'slow')
+            await held.one.wait()
+            exchange.gone.set()
+            await exchange.task
+    assert (told, logged.is_set()) == ([], True)
+    backend.close()
+
+
+async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None:
+    async with serving(Agent(FunctionModel(heard)), reply='message', limits=Limits(memory=10**6)) as client:
+        statuses = [(await ask(client, 'x' * 50_000).answer()).status for _ in range(20)]
+        full = await ask(client, 'x' * 50_000).answer()
+    assert 5 < statuses.count(200) < 20
+    assert (refusal(full, status=503).code, full.headers['retry-after']) == (-32000, '60')
+
+
+@pytest.mark.parametrize('reply', ['message', 'task'])
+async def test_a_message_that_is_answered_with_one_is_waited_for_whatever_it_asks(reply: str) -> None:
+    asked: list[Message] = []
+
+    def rule(said: Message) -> str:
+        asked.append(said)
+        return reply
+
+    held = Held()
+    async with serving(held.agent, reply=rule, quotas=Quotas(streams=1)) as client, asyncio.timeout(LIMIT):
+        first = ask(client, 'one', returnImmediately=True)
+        await held.one.wait()
+        second = ask(client, 'two', returnImmediately=True)
+        if reply == 'message':
+            refusal(await second.answer(), status=429)
+        held.ended.set()
+        answers = [await first.answer()] + ([await second.answer()] if reply == 'task' else [])
+    assert {each.status for each in answers} == {200}
+    assert len(asked) == 2

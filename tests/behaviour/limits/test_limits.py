@@ -1,0 +1,262 @@
+"""What a request may hold at most: what is more is refused by its field, before anything is stored."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from a2a.types import StreamResponse
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from google.protobuf.json_format import MessageToDict, ParseDict
+from pydantic_ai import Agent
+from pydantic_ai.messages import ImageUrl, ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import AgentWorker, Limits, to_a2a
+from pydantic_ai_a2a.errors import InvalidParamsError
+from pydantic_ai_a2a.types import Message, Part
+
+from ...client import Client, lifespan, message, rpc, state_of
+from ...dialects import json_rpc, only, spoken, unversioned
+from ..refused import refusal, send, untouched
+from ..stage import Stage, ended, serving
+
+SMALL = Limits(parts=3, text=100, data=100, files=2, raw=30, metadata=100, depth=5)
+TEXT = {'text': 'hello'}
+FILE = {'raw': base64.b64encode(b'x' * 30).decode(), 'mediaType': 'text/plain'}
+
+
+def nested(depth: int) -> Any:
+    return json.loads('{"a":' * (depth - 1) + '{}' + '}' * (depth - 1))
+
+
+OVER = [
+    pytest.param({'parts': [TEXT] * 4}, 'message.parts', id='parts'),
+    pytest.param({'parts': [TEXT, {'text': 'x' * 101}]}, 'message.parts[1].text', id='text'),
+    pytest.param({'parts': [{'data': {'a': 'x' * 100}}]}, 'message.parts[0].data', id='data'),
+    pytest.param({'parts': [{'data': nested(6)}]}, 'message.parts[0].data', id='depth'),
+    pytest.param({'parts': [FILE] * 3}, 'message.parts', id='files'),
+    pytest.param(
+        {'parts': [{'raw': base64.b64encode(b'x' * 31).decode(), 'mediaType': 'text/plain'}]},
+        'message.parts[0].raw',
+        id='bytes of a file',
+    ),
+    pytest.param({'metadata': {'a': 'x' * 100}}, 'message.metadata', id='metadata'),
+    pytest.param({'metadata': nested(6)}, 'message.metadata', id='depth of metadata'),
+    pytest.param(
+        {'parts': [{'text': '', 'metadata': {'a': 'x' * 100}}]}, 'message.parts[0].metadata', id='metadata of a part'
+    ),
+    pytest.param({'parts': [{'url': f'https://example.com/{"a" * 8192}.png'}]}, 'message.parts[0].url', id='line: URL'),
+    pytest.param({'parts': [{**FILE, 'filename': 'a' * 8193}]}, 'message.parts[0].filename', id='line: file name'),
+    pytest.param({'extensions': ['x' * 50, 'y' * 50]}, 'message.extensions', id='extensions'),
+    pytest.param({'extensions': ['x' * 8193]}, 'message.extensions[0]', id='line: extension'),
+]
+
+
+@pytest.mark.parametrize(('fields', 'field'), OVER)
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_message_that_holds_too_much_is_refused_by_its_field(
+    method: str, fields: dict[str, Any], field: str
+) -> None:
+    async with untouched(limits=SMALL) as client:
+        error = refusal(await client.post(rpc(method, {'message': message() | fields})))
+    assert (error.code, error.fields) == (-32602, [field])
+
+
+async def test_a_message_that_is_at_all_limits_is_served() -> None:
+    parts = [{'text': 'x' * 100}, {'data': nested(5), 'metadata': nested(5)}, FILE]
+    app = to_a2a(Agent('test'), limits=SMALL)
+    async with lifespan(app):
+        params = {'message': message(parts=parts, metadata=nested(5)), 'metadata': nested(5)}
+        answer = await Client(app).call('SendMessage', params)
+    assert state_of(answer['task']) == 'COMPLETED'
+
+
+async def test_data_as_deep_as_it_may_be_is_read_by_the_official_client() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        task = await Client(app).send(message(parts=[{'data': nested(Limits().depth)}]))
+    read = StreamResponse.FromString(ParseDict({'task': task}, StreamResponse()).SerializeToString())
+    assert MessageToDict(read)['task']['history'][0]['parts'] == [{'data': nested(Limits().depth)}]
+
+
+@pytest.mark.parametrize('metadata', [{'a': 'x' * 100}, nested(6)])
+@pytest.mark.parametrize('method', ['SendMessage', 'CancelTask'])
+async def test_the_metadata_of_a_request_is_limited_too(method: str, metadata: Any) -> None:
+    async with untouched(limits=SMALL) as client:
+        params = {'message': message()} if method == 'SendMessage' else {'id': 't'}
+        within = {'id': 't', 'metadata': {'a': 1}}
+        error = refusal(await client.post(rpc(method, params | {'metadata': metadata})))
+        assert refusal(await client.post(rpc('CancelTask', within))).code == -32001
+    assert (error.code, error.fields) == (-32602, ['metadata'])
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_output_modes_are_limited_like_metadata(method: str) -> None:
+    configuration = {'acceptedOutputModes': ['text/plain'] * 10}
+    async with untouched(limits=SMALL) as client:
+        error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
+    assert (error.code, error.fields) == (-32602, ['configuration.acceptedOutputModes'])
+
+
+@only('1.0', '0.3 has no lists')
+@pytest.mark.parametrize('token', ['x' * 8193, 'nul\0'])
+async def test_a_page_token_is_limited_like_all_that_is_one_line(token: str) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc('ListTasks', {'pageToken': token})))
+    assert (error.code, error.fields) == (-32602, ['pageToken'])
+
+
+@only('1.0', '0.3 has no lists')
+async def test_a_list_of_long_tasks_comes_in_as_many_pages_as_it_takes() -> None:
+    app = to_a2a(Agent('test'), limits=Limits(page=25_000))
+    async with lifespan(app):
+        client = Client(app)
+        sent = [(await client.send('x' * 10_000))['id'] for _ in range(5)]
+        pages = [await client.call('ListTasks')]
+        while token := pages[-1]['nextPageToken']:
+            pages.append(await client.call('ListTasks', {'pageToken': token}))
+        short = await client.call('ListTasks', {'historyLength': 0})
+    assert [len(page['tasks']) for page in pages] == [2, 2, 1]
+    assert (
+        [task['id'] for page in pages for task in page['tasks']]
+        == [task['id'] for task in short['tasks']]
+        == sent[::-1]
+    )
+
+
+async def test_so_many_messages_wait_in_a_task_and_no_more() -> None:
+    stage = Stage()
+    async with serving(stage.agent, limits=Limits(messages=2)) as client:
+        task = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        for text in ('second', 'third'):
+            await client.send(message(text, taskId=task['id']), returnImmediately=True)
+        answer = await client.post(rpc('SendMessage', {'message': message('fourth', taskId=task['id'])}))
+        stage.open('first', 'second', 'third')
+        await ended(client, task['id'])
+    assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '1')
+    assert stage.began == ['first', 'second', 'third']
+
+
+async def test_a_store_in_memory_that_is_full_takes_no_more_until_there_is_room() -> None:
+    app = to_a2a(
+        Agent(FunctionModel(lambda _, __: ModelResponse(parts=[TextPart('seen')]))), limits=Limits(memory=10**6)
+    )
+    async with lifespan(app):
+        client, sent = Client(app), list[str]()
+        while (answer := await client.post(rpc('SendMessage', {'message': message('x' * 50_000)}))).status == 200:
+            sent.append(spoken().result('SendMessage', answer.json)['task']['id'])
+        assert (refusal(answer, status=503).code, answer.headers['retry-after']) == (-32000, '60')
+        assert 5 < len(sent) < 20
+        assert state_of(await client.get_task(sent[-1])) == 'COMPLETED'
+        for task_id in sent:
+            context_id = (await client.get_task(task_id))['contextId']
+            assert await app.erase_context(context_id)
+        assert state_of(await client.send('y' * 50_000)) == 'COMPLETED'
+
+
+@unversioned('a method of one dialect each')
+@pytest.mark.parametrize('method', ['SendMessage', 'message/send'])
+@pytest.mark.parametrize(('fields', 'field'), OVER)
+async def test_the_dialects_that_are_told_by_the_method_are_limited_too(
+    method: str, fields: dict[str, Any], field: str
+) -> None:
+    """With a `/` it is FastA2A's own, whose parts have no kind."""
+    role = 'user' if '/' in method else 'ROLE_USER'
+    body = {'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': {'message': message(role=role) | fields}}
+    async with untouched(limits=SMALL) as client:
+        client.headers = {}
+        answer = await client.post(json.dumps(body).encode())
+    assert answer.json['error']['code'] == -32602
+    assert f'{field}: ' in json.dumps(answer.json['error'])
+
+
+@pytest.mark.parametrize('number', ['9' * 309, '-' + '9' * 400, '1e309', '-1e999', '9' * 4300])
+@pytest.mark.parametrize('where', ['data', 'metadata'])
+async def test_a_number_that_no_double_holds_is_refused(where: str, number: str) -> None:
+    part: dict[str, Any] = {'data': ['@'], 'metadata': {}} if where == 'data' else {'text': 'a', 'metadata': {'a': '@'}}
+    async with untouched() as client:
+        error = refusal(await client.post(send(parts=[part]).replace(b'"@"', number.encode())))
+    assert (error.code, error.fields) == (-32602, [f'message.parts[0].{where}'])
+
+
+@pytest.mark.parametrize('number', ['9' * 308, '-0', '1.7976931348623157e308', '5e-324', '"%s"' % ('9' * 400)])
+async def test_other_numbers_and_digits_in_texts_are_taken(number: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        body = send(parts=[{'data': {'value': '@'}}]).replace(b'"@"', number.encode())
+        answer = await Client(app).post(body)
+    [part] = spoken().result('SendMessage', answer.json)['task']['history'][0]['parts']
+    assert part['data'] == {'value': pytest.approx(json.loads(number))}
+
+
+async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() -> None:
+    told: list[Any] = []
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        told.extend(part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart))
+        return ModelResponse(parts=[TextPart('done')])
+
+    parts = [{'url': 's3://bucket/a.png', 'mediaType': 'image/png'}]
+    async with untouched() as client:
+        error = refusal(await client.post(send(parts=parts)))
+    app = to_a2a(Agent(FunctionModel(answer)), allowed_file_url_schemes=frozenset({'https', 's3'}))
+    async with lifespan(app):
+        assert state_of(await Client(app).send(message(parts=parts))) == 'COMPLETED'
+    assert (error.code, error.fields) == (-32602, ['message.parts[0].url'])
+    assert told == [[ImageUrl(url='s3://bucket/a.png', _media_type='image/png')]]
+
+
+@unversioned('nothing is sent')
+async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -> None:
+    agent, s3 = Agent('test'), frozenset({'s3'})
+    broker, storage = InMemoryBroker(), InMemoryStorage()
+    part = Part(url='s3://bucket/a.png', media_type='image/png')
+    history = [Message(role='user', message_id='m', parts=[part])]
+    plain = AgentWorker(agent=agent, broker=broker, storage=storage)
+    worker = AgentWorker(agent=agent, broker=broker, storage=storage, allowed_file_url_schemes=s3)
+    assert worker.build_message_history(history) != []
+    with pytest.raises(InvalidParamsError, match='must be an https URL'):
+        plain.build_message_history(history)
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no allowed_file_url_schemes'):
+        to_a2a(agent, worker=worker, allowed_file_url_schemes=s3)
+
+
+@pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])
+@json_rpc('the bodies are JSON-RPC')
+async def test_a_body_with_too_many_values_is_refused_unread(body: bytes) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(body), status=413, id=None)
+    assert (error.code, error.message) == (
+        -32600,
+        spoken().text('The request body holds more than 250000 JSON values.'),
+    )
+
+
+@pytest.mark.parametrize('padding', [0, 300_000], ids=['short', 'long'])
+@json_rpc('the bodies are JSON-RPC')
+async def test_a_body_with_many_numbers_that_no_double_holds_is_refused_unread(padding: int) -> None:
+    numbers = b'[' + b','.join([b'7' * 4000] * 9) + b']'
+    body = send(parts=[{'data': '@'}], metadata={'a': 'x' * padding}).replace(b'"@"', numbers)
+    async with untouched(limits=Limits(metadata=10**6)) as client:
+        answer = await client.post(body)
+        error = refusal(answer, status=413 if padding else 200, id=None if padding else 'r-1')
+    assert error.code == (-32600 if padding else -32602)
+
+
+async def test_texts_of_digits_are_taken_however_long() -> None:
+    async with serving(Agent('test')) as client:
+        assert state_of(await client.send(message(parts=[{'text': '7' * 4000}] * 90))) == 'COMPLETED'
+
+
+async def test_of_very_many_bad_parts_none_is_told() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(send(parts=[{'text': 7}] * 5_000)))
+        some = refusal(await client.post(send(parts=[{'text': 7}] * 50)))
+    assert (error.code, error.fields) == (-32602, [])
+    assert 'message.parts' not in error.message
+    assert 'message.parts[0]' in some.message

@@ -1,0 +1,225 @@
+"""What callers may have: requests, streams, tasks, and what runs use. Over it they are told when to come again."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import A2AApp, Quotas, Rate, Workers, to_a2a
+
+from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
+from ...dialects import json_rpc, only
+from ..metered import AUTH, DAY, HTTP, TOKENS, Clock, by, over
+from ..refused import refusal, send, untouched
+from ..stage import Stage, ended, serving, tasks_of
+
+# --- requests -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None:
+    async with untouched(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)})) as client:
+        await client.post(send(taskId='none'))  # counts, although it is refused
+        over(await client.post(send()), 'rates.SendMessage', retry_after='86400')
+
+
+@pytest.mark.parametrize(
+    ('method', 'params', 'code'),
+    [
+        ('SendMessage', {'message': 7}, -32602),
+        ('CreateTaskPushNotificationConfig', {'taskId': 't', 'url': 'https://example.com'}, -32003),
+    ],
+)
+@only('1.0', reason='the names are those of 1.0')
+async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named(
+    method: str, params: Any, code: int
+) -> None:
+    async with untouched(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)})) as client:
+        for _ in range(2):
+            assert refusal(await client.post(rpc(method, params))).code == code
+        over(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
+        assert refusal(await client.post(rpc('GetTask', {'id': 't'}))).code == -32001
+
+
+@json_rpc('what is sent is JSON-RPC')
+async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
+    async with untouched(auth=AUTH, quotas=Quotas(rates=Rate(1, DAY))) as client:
+        for _ in range(3):
+            assert (await client.post(b'{')).status == 401
+        ann = by(client, 'ann')
+        assert (await ann.post(b'{')).json['error']['code'] == -32700
+        answer = await ann.post(b'{')
+        assert (answer.status, answer.json['error']['code']) == (429, -32000)
+
+
+@HTTP
+async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
+    options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'quotas': Quotas(rates=Rate(9, DAY))}
+    app = to_a2a(Agent('test'), **options)
+    async with lifespan(app):
+        await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
+        answer = await Client(app).post(b'{')
+    assert answer.json['error']['code'] == -32603
+
+
+def drop_buckets(file: Path) -> None:
+    database = sqlite3.connect(file)
+    database.execute('DROP TABLE bucket')
+    database.close()
+
+
+@HTTP
+async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> None:
+    rate = Rate(60, timedelta(minutes=1), burst=2)
+    async with serving(Agent('test'), quotas=Quotas(rates=rate)) as client:
+        clock = Clock(client.app)
+        for _ in range(2):
+            await client.send()
+        over(await client.post(send()), 'rates.*')
+        clock.sleep(timedelta(seconds=1))
+        await client.send()
+        over(await client.post(send()), 'rates.*')
+
+
+@only('1.0', reason='0.3 has no lists')
+async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> None:
+    rates = {'SendMessage': Rate(1, DAY), 'GetTask': Rate(2, DAY), 'ListTasks': Rate(1, DAY), '*': Rate(1, DAY)}
+    async with serving(Agent('test'), quotas=Quotas(rates=rates)) as client:
+        task = await client.send()
+        over(
+            await client.post(rpc('SendStreamingMessage', {'message': message()})),
+            'rates.SendMessage',
+            retry_after='86400',
+        )
+        await client.get_task(task['id'])
+        over_subscribing = rpc('SubscribeToTask', {'id': task['id']})
+        assert (await client.post(over_subscribing)).status in (200, 400)  # refused, since it has ended, but counted
+        over(await client.post(over_subscribing), 'rates.GetTask', retry_after='43200')
+        await client.call('ListTasks', {})
+        over(await client.post(rpc('ListTasks', {})), 'rates.ListTasks', retry_after='86400')
+        assert (await client.post(rpc('CancelTask', {'id': task['id']}))).status in (200, 400)
+        over(await client.post(rpc('CancelTask', {'id': task['id']})), 'rates.*', retry_after='86400')
+
+
+@HTTP
+async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test'), auth=AUTH, quotas=Quotas(rates=Rate(1, DAY))) as client:
+        for name in TOKENS:
+            await by(client, name).send()
+        answer = await by(client, 'ann').post(send())
+        over(answer, 'rates.*', retry_after='86400')
+    [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
+    assert {**record, 'time': None} == {
+        'event': 'quota-exceeded',
+        'time': None,
+        'remote': 'testclient',
+        'quota': 'rates.*',
+        'caller': 'ann',
+        'tenant': 'acme',
+        'correlation_id': answer.headers['x-correlation-id'],
+    }
+
+
+async def from_address(client: Client, address: str | None) -> int:
+    """Send a message from there; the status of the answer."""
+    headers = {'Content-Type': 'application/json', **client.headers}
+    exchange = Exchange(client.app, 'POST', '/', headers, send())
+    exchange.scope['client'] = None if address is None else (address, 1)
+    return (await exchange.answer()).status
+
+
+@HTTP
+@pytest.mark.parametrize(
+    ('by_address', 'statuses'), [(False, [200, 429, 429, 429, 429, 429]), (True, [200, 429, 200, 429, 200, 200])]
+)
+async def test_anonymous_callers_are_one_unless_their_addresses_count(by_address: bool, statuses: list[int]) -> None:
+    addresses = ['192.0.2.1', '::ffff:192.0.2.1', '2001:db8::1%eth0', '2001:db8::2', '2001:db8:0:1::1', 'a-socket']
+    quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=by_address)
+    async with serving(Agent('test'), quotas=quotas) as client:
+        assert [await from_address(client, each) for each in addresses] == statuses
+
+
+@HTTP
+async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
+    quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
+    async with serving(Agent('test'), quotas=quotas) as client:
+        assert [await from_address(client, None) for _ in range(2)] == [200, 429]
+
+
+@HTTP
+async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
+    def app() -> A2AApp:
+        return to_a2a(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', quotas=Quotas(rates=Rate(10, DAY)))
+
+    one, two = app(), app()
+    two.hosting.runs_tasks = False
+    async with lifespan(one), lifespan(two), asyncio.timeout(LIMIT):
+        posts = [Client(each).post(rpc('GetTask', {'id': 'none'})) for each in [one, two] * 10]
+        statuses = [answer.status for answer in await asyncio.gather(*posts)]
+    assert sorted(statuses) == [200] * 10 + [429] * 10
+
+
+def test_a_rate_is_for_an_operation() -> None:
+    with pytest.raises(ValueError, match=r"^Quotas\.rates has 'message/send', which is no operation: SendMessage, "):
+        to_a2a(Agent('test'), quotas=Quotas(rates={'message/send': Rate(1, DAY)}))
+
+
+# --- streams and tasks ----------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
+    stage = Stage()
+    async with serving(stage.agent, auth=AUTH, quotas=Quotas(streams=1)) as client:
+        ann = by(client, 'ann')
+        async with ann.send_streaming('first'):
+            body = rpc('SendStreamingMessage', {'message': message('second')})
+            over(await ann.post(body), 'streams')
+            async with by(client, 'bob').send_streaming('of bob'):
+                pass
+        stage.open('first', 'third', 'of bob')
+        async with ann.send_streaming('third') as stream:
+            await stream.rest()
+    assert 'second' not in stage.began
+
+
+@HTTP
+async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
+    stage = Stage()
+    async with serving(stage.agent, quotas=Quotas(streams=2)) as client, client.send_streaming('first'):
+        for text in ('second', 'third'):
+            async with client.send_streaming(text):
+                over(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
+
+
+async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
+    stage = Stage()
+    async with serving(stage.agent, quotas=Quotas(streams=1)) as client:
+        sent = message('first')
+        waiting = asyncio.create_task(client.send(sent))
+        await stage.reached('first')
+        over(await client.post(rpc('SendMessage', {'message': sent})), 'streams')
+        at_once = rpc('SendMessage', {'message': sent, 'configuration': {'returnImmediately': True}})
+        assert (await client.post(at_once)).status == 200
+        stage.open('first')
+        assert state_of(await waiting) == 'COMPLETED'
+        assert state_of(await client.send(sent)) == 'COMPLETED'
+
+
+async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
+    stage = Stage()
+    async with serving(stage.agent, auth=AUTH, quotas=Quotas(tasks=2), workers=Workers(running=1)) as client:
+        ann = by(client, 'ann')
+        running, queued = [await ann.send(text, returnImmediately=True) for text in ('running', 'queued')]
+        await stage.reached('running')
+        over(await ann.post(send()), 'tasks')
+        assert len(await tasks_of(client)) == 2
+        stage.open('running', 'queued', 'of bob', 'another')
+        await by(client, 'bob').send('of bob')
+        for task in (running, queued):
+            await ended(ann, task['id'])
+        assert state_of(await ann.send('another')) == 'COMPLETED'

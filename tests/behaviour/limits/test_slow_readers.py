@@ -1,0 +1,220 @@
+"""Clients that do not read their answers: these are given up after a time, and take no memory meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+import tracemalloc
+from collections.abc import AsyncIterator
+from math import inf
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.types import Message
+
+from pydantic_ai_a2a import Limits, serve, to_a2a
+from pydantic_ai_a2a.http import unsent
+
+from ...client import LIMIT, Client, Exchange, message, rpc, texts
+from ...dialects import Call, only, unversioned
+from ..stage import Stage, ended, serving
+
+LONG = 900_000
+SOON = Limits(answer_time=0.01)
+LATE = 'An answer was not read in time'
+
+
+class Unread(Exchange):
+    """A request whose answer is not read for now."""
+
+    bodies = 0
+    """Pieces of the answer that were sent."""
+    waiting: asyncio.Event
+    """Set once the body is to be sent."""
+
+    async def _send(self, message: Message) -> None:
+        if message['type'] == 'http.response.body':  # no server waits for what comes before it
+            self.waiting.set()
+            await self.reading.wait()
+            self.bodies += 1
+
+
+def asking(client: Client, method: str, params: dict[str, Any]) -> Unread:
+    """A request that is not read for now."""
+    call = rpc(method, params)
+    assert isinstance(call, Call)
+    declared = {'Content-Type': 'application/json'} if call.verb == 'POST' else {}
+    asked = Unread(client.app, call.verb, call.path or '/', {**client.headers, **declared}, call)
+    asked.reading.clear()
+    asked.waiting = asyncio.Event()
+    return asked
+
+
+@pytest.mark.parametrize('method', ['GetTask', 'ListTasks', 'SubscribeToTask'])
+@only('1.0', reason='0.3 has no lists')
+async def test_an_answer_that_is_not_read_is_given_up(method: str, caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    async with serving(stage.agent, limits=SOON) as client:
+        sent = message('x' * LONG)
+        task = await client.send(sent, returnImmediately=True)
+        asked = asking(client, method, {} if method == 'ListTasks' else {'id': task['id']})
+        async with asyncio.timeout(LIMIT):
+            await asked.task
+        assert asked.bodies == 0
+        stage.open('x' * LONG)
+    assert [record.getMessage()[:30] for record in caplog.records if record.name == 'pydantic_ai_a2a'] == [LATE]
+
+
+async def test_a_long_answer_goes_bit_by_bit_and_whole() -> None:
+    async with serving(Agent('test')) as client:
+        task = await client.send(message('x' * LONG))
+        assert task['history'][0]['parts'] == [{'text': 'x' * LONG}]
+        async with client.send_streaming('x' * LONG) as stream:
+            [first, *_] = await stream.rest()
+    assert first.result['task']['history'][0]['parts'] == [{'text': 'x' * LONG}]
+
+
+@unversioned('memory is the same in all')
+async def test_an_open_stream_does_not_keep_the_snapshot_that_it_began_with() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        text = 'x' * LONG
+        task = await client.send(message(text), returnImmediately=True)
+        await stage.reached(text)
+        tracemalloc.start()
+        try:
+            streams = [client.subscribe(task['id']) for _ in range(10)]
+            for each in streams:
+                stream = await each.__aenter__()
+                await anext(stream)
+                del stream
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        stage.open(text)
+        for each in streams:
+            await each.__aexit__(None, None, None)
+    assert held < 3 * LONG
+
+
+class Heard(logging.Handler):
+    """Waits for a record."""
+
+    def __init__(self, beginning: str) -> None:
+        super().__init__()
+        self._beginning = beginning
+        self.come = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith(self._beginning):
+            self.come.set()
+
+
+def until_reset(connection: socket.socket) -> int:
+    """How many bytes can be read until the server has reset the connection."""
+    read = 0
+    while True:
+        try:
+            piece = connection.recv(1_000_000)
+        except ConnectionResetError:
+            return read
+        assert piece, 'the server ended the connection, but did not reset it'
+        read += len(piece)
+
+
+@unversioned('it is about the connection')
+def test_a_server_resets_the_connection_of_a_client_that_does_not_read() -> None:
+    heard, logger = Heard(LATE), logging.getLogger('pydantic_ai_a2a')
+    logger.addHandler(heard)
+    app = to_a2a(Agent('test'), limits=Limits(answer_time=0.05, text=9_000_000))
+    try:
+        with serve(app) as server, socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(LIMIT)
+            host, port = server.url.removeprefix('http://').rstrip('/').split(':')
+            connection.connect((host, int(port)))
+            params = {'message': message('x' * 9_000_000)}
+            body = rpc('SendMessage', params)
+            head = 'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nA2A-Version: 1.0\r\n'
+            connection.sendall(f'{head}Content-Length: {len(body)}\r\n\r\n'.encode() + body)
+            assert heard.come.wait(LIMIT)
+            read = until_reset(connection)
+    finally:
+        logger.removeHandler(heard)
+    assert 0 < read < 9_000_000
+
+
+@pytest.fixture
+def stall(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Say after how many seconds a client that takes nothing is a slow reader."""
+    monkeypatch.setattr(unsent, '_STALL', request.param)
+
+
+PATIENT = pytest.mark.parametrize('stall', [inf], indirect=True)
+AT_ONCE = pytest.mark.parametrize('stall', [0.0], indirect=True)
+ROOM = Limits(unsent=LONG + LONG // 2)
+
+
+@PATIENT
+@pytest.mark.usefixtures('stall')
+async def test_a_long_answer_without_room_beside_those_that_are_not_read_is_refused() -> None:
+    stage = Stage()
+    async with serving(stage.agent, limits=ROOM) as client:
+        task = await client.send(message('x' * LONG), returnImmediately=True)
+        asked = asking(client, 'GetTask', {'id': task['id']})
+        await asked.waiting.wait()
+        for method in ('GetTask', 'SubscribeToTask'):
+            refused = await client.post(rpc(method, {'id': task['id']}))
+            assert (refused.status, refused.headers['retry-after']) == (503, '1')
+        asked.reading.set()
+        async with asyncio.timeout(LIMIT):
+            await asked.task
+        assert (await client.get_task(task['id']))['id'] == task['id']
+        stage.open('x' * LONG)
+
+
+@AT_ONCE
+@pytest.mark.usefixtures('stall')
+async def test_the_slowest_reader_is_cut_for_a_new_long_answer(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(Agent('test'), limits=ROOM) as client:
+        task = await client.send(message('x' * LONG))
+        asked = asking(client, 'GetTask', {'id': task['id']})
+        await asked.waiting.wait()
+        assert await client.get_task(task['id']) == task
+        async with asyncio.timeout(LIMIT):
+            await asked.task
+    assert asked.bodies == 0
+    [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
+    assert record.getMessage().startswith('A slow reader was cut to make room for other answers (correlation id ')
+
+
+@PATIENT
+@pytest.mark.usefixtures('stall')
+async def test_a_stream_without_room_for_its_next_piece_is_cut_and_its_task_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        await gate.wait()
+        yield 'y' * LONG
+
+    async with serving(Agent(FunctionModel(stream_function=answer)), limits=ROOM) as client:
+        async with client.send_streaming() as stream:
+            first = await anext(stream)
+            other = await client.send(message('x' * LONG), returnImmediately=True)
+            asked = asking(client, 'GetTask', {'id': other['id']})
+            await asked.waiting.wait()
+            gate.set()
+            with pytest.raises(AssertionError, match='without finishing'):
+                await stream.rest()
+        asked.reading.set()
+        task = await ended(client, first.result['task']['id'])
+        assert texts(task) == ['y' * LONG]
+        await ended(client, other['id'])
+    assert 'A stream was cut, because too many long answers have not been read (correlation id' in caplog.text

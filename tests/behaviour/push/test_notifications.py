@@ -1,0 +1,116 @@
+"""JSON-RPC notifications: requests without an id, which are served and get no answer (JSON-RPC 2.0 §4.1)."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import APIKeyAuth, Caller, Quotas, Rate, to_a2a
+
+from ...client import Answer, Client, lifespan, message, rpc, state_of
+from ...dialects import json_rpc, only, spoken
+from ..refused import refusal, untouched
+from ..stage import Stage, serving
+
+pytestmark = json_rpc('HTTP+JSON has no ids')
+KEY = 'the-key-of-ann-1234'
+
+
+def notification(method: str, params: Any = None) -> bytes:
+    request = json.loads(rpc(method, params))
+    del request['id']
+    return json.dumps(request).encode()
+
+
+def nothing(answer: Answer, status: int = 204) -> bool:
+    headers = answer.headers.keys()
+    return (
+        (answer.status, answer.body) == (status, b'')
+        and 'content-type' not in headers
+        and ('content-length' not in headers or answer.headers['content-length'] == '0')
+    )
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_message_without_a_request_id_is_run_and_nobody_waits_for_it(method: str) -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        answer = await client.post(notification(method, {'message': message('hello', contextId='c')}))
+        await stage.reached('hello')
+        stage.open('hello')
+        after = await client.send(message('again', contextId='c'), returnImmediately=True)
+        await stage.reached('again')
+        stage.open('again')
+        async with client.subscribe(after['id']) as stream:
+            await stream.rest()
+    assert nothing(answer)
+    assert answer.headers['x-correlation-id']
+
+
+@pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+async def test_neither_a_result_nor_an_error_is_answered(method: str) -> None:
+    async with serving(Agent('test')) as client:
+        task = await client.send()
+        for params in ({'id': task['id']}, {'id': 'no-such-task'}, {}, None, ['x'], {'id': 'nul\0'}):
+            assert nothing(await client.post(notification(method, params)))
+
+
+async def test_a_notification_cancels_a_task() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send('hello', returnImmediately=True)
+        await stage.reached('hello')
+        answer = await client.post(notification('CancelTask', {'id': task['id']}))
+        assert nothing(answer)
+        assert state_of(await client.get_task(task['id'])) == 'CANCELED'
+
+
+async def test_unknown_methods_and_versions_are_not_answered() -> None:
+    async with untouched() as client:
+        assert nothing(await client.post(b'{"jsonrpc":"2.0","method":"NoSuchMethod"}'))
+        assert nothing(await client.post(notification('GetTask', {'id': 't'}), {'A2A-Version': '9.9'}))
+
+
+@pytest.mark.parametrize(
+    ('body', 'code'),
+    [
+        (b'{"jsonrpc":"2.0",', -32700),
+        (b'{}', -32600),
+        (b'[]', -32600),
+        (b'{"method":"GetTask"}', -32600),
+        (b'{"jsonrpc":"2.0","method":7}', -32600),
+    ],
+)
+async def test_what_is_no_request_is_answered_because_nobody_can_tell(body: bytes, code: int) -> None:
+    async with untouched() as client:
+        for version in ({}, {'A2A-Version': '9.9'}):
+            answer = await client.post(body, version)
+            assert answer.status == 200
+            assert answer.json['id'] is None
+            assert answer.json['error']['code'] == (code if not version else -32009)
+
+
+@only('1.0', 'the others write the same')
+async def test_null_is_an_id() -> None:
+    async with untouched() as client:
+        assert refusal(await client.post(rpc('GetTask', {'id': 't'}, id=None)), id=None).code == -32001
+
+
+async def test_what_http_refuses_is_a_status_without_a_body() -> None:
+    auth = APIKeyAuth({KEY: Caller(id='ann')})
+    app = to_a2a(Agent('test'), auth=auth, scopes={'CancelTask': 'x'}, quotas=Quotas(rates=Rate(3, timedelta(days=1))))
+    async with lifespan(app):
+        known = {'X-API-Key': KEY}
+        client = Client(app)
+        forbidden = await client.post(notification('CancelTask', {'id': 't'}), known)
+        statuses = [(await client.post(notification('GetTask', {'id': 't'}), known)).status for _ in range(4)]
+        unknown = await client.post(notification('GetTask', {'id': 't'}))
+    assert nothing(forbidden, 403)
+    assert 'www-authenticate' in forbidden.headers
+    assert statuses == [204, 204, 429, 429]
+    assert (unknown.status, unknown.json['id']) == (401, None)  # refused before it was read
+    assert spoken().has_envelope

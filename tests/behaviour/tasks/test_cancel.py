@@ -1,0 +1,287 @@
+"""Cancelling: the run and its async tools have stopped when the answer comes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Limits, Workers
+from pydantic_ai_a2a.app.app import A2AApp
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.ports import Claim, Finish, TaskQueue
+from pydantic_ai_a2a.types import TaskHeader
+
+from ...client import Client, RpcError, message, state_of, texts
+from ..queues import Wrapped
+from ..rows import covers
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+
+ROW = 'cancel a running task'
+
+
+async def cancel(client: Client, task_id: str) -> dict[str, Any]:
+    return await client.call('CancelTask', {'id': task_id})
+
+
+@covers(ROW)
+async def test_a_running_tool_sees_its_cancellation_before_the_cancel_is_answered() -> None:
+    running, order = asyncio.Event(), list[str]()
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            order.append('tool')
+            raise
+
+    async with serving(agent) as client, client.send_streaming() as stream:
+        task = (await anext(stream)).result['task']
+        await running.wait()
+        canceled = await cancel(client, task['id'])
+        order.append('answer')
+        events = await stream.rest()
+        assert state_of(await client.get_task(task['id'])) == 'CANCELED'
+    assert order == ['tool', 'answer']
+    assert (canceled['id'], state_of(canceled)) == (task['id'], 'CANCELED')
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_CANCELED'
+
+
+@covers(ROW)
+async def test_a_blocking_send_answers_when_its_task_is_canceled() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        sending = asyncio.ensure_future(client.send('hi'))
+        await stage.reached('hi')
+        [task] = await tasks_of(client)
+        await cancel(client, task['id'])
+        assert state_of(await sending) == 'CANCELED'
+
+
+@covers(ROW)
+async def test_the_context_keeps_what_a_canceled_run_did_and_goes_on() -> None:
+    running = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'work':
+            return heard(messages, info)
+        returned = [part.tool_name for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        return ModelResponse(parts=[ToolCallPart('slow' if returned else 'quick', {})])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    async def quick() -> str:
+        return 'quick is done'
+
+    @agent.tool_plain
+    async def slow() -> None:
+        running.set()
+        await asyncio.Event().wait()
+
+    async with serving(agent) as client:
+        assert isinstance(client.app, A2AApp)
+        task = await client.send('work', returnImmediately=True)
+        await running.wait()
+        await cancel(client, task['id'])
+        following = await client.send(message('and then?', contextId=task['contextId']))
+        kept = await client.app.conversations().load(task['contextId'])
+    assert texts(following) == ['work + and then?']
+    assert kept is not None
+    returned = [part.content for each in kept.messages for part in each.parts if isinstance(part, ToolReturnPart)]
+    assert 'quick is done' in returned
+
+
+@covers(ROW)
+async def test_a_queued_task_never_starts() -> None:
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
+        running = await client.send('running', returnImmediately=True)
+        await stage.reached('running')
+        queued = await client.send('queued', returnImmediately=True)
+        assert state_of(await cancel(client, queued['id'])) == 'CANCELED'
+        stage.open('running', 'queued', 'after')
+        await ended(client, running['id'])
+        await client.send('after')
+        assert state_of(await client.get_task(queued['id'])) == 'CANCELED'
+    assert stage.began == ['running', 'after']
+
+
+@covers(ROW)
+async def test_a_task_that_waits_for_another_of_its_context_never_starts() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        first = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        later = [
+            await client.send(message(text, contextId=first['contextId']), returnImmediately=True)
+            for text in ('second', 'third')
+        ]
+        await cancel(client, later[0]['id'])
+        stage.open('first', 'third')
+        assert texts(await ended(client, later[1]['id'])) == ['first + third']
+    assert stage.began == ['first', 'third']
+
+
+@covers(ROW)
+async def test_a_canceled_task_frees_its_context_and_its_slot() -> None:
+    stage = Stage()
+    stage.open('second', 'elsewhere')
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
+        first = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
+        elsewhere = await client.send('elsewhere', returnImmediately=True)
+        await cancel(client, first['id'])
+        assert texts(await ended(client, second['id'])) == ['first + second']
+        assert texts(await ended(client, elsewhere['id'])) == ['elsewhere']
+
+
+@covers(ROW)
+async def test_a_task_that_has_ended_cannot_be_canceled() -> None:
+    stage = Stage()
+    stage.open('done')
+    async with serving(stage.agent) as client:
+        done = await client.send('done')
+        canceled = await client.send('canceled', returnImmediately=True)
+        await cancel(client, canceled['id'])
+        for task in (done, canceled):
+            with pytest.raises(RpcError) as refused:
+                await cancel(client, task['id'])
+            assert (refused.value.code, refused.value.reason) == (-32002, 'TASK_NOT_CANCELABLE')
+        with pytest.raises(RpcError) as refused:
+            await cancel(client, 'nowhere')
+        assert refused.value.code == -32001
+        assert state_of(await client.get_task(done['id'])) == 'COMPLETED'
+
+
+@covers(ROW)
+async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_its_late_result_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    running, swallowed, release, stopped = (asyncio.Event() for _ in range(4))
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] != 'stubborn':
+            return heard(messages, info)
+        return ModelResponse(parts=[ToolCallPart('wait', {})])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    async def wait() -> None:
+        running.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        swallowed.set()
+        await release.wait()
+        stopped.set()
+
+    async with serving(agent, limits=Limits(cancel_grace=0.01)) as client:
+        async with client.send_streaming('stubborn') as stream:
+            task = (await anext(stream)).result['task']
+            await running.wait()
+            assert state_of(await cancel(client, task['id'])) == 'CANCELED'
+            assert swallowed.is_set()
+            assert not stopped.is_set()
+            await stream.until('TASK_STATE_CANCELED')
+        following = await client.send(message('next', contextId=task['contextId']))
+        assert texts(following) == ['next']
+        release.set()
+        await stopped.wait()
+        assert texts(await client.send(message('after', contextId=task['contextId']))) == ['next + after']
+        late = await client.get_task(task['id'])
+    assert (state_of(late), texts(late)) == ('CANCELED', [])
+    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+
+
+@covers(ROW)
+async def test_two_cancels_of_one_task_are_both_answered() -> None:
+    running, canceling, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            canceling.set()
+            await release.wait()
+        raise AssertionError('never')
+
+    async with serving(Agent(FunctionModel(answer))) as client:
+        task = await client.send(returnImmediately=True)
+        await running.wait()
+        first = asyncio.ensure_future(cancel(client, task['id']))
+        await canceling.wait()
+        second = asyncio.ensure_future(cancel(client, task['id']))
+        await asyncio.sleep(0)
+        assert (first.done(), second.done()) == (False, False)
+        release.set()
+        assert [state_of(each) for each in await asyncio.gather(first, second)] == ['CANCELED'] * 2
+
+
+class SlowToFinish(Wrapped):
+    """Takes its time to store the first end of a run."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.finishing, self.asked, self.go = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
+        header = await super().cancel(task_id, owner, at=at, force=force)
+        self.asked.set()
+        return header
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        self.finishing.set()
+        await self.go.wait()
+        return await super().finish(claim, finish)
+
+
+@covers(ROW)
+@pytest.mark.parametrize('more', [False, True])
+async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(more: bool) -> None:
+    stage = Stage()
+    stage.open('one', 'two')
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    queue = backend.queue = SlowToFinish(backend.queue)
+    async with serving(stage.agent, backend=backend) as client:
+        task = await client.send('one', returnImmediately=True)
+        await queue.finishing.wait()
+        if more:
+            await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        canceling = asyncio.ensure_future(cancel(client, task['id']))
+        await queue.asked.wait()
+        queue.go.set()
+        if more:
+            assert state_of(await canceling) == 'CANCELED'
+        else:
+            with pytest.raises(RpcError) as refused:
+                await canceling
+            assert refused.value.code == -32002
+        after = await client.get_task(task['id'])
+    assert (state_of(after), texts(after)) == ('CANCELED' if more else 'COMPLETED', ['one'])
+    assert stage.began == ['one']
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_cancel_ends_the_task_for_all_its_messages() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send('one', returnImmediately=True)
+        await stage.reached('one')
+        async with client.send_streaming(message('two', taskId=task['id'])) as second:
+            assert state_of((await anext(second)).result['task']) == 'WORKING'
+            assert state_of(await cancel(client, task['id'])) == 'CANCELED'
+            await second.until('TASK_STATE_CANCELED')
+    assert stage.began == ['one']

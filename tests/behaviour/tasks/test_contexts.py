@@ -1,0 +1,189 @@
+"""What a conversation holds, in which order, and whose it is."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.capabilities import ProcessHistory
+from pydantic_ai.messages import ModelMessage, ModelResponse, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import Caller, Workers
+
+from ...client import Client, message, state_of, texts
+from ..rows import covers
+from ..stage import Stage, ended, heard, prompts, serving, tasks_of
+
+
+async def test_a_conversation_goes_on_with_its_whole_history() -> None:
+    async with serving(Agent(FunctionModel(heard))) as client:
+        first = await client.send('one')
+        second = await client.send(message('two', contextId=first['contextId']))
+        third = await client.send(message('three', contextId=first['contextId']))
+        other = await client.send('four')
+    assert texts(second) == ['one + two']
+    assert texts(third) == ['one + two + three']
+    assert texts(other) == ['four']
+    assert len({task['id'] for task in (first, second, third)}) == 3
+    assert {first['contextId'], second['contextId'], third['contextId']} == {first['contextId']}
+
+
+async def test_what_a_history_processor_changes_in_messages_is_not_there_in_the_next_turn() -> None:
+    def shout(messages: list[ModelMessage]) -> list[ModelMessage]:
+        for part in (part for each in messages[:-1] for part in each.parts):
+            if isinstance(part, UserPromptPart):
+                part.content = f'{part.content}!'
+        return messages
+
+    async with serving(Agent(FunctionModel(heard), capabilities=[ProcessHistory(shout)])) as client:
+        first = await client.send('one')
+        for text, said in (('two', 'one! + two'), ('three', 'one! + two! + three')):
+            assert texts(await client.send(message(text, contextId=first['contextId']))) == [said]
+
+
+@covers('`contextId: ""`')
+async def test_an_empty_context_id_is_none() -> None:
+    async with serving(Agent(FunctionModel(heard))) as client:
+        one, two = [await client.send(message(text, contextId='', taskId='')) for text in ('one', 'two')]
+    assert (texts(one), texts(two)) == (['one'], ['two'])
+    assert one['contextId'] != two['contextId']
+    assert one['contextId'] != ''
+    assert one['id'] != two['id']
+
+
+@covers('same contextId from two callers')
+async def test_the_same_context_id_of_two_callers_is_two_conversations() -> None:
+    def authenticate(request: Request) -> Caller:
+        return Caller(id=request.headers['x-user'], tenant=request.headers.get('x-tenant', ''))
+
+    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+        known = {
+            Caller(id='ada'): {'X-User': 'ada'},
+            Caller(id='bob'): {'X-User': 'bob'},
+            Caller(id='ada', tenant='acme'): {'X-User': 'ada', 'X-Tenant': 'acme'},
+        }
+        callers = [Client(client.app, headers=headers) for headers in known.values()]
+        for n, each in enumerate(callers):
+            assert texts(await each.send(message(f'hi {n}', contextId='shared'))) == [f'hi {n}']
+        assert texts(await callers[0].send(message('again', contextId='shared'))) == ['hi 0 + again']
+        listed = [await tasks_of(client, caller=each, context_id='shared') for each in known]
+        assert [len(each) for each in listed] == [2, 1, 1]
+
+
+@covers('same contextId from two callers')
+async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
+    barrier = asyncio.Barrier(2)
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        await barrier.wait()
+        return heard(messages, info)
+
+    def authenticate(request: Request) -> Caller:
+        return Caller(id=request.headers['x-user'])
+
+    async with serving(Agent(FunctionModel(answer)), authenticate=authenticate) as client:
+        sends = [
+            Client(client.app, headers={'X-User': user}).send(message(contextId='shared')) for user in ('ada', 'bob')
+        ]
+        assert [state_of(task) for task in await asyncio.gather(*sends)] == ['COMPLETED'] * 2
+
+
+@covers('two tasks at once in one context')
+@pytest.mark.parametrize('running', [1, 3, 256])
+async def test_fifty_tasks_sent_at_once_are_fifty_turns_in_order(running: int) -> None:
+    names = [f'{n}' for n in range(50)]
+    working: set[str] = set()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompt = prompts(messages)[-1]
+        working.add(prompt)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert working == {prompt}
+        working.remove(prompt)
+        return heard(messages, info)
+
+    async with serving(Agent(FunctionModel(answer)), workers=Workers(running=running)) as client:
+        tasks = await asyncio.gather(*(client.send(message(name, contextId='c')) for name in names))
+    assert [state_of(task) for task in tasks] == ['COMPLETED'] * 50
+    assert [texts(task) for task in tasks] == [[' + '.join(names[: n + 1])] for n in range(50)]
+
+
+@covers('two tasks at once in one context')
+async def test_other_contexts_run_meanwhile() -> None:
+    stage = Stage()
+    stage.open('elsewhere')
+    async with serving(stage.agent) as client:
+        first = await client.send('first', returnImmediately=True)
+        context = first['contextId']
+        second = await client.send(message('second', contextId=context), returnImmediately=True)
+        elsewhere = [await client.send('elsewhere') for _ in range(5)]
+        assert [state_of(task) for task in elsewhere] == ['COMPLETED'] * 5
+        assert state_of(await client.get_task(second['id'])) == 'SUBMITTED'
+        stage.open('first', 'second')
+        third = await ended(client, second['id'])
+    assert texts(third) == ['first + second']
+
+
+@covers('message to a finished / unknown / other-context task')
+async def test_a_message_to_a_working_task_is_its_next_prompt() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        first = asyncio.ensure_future(client.send('one'))
+        await stage.reached('one')
+        [working] = await tasks_of(client)
+        async with client.send_streaming(message('two', taskId=working['id'])) as second:
+            accepted = await anext(second)
+            assert state_of(accepted.result['task']) == 'WORKING'
+            stage.open('one')
+            await stage.reached('two')
+            assert not first.done()
+            assert state_of(await client.get_task(working['id'])) == 'WORKING'
+            stage.open('two')
+            await second.until('TASK_STATE_COMPLETED')
+        tasks = [await first, await client.get_task(working['id'])]
+        after = await client.send(message('three', contextId=working['context_id']), returnImmediately=True)
+        stage.open('three')
+        assert texts(await ended(client, after['id'])) == ['one + two + three']
+    assert [(task['id'], texts(task)) for task in tasks] == [(working['id'], ['one', 'one + two'])] * 2
+    said = [(each['role'], part['text']) for each in tasks[0]['history'] for part in each['parts']]
+    assert said == [
+        ('ROLE_USER', 'one'),
+        ('ROLE_USER', 'two'),
+        ('ROLE_AGENT', 'one'),
+        ('ROLE_AGENT', 'one + two'),
+    ]
+
+
+@covers('message to a finished / unknown / other-context task')
+async def test_no_message_that_was_accepted_is_lost_however_many_come() -> None:
+    stage = Stage()
+    names = [f'{n}' for n in range(20)]
+    async with serving(stage.agent) as client:
+        task = await client.send(names[0], returnImmediately=True)
+        await stage.reached(names[0])
+        for name in names[1:]:
+            await client.send(message(name, taskId=task['id']), returnImmediately=True)
+        stage.open(*names)
+        done = await ended(client, task['id'])
+    assert stage.began == names
+    assert texts(done) == [' + '.join(names[: n + 1]) for n in range(len(names))]
+
+
+@covers('message to a finished / unknown / other-context task')
+async def test_a_message_to_a_queued_task_is_run_after_its_first() -> None:
+    stage = Stage()
+    stage.open('one', 'two')
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
+        running = await client.send('running', returnImmediately=True)
+        await stage.reached('running')
+        queued = await client.send('one', returnImmediately=True)
+        assert state_of(queued) == 'SUBMITTED'
+        more = await client.send(message('two', taskId=queued['id']), returnImmediately=True)
+        assert (more['id'], state_of(more)) == (queued['id'], 'SUBMITTED')
+        stage.open('running')
+        await ended(client, running['id'])
+        assert texts(await ended(client, queued['id'])) == ['one', 'one + two']

@@ -1,0 +1,245 @@
+"""The end of a server: what runs may finish, what cannot is told so, nothing new begins; and what comes after."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Limits, Workers, to_a2a
+
+from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
+from ..refused import refusal, send
+from ..rows import covers
+from ..stage import Stage, ended, heard, tasks_of
+
+ROW = 'SIGTERM'
+
+
+@asynccontextmanager
+async def stopping(app: Any) -> AsyncGenerator[tuple[Client, AsyncExitStack]]:
+    """A client of an app, and the stack whose closing shuts the app down."""
+    async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
+        await stack.enter_async_context(lifespan(app))
+        yield Client(app), stack
+
+
+async def settled() -> None:
+    """Let a shutdown that has been asked for begin."""
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def last_state(events: list[Event]) -> str:
+    return events[-1].result['statusUpdate']['status']['state']
+
+
+@covers(ROW)
+async def test_a_running_task_may_finish_and_everybody_who_waits_for_it_is_told() -> None:
+    stage = Stage()
+    async with stopping(to_a2a(stage.agent)) as (client, stack):
+        sending = asyncio.ensure_future(client.send('hi'))
+        await stage.reached('hi')
+        [task] = await tasks_of(client)
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            shutdown = asyncio.ensure_future(stack.aclose())
+            await settled()
+            assert (sending.done(), shutdown.done()) == (False, False)
+            stage.open('hi')
+            assert last_state(await stream.rest()) == 'TASK_STATE_COMPLETED'
+        assert texts(await sending) == ['hi']
+        await shutdown
+
+
+@covers(ROW)
+async def test_nothing_new_is_taken_while_the_server_stops_but_tasks_can_be_read_and_canceled() -> None:
+    stage = Stage()
+    async with stopping(to_a2a(stage.agent)) as (client, stack):
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        shutdown = asyncio.ensure_future(stack.aclose())
+        await settled()
+        for refused in (send(), send(taskId=task['id'])):
+            answer = await client.post(refused)
+            error = refusal(answer, status=503)
+            assert (error.code, answer.headers['retry-after']) == (-32000, '1')
+        with pytest.raises(RpcError) as refused_stream:
+            async with client.send_streaming():
+                raise AssertionError('a stream was opened')
+        assert refused_stream.value.code == -32000
+        assert len(await tasks_of(client)) == 1
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+        await shutdown
+    assert stage.began == ['hi']
+
+
+@covers(ROW)
+async def test_a_task_that_does_not_finish_in_time_fails_with_a_reason_and_streams_end_with_it() -> None:
+    stage = Stage()
+    async with stopping(to_a2a(stage.agent, workers=Workers(drain_grace=0.01))) as (client, stack):
+        sending = asyncio.ensure_future(client.send('hi'))
+        await stage.reached('hi')
+        [task] = await tasks_of(client)
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            await stack.aclose()
+            events = await stream.rest()
+        failed = await sending
+    assert last_state(events) == 'TASK_STATE_FAILED'
+    assert state_of(failed) == 'FAILED'
+    assert failed['status']['message']['metadata']['failure'] == 'shutdown'
+    assert failed['status']['message']['parts'][0]['text'] == 'The server shut down before the task was done.'
+
+
+@covers(ROW)
+async def test_streams_of_a_task_that_is_handed_over_end_with_the_drain(tmp_path: Path) -> None:
+    stage = Stage()
+    app = to_a2a(
+        stage.agent,
+        backend=f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
+        workers=Workers(drain_grace=0.01),
+        limits=Limits(keep_alive=3600),
+    )
+    async with stopping(app) as (client, stack):
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        async with client.subscribe(task['id']) as stream:
+            await anext(stream)
+            # As in a server, which ends the lifespan only after all connections have ended.
+            app.hosting.drain(asyncio.get_running_loop())
+            assert await stream.rest() == []
+        await stack.aclose()
+    async with stopping(app) as (client, stack):
+        stage.open('hi')
+        assert texts(await ended(client, task['id'])) == ['hi']
+        await stack.aclose()
+
+
+@covers(ROW)
+async def test_queued_tasks_never_start_and_fail_with_a_reason_and_streams_end_with_it() -> None:
+    stage = Stage()
+    async with stopping(to_a2a(stage.agent, workers=Workers(running=1))) as (client, stack):
+        running = asyncio.ensure_future(client.send(message('running', contextId='c')))
+        await stage.reached('running')
+        behind = asyncio.ensure_future(client.send(message('behind', contextId='c')))
+        async with client.send_streaming('elsewhere') as stream:
+            await anext(stream)
+            shutdown = asyncio.ensure_future(stack.aclose())
+            events = await stream.rest()
+            assert not shutdown.done()
+            stage.open('running', 'behind', 'elsewhere')
+            await shutdown
+        tasks = await asyncio.gather(running, behind)
+    assert last_state(events) == 'TASK_STATE_FAILED'
+    assert [state_of(task) for task in tasks] == ['COMPLETED', 'FAILED']
+    assert tasks[1]['status']['message']['metadata']['failure'] == 'shutdown'
+    assert stage.began == ['running']
+
+
+@covers(ROW)
+async def test_a_run_that_does_not_stop_holds_the_server_up_for_a_bounded_time_and_its_task_fails() -> None:
+    running, release = asyncio.Event(), asyncio.Event()
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    async def stubborn() -> None:
+        running.set()
+        while not release.is_set():
+            with suppress(asyncio.CancelledError):
+                await release.wait()
+
+    async with stopping(to_a2a(agent, workers=Workers(drain_grace=0.01))) as (client, stack):
+        sending = asyncio.ensure_future(client.send())
+        await running.wait()
+        await stack.aclose()
+        task = await sending
+        release.set()
+    assert state_of(task) == 'FAILED'
+    assert task['status']['message']['metadata']['failure'] == 'shutdown'
+
+
+@covers(ROW)
+async def test_the_lifespan_may_be_run_again_and_the_app_serves_again() -> None:
+    app = to_a2a(Agent(FunctionModel(heard)))
+    for prompt in ('one', 'two'):
+        async with lifespan(app):
+            first = await Client(app).send(message(prompt, contextId='c'))
+    assert texts(first) == ['one + two']
+    assert texts(await Client(app).send(message('three', contextId='c'))) == ['one + two + three']
+
+
+@covers(ROW)
+async def test_a_signal_begins_the_drain_and_is_passed_on_to_the_handler_that_was_there() -> None:
+    stage = Stage()
+    got: list[int] = []
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        got.append(number)
+
+    before = signal.signal(signal.SIGTERM, handler)
+    try:
+        async with stopping(to_a2a(stage.agent)) as (client, stack):
+            sending = asyncio.ensure_future(client.send('hi'))
+            await stage.reached('hi')
+            signal.raise_signal(signal.SIGTERM)
+            await settled()
+            assert (await client.post(send())).status == 503
+            stage.open('hi')
+            assert texts(await sending) == ['hi']
+            await stack.aclose()
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == [signal.SIGTERM]
+
+
+@covers(ROW)
+async def test_a_signal_that_would_end_the_process_still_does() -> None:
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        async with lifespan(to_a2a(Agent(TestModel()))):
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@covers(ROW)
+def test_a_handler_that_comes_later_stays_and_may_pass_signals_on_whatever_has_become_of_the_app() -> None:
+    got: list[str] = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: got.append('first'))
+
+    async def live() -> None:
+        async with lifespan(to_a2a(Agent(TestModel()))):
+            chained = signal.getsignal(signal.SIGTERM)
+            assert callable(chained)
+            signal.signal(signal.SIGTERM, lambda number, frame: (got.append('last'), chained(number, frame)))
+
+    try:
+        asyncio.run(live())
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert got == ['last', 'first']
+
+
+class Unreachable(FunctionToolset[object]):
+    """Tools on a server that is down."""
+
+    async def __aenter__(self) -> Unreachable:
+        raise ConnectionError
+
+
+@covers(ROW)
+async def test_a_server_whose_agent_was_never_there_stops_as_well(caplog: pytest.LogCaptureFixture) -> None:
+    async with lifespan(to_a2a(Agent(TestModel(), toolsets=[Unreachable()]))):
+        assert 'cannot be entered' in caplog.text

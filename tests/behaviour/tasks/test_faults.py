@@ -1,0 +1,212 @@
+"""Faults that must not spread: of agents, clients, event loops and backends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_core import from_json, to_json
+
+from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
+from pydantic_ai_a2a.agent.references import read_referenced
+from pydantic_ai_a2a.agent.runner import Runner
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.conversion.answer_rules import AnswerRules
+from pydantic_ai_a2a.conversion.inbound import accepts
+from pydantic_ai_a2a.conversion.outbound import OutputMapper
+from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
+from pydantic_ai_a2a.runs.worker import Worker
+
+from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...dialects import only, unversioned
+
+
+class PanicException(BaseException):
+    """Like that of Rust code behind Python."""
+
+
+async def test_a_run_that_raises_no_ordinary_exception_fails_its_task_only() -> None:
+    errors = [PanicException('boom')]
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if errors:
+            raise errors.pop()
+        return ModelResponse(parts=[TextPart('fine')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        failed = await Client(app).send(message(contextId='c'))
+        following = await Client(app).send(message(contextId='c'))
+    assert (state_of(failed), state_of(following)) == ('FAILED', 'COMPLETED')
+
+
+@unversioned('it is about the event loop')
+def test_ctrl_c_in_a_run_ends_the_loop() -> None:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise KeyboardInterrupt
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(Client(app).send())
+    del app
+    gc.collect()  # asyncio logs now, and not in another test, that nobody has asked for the task's outcome
+
+
+@unversioned('it is about the event loop')
+def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    class Failing(SqliteBackend):
+        def listen(self, on_ready: Any, on_cancel: Any) -> Any:
+            super().listen(on_ready, on_cancel)
+
+            def stop() -> None:
+                raise OSError('the network is gone')
+
+            return stop
+
+    app = to_a2a(Agent('test'), backend=Failing('agent', reader_lag=1000))
+    task = asyncio.run(Client(app).send())
+    assert state_of(task) == 'COMPLETED'
+    assert [record.message for record in caplog.records if record.exc_info] == [
+        'The worker could not be ended properly.'
+    ]
+
+
+@pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])
+async def test_what_was_streamed_of_a_task_that_ends_without_a_result_is_kept(ends: str) -> None:
+    released = asyncio.Event()
+
+    async def words(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'half of '
+        yield 'an answer'
+        await released.wait()
+        raise ValueError('gone')
+
+    app = to_a2a(Agent(FunctionModel(stream_function=words)))
+    client = Client(app)
+    async with lifespan(app):
+        async with client.send_streaming() as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            for _ in range(3):
+                await anext(stream)
+            if ends == 'CANCELED':
+                await client.call('CancelTask', {'id': task_id})
+            released.set()
+            await stream.rest()
+        task = await client.get_task(task_id)
+    assert (state_of(task), texts(task)) == (ends, ['half of an answer'])
+
+
+async def test_messages_that_wait_in_one_task_are_bounded() -> None:
+    begun, released = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await released.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(messages=2))
+    client = Client(app)
+    async with lifespan(app):
+        task = await client.send(returnImmediately=True)
+        await begun.wait()
+        for _ in range(2):
+            await client.send(message(taskId=task['id']), returnImmediately=True)
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(taskId=task['id']))
+        released.set()
+        async with client.subscribe(task['id']) as stream:
+            await stream.until('TASK_STATE_COMPLETED')
+        done = await client.get_task(task['id'])
+    assert refused.value.code == -32000
+    assert [each['role'] for each in done['history']].count('ROLE_USER') == 3
+
+
+@only('1.0', '0.3 has no lists')
+@pytest.mark.parametrize('status_at', [2**70, -1, True, 'x'])
+async def test_a_forged_page_token_is_refused(status_at: Any) -> None:
+    client = Client(to_a2a(Agent(TestModel())))
+    for _ in range(2):
+        await client.send()
+    token = (await client.call('ListTasks', {'pageSize': 1}))['nextPageToken']
+    _, task_id, mark = from_json(urlsafe_b64decode(token))
+    forged = urlsafe_b64encode(to_json([status_at, task_id, mark])).decode()
+    with pytest.raises(RpcError) as refused:
+        await client.call('ListTasks', {'pageSize': 1, 'pageToken': forged})
+    assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])
+
+
+def strand_a_worker(backend: SqliteBackend) -> None:
+    """Leave a worker behind whose event loop is closed."""
+    agent = Agent(TestModel())
+
+    async def start() -> None:
+        worker = Worker(
+            backend,
+            AgentJob(
+                backend,
+                Runner(agent, {}),
+                read=plain_read(accepts({})),
+                outputs=OutputMapper(str),
+                answer_rules=AnswerRules(),
+                refer=partial(read_referenced, accepts=accepts({}), size=0),
+            ),
+            settings=Workers(),
+            retention=Retention(),
+        )
+        await worker.start()
+
+    asyncio.run(start())
+
+
+@unversioned('it is about event loops')
+async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> None:
+    begun = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError('unreachable')
+
+    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    client = Client(to_a2a(Agent(FunctionModel(answer)), backend=backend))
+    await asyncio.to_thread(strand_a_worker, backend)
+    task = await client.send(returnImmediately=True)
+    await begun.wait()
+    await asyncio.to_thread(strand_a_worker, backend)
+    assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+
+
+@unversioned('it is only the Python API')
+async def test_a_list_of_no_tasks_is_refused() -> None:
+    with pytest.raises(ValueError, match='limit must be at least 1, not 0'):
+        await to_a2a(Agent(TestModel())).list_tasks(limit=0)
+
+
+@unversioned('it is about the bytes that are sent, not what they are')
+async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
+    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    app = to_a2a(Agent(TestModel()), backend=backend)
+    body = rpc('SendStreamingMessage', {'message': message()})
+    headers = [(b'content-type', b'application/json'), (b'a2a-version', b'1.0')]
+
+    async def receive() -> dict[str, Any]:
+        return {'type': 'http.request', 'body': body, 'more_body': False}
+
+    async def send(part: Any) -> None:
+        raise OSError('the client has gone')
+
+    scope = {'type': 'http', 'method': 'POST', 'path': '/', 'query_string': b'', 'headers': headers, 'root_path': ''}
+    async with lifespan(app):
+        with pytest.raises(OSError, match='the client has gone'):
+            await app(scope, receive, send)
+        [task] = await app.list_tasks()
+        assert not backend.events.watched(task['id'])

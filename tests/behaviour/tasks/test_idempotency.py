@@ -1,0 +1,284 @@
+"""The same message, sent again: one task, one run, one bill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import Caller, Push, Retention
+
+from ...client import Client, RpcError, message, state_of, texts
+from ..asking import Tools, answers, approve
+from ..pushing import listed
+from ..rows import covers
+from ..stage import Stage, heard, serving, tasks_of
+
+ROW = 'same message twice (messageId and content)'
+
+
+def authenticate(request: Request) -> Caller:
+    return Caller(id=request.headers['x-user'])
+
+
+@covers(ROW)
+@pytest.mark.parametrize('fields', [{}, {'contextId': 'c'}])
+async def test_a_message_sent_twice_is_one_task_and_one_run(fields: dict[str, Any]) -> None:
+    stage = Stage()
+    stage.open('hi')
+    same = message('hi', **fields)
+    async with serving(stage.agent) as client:
+        first = await client.send(same)
+        again = await client.send(same)
+        assert len(await tasks_of(client)) == 1
+    assert first == again
+    assert stage.began == ['hi']
+
+
+@covers(ROW)
+async def test_a_message_sent_again_waits_for_the_run_of_the_first() -> None:
+    stage = Stage()
+    same = message('hi')
+    async with serving(stage.agent) as client:
+        first = asyncio.ensure_future(client.send(same))
+        await stage.reached('hi')
+        at_once = await client.send(same, returnImmediately=True)
+        again = asyncio.ensure_future(client.send(same))
+        async with client.send_streaming(same) as stream:
+            joined = (await anext(stream)).result['task']
+            assert not again.done()
+            stage.open('hi')
+            events = await stream.rest()
+        tasks = await asyncio.gather(first, again)
+    assert (state_of(at_once), state_of(joined)) == ('WORKING', 'WORKING')
+    assert {task['id'] for task in (*tasks, at_once, joined)} == {joined['id']}
+    assert [texts(task) for task in tasks] == [['hi'], ['hi']]
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert stage.began == ['hi']
+
+
+@covers(ROW)
+async def test_a_streaming_send_of_what_is_done_is_answered_with_the_whole_task() -> None:
+    same = message('hi')
+    async with serving(Agent(FunctionModel(heard))) as client:
+        done = await client.send(same)
+        async with client.send_streaming(same) as stream:
+            events = await stream.rest()
+    assert [event.result for event in events] == [{'task': done}]
+
+
+@covers(ROW)
+async def test_a_message_to_a_working_task_sent_twice_is_run_once() -> None:
+    stage = Stage()
+    stage.open('more')
+    async with serving(stage.agent) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        more = message('more', taskId=task['id'])
+        sends = [asyncio.ensure_future(client.send(more)) for _ in range(3)]
+        await client.send(more, returnImmediately=True)
+        stage.open('hi')
+        tasks = await asyncio.gather(*sends)
+        again = await client.send(more)
+    assert [texts(each) for each in (*tasks, again)] == [['hi', 'hi + more']] * 4
+    assert stage.began == ['hi', 'more']
+
+
+@covers(ROW)
+async def test_an_anonymous_message_with_the_same_id_and_other_content_is_a_task_of_its_own() -> None:
+    async with serving(Agent(FunctionModel(heard))) as client:
+        first = await client.send(message('one', messageId='an-id-of-two-clients'))
+        second = await client.send(message('two', messageId='an-id-of-two-clients'))
+    assert (texts(first), texts(second)) == (['one'], ['two'])
+    assert first['id'] != second['id']
+    assert first['contextId'] != second['contextId']
+
+
+@covers(ROW)
+async def test_an_anonymous_message_with_a_short_id_is_never_taken_for_another() -> None:
+    async with serving(Agent(TestModel())) as client:
+        ids = {
+            (await client.send(message(messageId=message_id)))['id'] for message_id in ('1', '1', 'x' * 15, 'x' * 15)
+        }
+        assert len(ids) == 4
+        ids = {(await client.send(message(messageId='x' * 16)))['id'] for _ in range(2)}
+        assert len(ids) == 1
+
+
+@covers(ROW)
+async def test_an_anonymous_message_sent_again_after_the_window_is_a_new_one() -> None:
+    same = message()
+    retention = Retention(idempotency_window=timedelta(microseconds=1))
+    async with serving(Agent(TestModel()), retention=retention) as client:
+        first = await client.send(same)
+        while (again := await client.send(same))['id'] == first['id']:
+            pass  # within the same millisecond
+    assert (state_of(first), state_of(again)) == ('COMPLETED', 'COMPLETED')
+
+
+ID = 'an-id-of-one-message'
+URL = 'https://example.com/hook'
+OTHER_CONTENT: dict[str, dict[str, Any]] = {
+    'parts': {'message': {'parts': [{'text': 'two'}]}},
+    'metadata of a part': {'message': {'parts': [{'text': 'one', 'metadata': {'k': 1}}]}},
+    'contextId': {'message': {'contextId': 'elsewhere'}},
+    'referenceTaskIds': {'message': {'referenceTaskIds': ['another']}},
+    'metadata of the message': {'message': {'metadata': {'k': 1}}},
+    'extensions': {'message': {'extensions': ['https://example.com/extension']}},
+    'metadata of the request': {'metadata': {'k': 1}},
+    'accepted modes': {'configuration': {'acceptedOutputModes': ['text/plain']}},
+    'push URL': {'configuration': {'taskPushNotificationConfig': {'url': URL}}},
+}
+SAME_CONTENT: dict[str, dict[str, Any]] = {
+    'not blocking': {'configuration': {'returnImmediately': True}},
+    'historyLength': {'configuration': {'historyLength': 1}},
+    'empty metadata': {'metadata': {}},
+    'no accepted modes': {'configuration': {'acceptedOutputModes': []}},
+}
+
+
+def sent(change: dict[str, Any]) -> dict[str, Any]:
+    """The params of a message with a known id, and a change of them."""
+    said = message('one', messageId=ID)
+    return {**change, 'message': {**said, **change.get('message', {})}}
+
+
+@pytest.mark.parametrize('change', OTHER_CONTENT.values(), ids=OTHER_CONTENT)
+@pytest.mark.parametrize('swapped', [False, True], ids=['added', 'left out'])
+async def test_other_content_with_a_known_id_is_refused_or_for_anonymous_callers_a_task_of_its_own(
+    change: dict[str, Any], swapped: bool
+) -> None:
+    first, second = (sent(change), sent({})) if swapped else (sent({}), sent(change))
+    async with serving(Agent('test'), authenticate=authenticate, push=Push()) as client:
+        client.headers['X-User'] = 'ada'
+        await client.call('SendMessage', first)
+        with pytest.raises(RpcError) as refused:
+            await client.call('SendMessage', second)
+        assert (refused.value.code, refused.value.fields) == (-32602, ['message.messageId'])
+    async with serving(Agent('test'), push=Push()) as client:
+        tasks = [(await client.call('SendMessage', params))['task'] for params in (first, second)]
+    assert tasks[0]['id'] != tasks[1]['id']
+
+
+@pytest.mark.parametrize('change', SAME_CONTENT.values(), ids=SAME_CONTENT)
+@pytest.mark.parametrize('user', ['ada', ''])
+async def test_how_the_answer_is_wanted_is_no_content(change: dict[str, Any], user: str) -> None:
+    async with serving(Agent('test'), authenticate=authenticate) as client:
+        client.headers['X-User'] = user
+        first = (await client.call('SendMessage', sent({})))['task']
+        again = (await client.call('SendMessage', sent(change), A2A_Extensions='https://example.com/x', X_Else='1'))[
+            'task'
+        ]
+    assert again['id'] == first['id']
+
+
+@pytest.mark.parametrize('user', ['ada', ''])
+async def test_a_webhook_is_compared_by_its_url_alone(user: str) -> None:
+    def params(**target: Any) -> dict[str, Any]:
+        return sent({'configuration': {'taskPushNotificationConfig': {'url': URL, **target}}})
+
+    async with serving(Agent('test'), authenticate=authenticate, push=Push()) as client:
+        client.headers['X-User'] = user
+        first = (await client.call('SendMessage', params(token='one')))['task']
+        again = (await client.call('SendMessage', params(token='two', id='mine')))['task']
+        hooks = await listed(client, first['id'])
+    assert again['id'] == first['id']
+    assert [each['token'] for each in hooks] == ['one']
+
+
+@pytest.mark.parametrize('user', ['ada', ''])
+async def test_one_setting_makes_each_message_a_new_one(user: str) -> None:
+    stage = Stage()
+    stage.open('hi', 'more')
+    off = Retention(idempotency_window=timedelta(0))
+    async with serving(stage.agent, retention=off, authenticate=authenticate) as client:
+        client.headers['X-User'] = user
+        same = message('hi', messageId=ID)
+        tasks = [await client.send(same), await client.send(same), await client.send(message('more', messageId=ID))]
+    assert len({task['id'] for task in tasks}) == 3
+    assert stage.began == ['hi', 'hi', 'more']
+
+
+def test_the_window_is_no_negative_time() -> None:
+    with pytest.raises(ValueError, match=r'Retention\.idempotency_window must be 0 or more'):
+        Retention(idempotency_window=timedelta(seconds=-1))
+
+
+@pytest.mark.parametrize('user', ['ada', ''])
+@pytest.mark.parametrize('message_id', ['1', ID])
+async def test_an_answer_that_is_sent_again_is_recognised_however_short_its_id_is(user: str, message_id: str) -> None:
+    tools = Tools()
+    retention = Retention(idempotency_window=timedelta(microseconds=1))
+    async with serving(tools.agent, authenticate=authenticate, retention=retention) as client:
+        client.headers['X-User'] = user
+        task = await client.send('delete')
+        answer = answers(task, approve(), messageId=message_id)
+        done = await client.send(answer)
+        again = await client.send(answer)
+        streamed = [event async for event in aiter_of(client, answer)]
+        after = await client.get_task(task['id'])
+    assert done == again == after == streamed[-1]
+    assert tools.deleted == [('a', True)]
+
+
+async def aiter_of(client: Client, sent: dict[str, Any]) -> AsyncIterator[Any]:
+    async with client.send_streaming(sent) as stream:
+        async for event in stream:
+            yield event.result['task']
+
+
+async def test_an_answer_that_is_sent_again_does_not_answer_what_the_task_asks_next() -> None:
+    deleted: list[str] = []
+
+    def delete_both(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if len(deleted) < 2:
+            return ModelResponse(parts=[ToolCallPart('delete', {'path': 'ab'[len(deleted)]})])
+        return ModelResponse(parts=[TextPart('done')])
+
+    agent = Agent(FunctionModel(delete_both))
+
+    @agent.tool_plain(requires_approval=True)
+    def delete(path: str) -> None:
+        deleted.append(path)
+
+    async with serving(agent, plain_text_answers='all') as client:
+        task = await client.send('delete both')
+        yes = message('yes', taskId=task['id'], messageId='1')
+        asks_again = await client.send(yes)
+        assert (state_of(asks_again), deleted) == ('INPUT_REQUIRED', ['a'])
+        assert await client.send(yes) == asks_again
+        assert deleted == ['a']
+        done = await client.send(message('yes', taskId=task['id'], messageId='2'))
+    assert (state_of(done), deleted) == ('COMPLETED', ['a', 'b'])
+
+
+@covers(ROW)
+async def test_a_callers_message_with_the_same_id_and_other_content_is_refused() -> None:
+    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+        ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
+        first = await ada.send(message('one', messageId='1'))
+        assert await ada.send(message('one', messageId='1')) == first
+        for other in (message('two', messageId='1'), message('one', messageId='1', contextId='elsewhere')):
+            with pytest.raises(RpcError) as refused:
+                await ada.send(other)
+            assert (refused.value.code, refused.value.fields) == (-32602, ['message.messageId'])
+        assert len(await tasks_of(client, caller=Caller(id='ada'))) == 1
+        strangers = await bob.send(message('one', messageId='1'))
+    assert strangers['id'] != first['id']
+
+
+@covers(ROW)
+async def test_what_is_refused_may_be_sent_again_once_it_is_right() -> None:
+    async with serving(Agent(TestModel()), authenticate=authenticate) as client:
+        ada = Client(client.app, headers={'X-User': 'ada'})
+        with pytest.raises(RpcError):
+            await ada.send(message(messageId='1', taskId='nowhere'))
+        assert state_of(await ada.send(message(messageId='1'))) == 'COMPLETED'

@@ -1,0 +1,300 @@
+"""Tasks that wait for their client: what they block, what they remember, and how they go on."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.ports import Backend, Claim, Finish
+from pydantic_ai_a2a.runs.recorder import Recorder
+from pydantic_ai_a2a.types import Part, TaskState
+
+from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
+from ...dialects import only
+from ..queues import Wrapped
+from ..rows import covers
+from ..stage import ended, heard, prompts, serving, tasks_of
+
+ROW = 'new task while another waits for input in the context'
+ASKS: dict[str, tuple[TaskState, str]] = {
+    'book': ('input-required', 'Where to?'),
+    'pay': ('auth-required', 'Sign in.'),
+}
+"""Prompts that are answered with a question."""
+
+
+def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    prompt = prompts(messages)[-1]
+    return ModelResponse(parts=[TextPart(ASKS[prompt][1])]) if prompt in ASKS else heard(messages, info)
+
+
+class Asking(Wrapped):
+    """Ends runs with a question where `ASKS` says so, as the worker will once agents can ask."""
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        prompt = prompts(finish.messages)[-1]
+        if prompt not in ASKS:
+            return await super().finish(claim, finish)
+        state, question = ASKS[prompt]
+        before = finish.final.n - len(finish.events) - 1
+        recorder = Recorder(replace(claim, header=replace(claim.header, last_event=before)), self.inner, SYSTEM.now)
+        await recorder.interrupt(state, [Part(text=question)], finish.messages)
+        return None
+
+
+@pytest.fixture
+def backend() -> Any:
+    made = SqliteBackend('agent', reader_lag=10**6)
+    made.queue = Asking(made.queue)
+    yield made
+    made.close()
+
+
+AGENT = Agent(FunctionModel(answer))
+
+
+def kinds(events: list[Event]) -> list[str]:
+    """States of status updates, and `artifact` for the others."""
+    return [
+        event.result['statusUpdate']['status']['state'].removeprefix('TASK_STATE_')
+        if 'statusUpdate' in event.result
+        else next(iter(event.result)).removesuffix('Update')
+        for event in events
+    ]
+
+
+def said(task: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(each['role'].removeprefix('ROLE_'), each['parts'][0]['text']) for each in task.get('history', ())]
+
+
+@covers(ROW, 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`')
+@pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
+async def test_a_blocking_send_answers_when_its_task_waits_for_the_client(
+    backend: Backend, prompt: str, state: str
+) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        task = await client.send(prompt)
+        assert await client.get_task(task['id']) == task
+        [listed] = await tasks_of(client, state=state.lower().replace('_', '-'))
+    assert state_of(task) == state
+    assert [part['text'] for part in task['status']['message']['parts']] == [ASKS[prompt][1]]
+    assert said(task) == [('USER', prompt)]
+    assert 'artifacts' not in task
+    assert listed['id'] == task['id']
+
+
+@covers(ROW)
+async def test_a_new_task_runs_while_another_of_its_context_waits_and_knows_nothing_of_it(backend: Backend) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        first = await client.send('one')
+        context = first['contextId']
+        waiting = await client.send(message('book', contextId=context))
+        between = await client.send(message('two', contextId=context))
+        resumed = await client.send(message('Rome', taskId=waiting['id']))
+        after = await client.send(message('three', contextId=context))
+    assert texts(between) == ['one + two']
+    assert texts(resumed) == ['one + book + Rome']
+    assert texts(after) == ['one + two + book + Rome + three']
+    assert (resumed['id'], state_of(resumed)) == (waiting['id'], 'COMPLETED')
+
+
+@covers(ROW)
+async def test_the_question_moves_into_the_history_when_it_is_answered(backend: Backend) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        waiting = await client.send('book')
+        resumed = await client.send(message('Rome', taskId=waiting['id'], contextId=waiting['contextId']))
+    assert said(resumed) == snapshot(
+        [('USER', 'book'), ('AGENT', 'Where to?'), ('USER', 'Rome'), ('AGENT', 'book + Rome')]
+    )
+    assert 'message' not in resumed['status']
+    assert len({each['messageId'] for each in resumed['history']}) == 4
+    whose = [(each['taskId'], each['contextId']) for each in resumed['history']]
+    assert whose == [(waiting['id'], waiting['contextId'])] * 4
+
+
+@covers(ROW)
+async def test_a_task_may_ask_again_and_keeps_all_that_was_said(backend: Backend) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        waiting = await client.send('book')
+        again = await client.send(message('pay', taskId=waiting['id']))
+        assert state_of(again) == 'AUTH_REQUIRED'
+        other = await client.send(message('other', contextId=waiting['contextId']))
+        done = await client.send(message('paid', taskId=waiting['id']))
+        assert isinstance(client.app, A2AApp)
+        kept = await client.app.conversations().load(waiting['contextId'])
+    assert texts(other) == ['other']
+    assert texts(done) == ['book + pay + paid']
+    assert kept is not None
+    assert prompts(kept.messages) == ['other', 'book', 'pay', 'paid']
+
+
+@only('1.0', '0.3 closes both')
+@covers(ROW)
+async def test_the_stream_of_a_send_ends_when_the_task_asks_and_that_of_a_subscriber_when_it_is_over(
+    backend: Backend,
+) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        async with client.send_streaming('book') as stream:
+            sent = await stream.rest()
+        task_id = sent[0].result['task']['id']
+        async with client.subscribe(task_id) as subscribed:
+            assert state_of((await anext(subscribed)).result['task']) == 'INPUT_REQUIRED'
+            async with client.send_streaming(message('Rome', taskId=task_id)) as stream:
+                answered = await stream.rest()
+            events = await subscribed.rest()
+    assert kinds(sent) == snapshot(['task', 'WORKING', 'INPUT_REQUIRED'])
+    assert kinds(answered) == snapshot(['task', 'artifact', 'COMPLETED'])
+    assert kinds(events) == snapshot(['WORKING', 'artifact', 'COMPLETED'])
+    assert [event.id for event in events] == [*range(3, 6)]
+    assert state_of(answered[0].result['task']) == 'WORKING'
+
+
+@only('1.0', '0.3 closes it')
+@covers(ROW)
+async def test_the_stream_of_a_send_stays_open_while_the_client_signs_in(backend: Backend) -> None:
+    async with serving(AGENT, backend=backend) as client, client.send_streaming('pay') as stream:
+        task_id = (await anext(stream)).result['task']['id']
+        await stream.until('TASK_STATE_AUTH_REQUIRED')
+        await client.send(message('signed in', taskId=task_id))
+        assert kinds(await stream.rest()) == ['WORKING', 'artifact', 'COMPLETED']
+
+
+@only('0.3', '1.0 keeps some of them open')
+@covers(ROW)
+@pytest.mark.parametrize(('prompt', 'state'), [('book', 'INPUT_REQUIRED'), ('pay', 'AUTH_REQUIRED')])
+async def test_every_stream_ends_when_the_task_waits_for_its_client(backend: Backend, prompt: str, state: str) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        began.set()
+        await release.wait()
+        return answer(messages, info)
+
+    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+        async with client.send_streaming(prompt) as stream:
+            sent = [await anext(stream)]
+            await began.wait()
+            async with client.subscribe(sent[0].result['task']['id']) as subscribed:
+                followed = [await anext(subscribed)]
+                release.set()
+                sent += await stream.rest()
+                followed += await subscribed.rest()
+        async with client.subscribe(sent[0].result['task']['id']) as late:
+            [snapshot_] = await late.rest()
+    assert kinds(sent) == ['task', 'WORKING', state]
+    assert kinds(followed) == ['task', state]
+    assert state_of(snapshot_.result['task']) == state
+
+
+@covers(ROW)
+async def test_a_waiting_task_that_is_canceled_is_over_at_once_and_leaves_its_turn_to_the_context(
+    backend: Backend,
+) -> None:
+    async with serving(AGENT, backend=backend) as client:
+        waiting = await client.send('book')
+        async with client.subscribe(waiting['id']) as stream:
+            canceled = await client.call('CancelTask', {'id': waiting['id']})
+            last = kinds(await stream.rest())[-1]
+        assert last == ('task' if 'TASK_STATE_INPUT_REQUIRED' in client.dialect.ends_subscription else 'CANCELED')
+        with pytest.raises(RpcError) as refused:
+            await client.send(message('Rome', taskId=waiting['id']))
+        after = await client.send(message('after', contextId=waiting['contextId']))
+    assert (state_of(canceled), refused.value.code) == ('CANCELED', -32004)
+    assert said(canceled) == [('USER', 'book'), ('AGENT', 'Where to?')]
+    assert texts(after) == ['book + after']
+
+
+@covers(ROW)
+async def test_an_answered_task_is_working_while_it_waits_for_another_task_of_its_context(backend: Backend) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'slow':
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+        waiting = await client.send('book')
+        other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
+        await began.wait()
+        async with client.send_streaming(message('Rome', taskId=waiting['id'])) as stream:
+            resumed = (await anext(stream)).result['task']
+            assert (state_of(resumed), await client.get_task(resumed['id'])) == ('WORKING', resumed)
+            assert {task['id'] for task in await tasks_of(client, state='working')} == {resumed['id'], other['id']}
+            assert await tasks_of(client, state='submitted') == []
+            release.set()
+            assert kinds(await stream.rest()) == ['artifact', 'COMPLETED']
+        assert texts(await client.get_task(resumed['id'])) == ['book + Rome']
+        assert texts(await client.get_task(other['id'])) == ['slow']
+
+
+@covers(ROW)
+async def test_an_answered_task_is_canceled_at_once_while_it_waits_for_another_task_of_its_context(
+    backend: Backend,
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'slow':
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+        waiting = await client.send('book')
+        other = await client.send(message('slow', contextId=waiting['contextId']), returnImmediately=True)
+        await began.wait()
+        await client.send(message('Rome', taskId=waiting['id']), returnImmediately=True)
+        canceled = await client.call('CancelTask', {'id': waiting['id']})
+        assert (state_of(canceled), state_of(await client.get_task(other['id']))) == ('CANCELED', 'WORKING')
+        release.set()
+        assert texts(await ended(client, other['id'])) == ['slow']
+
+
+@covers(ROW)
+async def test_a_message_that_came_before_the_question_does_not_answer_it_and_is_run_after_the_answer(
+    backend: Backend,
+) -> None:
+    began, release = asyncio.Event(), asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages)[-1] == 'book':
+            began.set()
+            await release.wait()
+        return answer(messages, info)
+
+    async with serving(Agent(FunctionModel(slow)), backend=backend) as client:
+        task = await client.send('book', returnImmediately=True)
+        await began.wait()
+        async with client.send_streaming(message('quickly', taskId=task['id'])) as early:
+            await anext(early)
+            release.set()
+            assert kinds(await early.rest()) == ['INPUT_REQUIRED']
+        done = await client.send(message('Rome', taskId=task['id']))
+    assert texts(done) == ['book + Rome', 'book + Rome + quickly']
+
+
+@covers('SIGTERM')
+async def test_a_server_that_stops_closes_the_streams_of_waiting_tasks_and_keeps_the_tasks(backend: Backend) -> None:
+    app = to_a2a(AGENT, backend=backend)
+    async with AsyncExitStack() as stack, asyncio.timeout(LIMIT):
+        await stack.enter_async_context(lifespan(app))
+        task = await Client(app).send('book')
+        async with Client(app).subscribe(task['id']) as stream:
+            await anext(stream)
+            await stack.aclose()
+            assert await stream.rest() == []
+        done = await Client(app).send(message('Rome', taskId=task['id']))
+    assert texts(done) == ['book + Rome']

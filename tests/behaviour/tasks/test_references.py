@@ -1,0 +1,173 @@
+"""Tasks that a message refers to: what of them reaches the model, and that nobody learns of those of others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, StructuredContent
+from pydantic_ai.messages import (
+    FilePart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.profiles import ModelProfile
+from starlette.requests import Request
+
+from pydantic_ai_a2a import A2AApp, Caller, Limits
+
+from ...client import RpcError, message, state_of, texts
+from ...dialects import unversioned
+from ..stage import ended, serving
+
+PNG = b'\x89PNG\r\n\x1a\n'
+
+
+class Plan(BaseModel):
+    days: int
+
+
+def read(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """A model that answers with what the newest prompt holds; some prompts with something else."""
+    request = messages[-1]
+    assert isinstance(request, ModelRequest)
+    [prompt] = [part.content for part in request.parts if isinstance(part, UserPromptPart)]
+    if prompt == 'fail':
+        raise ValueError
+    if prompt == 'draw':
+        return ModelResponse(parts=[TextPart('A line.'), FilePart(BinaryContent(PNG, media_type='image/png'))])
+    if prompt == 'plan':
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'days': 2})])
+    content = [prompt] if isinstance(prompt, str) else map(shown, prompt)
+    return ModelResponse(parts=[TextPart(json.dumps([*content]))])
+
+
+def shown(item: Any) -> Any:
+    if isinstance(item, StructuredContent):
+        return item.value
+    return item.media_type if isinstance(item, BinaryContent) else item
+
+
+def frame(task_id: str, *content: Any) -> list[Any]:
+    return [
+        f'-----BEGIN ARTIFACTS task="{task_id}"-----',
+        *content,
+        f'-----END ARTIFACTS task="{task_id}"-----',
+    ]
+
+
+AGENT = Agent(FunctionModel(read))
+
+
+def by_name(request: Request) -> Caller:
+    return Caller(id=request.headers['x-caller'])
+
+
+async def test_artifacts_of_a_task_that_a_message_refers_to_reach_the_model() -> None:
+    async with serving(AGENT) as client:
+        one, two = await client.send('one'), await client.send('draw')
+        refers = message('What is it?', referenceTaskIds=[one['id'], two['id'], one['id']])
+        answer = json.loads(texts(await client.send(refers))[0])
+    assert answer == [
+        *frame(one['id'], '["one"]'),
+        *frame(two['id'], 'A line.', 'image/png'),
+        'What is it?',
+    ]
+
+
+@unversioned('what a model is told is below what versions differ in')
+async def test_data_is_read_as_data_and_the_parts_of_the_message_follow() -> None:
+    async with serving(Agent(FunctionModel(read), output_type=[str, Plan])) as client:
+        task = await client.send('plan')
+        parts = [{'text': 'Longer.'}, {'data': [1]}]
+        answer = json.loads(texts(await client.send(message(parts=parts, referenceTaskIds=[task['id']])))[0])
+    assert answer == [*frame(task['id'], {'result': {'days': 2}}), 'Longer.', [1]]
+
+
+async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike() -> None:
+    async with serving(AGENT, authenticate=by_name) as client:
+        client.headers['X-Caller'] = 'ann'
+        secret = await client.send('secret')
+        client.headers['X-Caller'] = 'bob'
+        answers = [
+            texts(await client.send(message('hi', referenceTaskIds=[task_id]))) for task_id in (secret['id'], '0' * 32)
+        ]
+    assert answers == [['["hi"]'], ['["hi"]']]
+
+
+@unversioned('what a model is told is below what versions differ in')
+async def test_a_task_that_has_failed_or_was_erased_is_left_out() -> None:
+    async with serving(AGENT) as client:
+        assert isinstance(client.app, A2AApp)
+        failed, erased = await client.send('fail'), await client.send('erased')
+        assert state_of(failed) == 'FAILED'
+        assert await client.app.erase_task(erased['id'])
+        task = await client.send(message('hi', referenceTaskIds=[failed['id'], erased['id']]))
+    assert texts(task) == ['["hi"]']
+
+
+async def test_a_message_that_refers_to_too_many_tasks_is_refused() -> None:
+    async with serving(AGENT, limits=Limits(references=1)) as client:
+        with pytest.raises(RpcError) as refused:
+            await client.send(message('hi', referenceTaskIds=['a', 'b']))
+    assert (refused.value.code, refused.value.fields) == (-32602, ['message.referenceTaskIds'])
+
+
+@unversioned('what a model is told is below what versions differ in')
+async def test_artifacts_that_are_too_large_together_are_left_out() -> None:
+    async with serving(AGENT, limits=Limits(referenced=200)) as client:
+        small, large = await client.send('small'), await client.send('l' * 200)
+        answer = await client.send(message('hi', referenceTaskIds=[small['id'], large['id']]))
+    assert json.loads(texts(answer)[0]) == [
+        *frame(small['id'], '["small"]'),
+        *frame(large['id'], snapshot('(An artifact is left out: it is too large.)')),
+        'hi',
+    ]
+
+
+@unversioned('what a model is told is below what versions differ in')
+async def test_what_the_model_does_not_take_is_left_out() -> None:
+    blind = Agent(FunctionModel(read, profile=ModelProfile(supports_image_input=False)))
+    async with serving(blind) as client:
+        task = await client.send('draw')
+        answer = await client.send(message('hi', referenceTaskIds=[task['id']]))
+    assert json.loads(texts(answer)[0]) == [
+        *frame(task['id'], 'A line.', snapshot('(A part is left out: it is of a kind that cannot be read here.)')),
+        'hi',
+    ]
+
+
+@unversioned('what a model is told is below what versions differ in')
+async def test_a_message_that_enters_a_run_brings_along_what_it_refers_to() -> None:
+    looking, found = asyncio.Event(), asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        said = [part.content for each in messages for part in each.parts if isinstance(part, UserPromptPart)]
+        if said == ['begin'] and len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart('look')])
+        return ModelResponse(parts=[TextPart(json.dumps(said))])
+
+    agent = Agent(FunctionModel(answer))
+
+    @agent.tool_plain
+    async def look() -> None:
+        looking.set()
+        await found.wait()
+
+    async with serving(agent, while_working='steer') as client:
+        earlier = await client.send('earlier')
+        task = await client.send('begin', returnImmediately=True)
+        await looking.wait()
+        await client.send(message('more', taskId=task['id'], referenceTaskIds=[earlier['id']]), returnImmediately=True)
+        found.set()
+        answered = texts(await ended(client, task['id']))
+    assert json.loads(answered[0]) == ['begin', [*frame(earlier['id'], '["earlier"]'), 'more']]

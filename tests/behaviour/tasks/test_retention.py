@@ -1,0 +1,271 @@
+"""What is kept, for how long, and what it costs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.agent import WrapperAgent
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.run import AgentRun
+
+from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
+from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping
+from pydantic_ai_a2a.backends.sql.vocabulary import Transaction
+from pydantic_ai_a2a.ports import OnExpired
+from pydantic_ai_a2a.testing import values
+
+from ...client import LIMIT, Client, RpcError, message, state_of, texts
+from ...dialects import unversioned
+from ...webhooks import webhook
+from ..asking import Tools
+from ..queues import StorageError
+from ..rows import covers
+from ..stage import Stage, ended, heard, serving, tasks_of
+
+ROW = '10,000 tasks'
+FEW = 100
+ALIKE = unversioned('what is kept does not depend on who asks')
+
+
+class Ready(WrapperAgent[Any, Any]):
+    """Has made its run before: what is left is what serving it costs."""
+
+    made: AgentRun[Any, Any] | None = None
+
+    @asynccontextmanager
+    async def iter(self, *args: Any, **options: Any) -> AsyncGenerator[AgentRun[Any, Any]]:
+        if self.made is None:
+            async with self.wrapped.iter('hello') as run:
+                async for _ in run:
+                    pass
+            self.made = run
+        yield self.made
+
+
+async def send_many(client: Client, count: int) -> None:
+    for _ in range(count // 50):
+        await asyncio.gather(*(client.send() for _ in range(50)))
+
+
+async def stored(client: Client) -> tuple[int, int]:
+    """How many tasks and conversations there are."""
+    assert isinstance(client.app, A2AApp)
+    conversations = await client.app.conversations().list_conversations()
+    return len(await tasks_of(client, limit=10_000)), len(conversations)
+
+
+def pages(backend: SqliteBackend) -> int:
+    """How large the database is."""
+
+    def count() -> Transaction[int]:
+        return (yield 'PRAGMA page_count', ())[0][0]
+
+    return backend.run(count())
+
+
+def objects() -> int:
+    gc.collect()
+    return len(gc.get_objects())
+
+
+@ALIKE
+@covers(ROW)
+async def test_ten_thousand_tasks_take_no_more_memory_than_the_last_few() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    retention = Retention(max_tasks=FEW, max_contexts=FEW)
+    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+        await send_many(client, 1000)
+        before = objects(), pages(backend)
+        await send_many(client, 9000)
+        after = objects(), pages(backend)
+        tasks, contexts = await stored(client)
+    assert FEW <= tasks <= 3 * FEW
+    assert FEW <= contexts <= 3 * FEW
+    assert after[0] - before[0] < 1000
+    assert after[1] <= before[1] * 1.25
+    backend.close()
+
+
+@ALIKE
+@covers(ROW)
+async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker() -> None:
+    stage = Stage()
+    async with serving(stage.agent, workers=Workers(running=1)) as client:
+        await client.send('running', returnImmediately=True)
+        await stage.reached('running')
+
+        async def send_and_cancel(count: int) -> None:
+            for _ in range(count):
+                task = await client.send(returnImmediately=True)
+                await client.call('CancelTask', {'id': task['id']})
+
+        await send_and_cancel(100)
+        before = objects()
+        await send_and_cancel(400)
+        assert objects() - before < 400
+        stage.open('running')
+
+
+@covers(ROW)
+async def test_a_task_that_runs_or_waits_in_the_queue_outlives_all_that_are_done() -> None:
+    stage = Stage()
+    stage.open('quick')
+    async with serving(
+        stage.agent, retention=Retention(max_tasks=1, max_contexts=1), workers=Workers(running=2)
+    ) as client:
+        running = await client.send('running', returnImmediately=True)
+        queued = await client.send(message('queued', contextId=running['contextId']), returnImmediately=True)
+        await stage.reached('running')
+        for _ in range(200):
+            await client.send('quick')
+        assert (await stored(client))[0] == 3
+        assert state_of(await client.get_task(queued['id'])) == 'SUBMITTED'
+        stage.open('running', 'queued')
+        async with client.subscribe(queued['id']) as stream:
+            await stream.rest()
+        assert texts(await client.get_task(queued['id'])) == ['running + queued']
+
+
+@ALIKE
+@covers(ROW)
+async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() -> None:
+    found = asyncio.Event()
+
+    async def resolve(host: str, port: int) -> list[str]:
+        await found.wait()
+        return ['127.0.0.1']
+
+    push = Push(private_hosts=['hook.internal'], resolve=resolve, timeout=LIMIT)
+    retention = Retention(max_tasks=1, max_contexts=1)
+    async with webhook() as hook, serving(Ready(Agent(TestModel())), push=push, retention=retention) as client:
+        url = hook.url.replace('127.0.0.1', 'hook.internal')
+        task = await client.send(taskPushNotificationConfig={'url': url})
+        await send_many(client, 200)
+        assert await client.get_task(task['id']) == task
+        found.set()
+        assert [each.says for each in await hook.got(3)][::2] == ['WORKING', 'COMPLETED']
+        while task['id'] in {each['id'] for each in await tasks_of(client, limit=10_000)}:
+            await send_many(client, 50)
+
+
+class Clogged(SqlHousekeeping):
+    """Cannot sweep at first."""
+
+    times = 1
+
+    def __init__(self, backend: SqliteBackend) -> None:
+        super().__init__(backend)
+        self.swept = asyncio.Event()
+
+    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
+        if self.times:
+            self.times -= 1
+            raise StorageError
+        self.swept.set()
+        return await super().sweep(retention, at=at, on_expired=on_expired)
+
+
+@ALIKE
+async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    clogged = backend.housekeeping = Clogged(backend)
+    async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
+        await clogged.swept.wait()
+    assert caplog.messages == ['A sweep failed; it is tried again at the next heartbeat.']
+    backend.close()
+
+
+@covers(ROW)
+async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    retention = Retention(tasks=timedelta(seconds=60), contexts=timedelta(seconds=600))
+    async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
+        task = await client.send('one')
+        now = int(time.time() * 1000)
+        await backend.housekeeping.sweep(retention, at=now + 59_000)
+        assert await client.get_task(task['id']) == task
+        while await backend.housekeeping.sweep(retention, at=now + 61_000):
+            pass
+        with pytest.raises(RpcError) as refused:
+            await client.get_task(task['id'])
+        after = await client.send(message('two', contextId=task['contextId']))
+    assert refused.value.code == -32001
+    assert texts(after) == ['one + two']
+    backend.close()
+
+
+@covers(ROW)
+async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_snapshot() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    retention = Retention(events=timedelta(seconds=60))
+    agent = Agent(TestModel(custom_output_text='one two three'))
+    async with serving(agent, backend=backend, retention=retention) as client:
+        async with client.send_streaming() as stream:
+            events = await stream.rest()
+        task = await client.get_task(events[0].result['task']['id'])
+        await backend.housekeeping.sweep(retention, at=int(time.time() * 1000) + 61_000)
+        assert await client.get_task(task['id']) == task
+        async with client.subscribe(task['id'], Last_Event_ID='2') as stream:
+            resumed = await stream.rest()
+        async with client.subscribe(task['id'], Last_Event_ID=str(events[-1].id)) as stream:
+            nothing = await stream.rest()
+        again = await client.send(task['history'][0] | {'taskId': '', 'contextId': ''})
+    assert [(event.id, event.result) for event in resumed] == [(events[-1].id, {'task': task})]
+    assert nothing == []
+    assert again == task
+    backend.close()
+
+
+@ALIKE
+@covers(ROW)
+async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
+    backend = SqliteBackend('agent', reader_lag=10**6)
+    for n in range(2500):
+        await values.submit(backend, values.message(new=f't{n}', owner='/'))
+        await values.run(backend, f't{n}')
+    retention = Retention(max_tasks=FEW)
+    async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
+        await send_many(client, 100)
+        between, _ = await stored(client)
+        await send_many(client, 500)
+        after, _ = await stored(client)
+    assert 3 * FEW < between < 2500
+    assert after < 3 * FEW
+    backend.close()
+
+
+def ann(_: object) -> Caller:
+    return Caller(id='ann')
+
+
+@ALIKE
+async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.LogCaptureFixture) -> None:
+    retention = Retention(waiting=timedelta(milliseconds=1))
+    failures: asyncio.Queue[RunFailure] = asyncio.Queue()
+    workers = Workers(lease=0.03)
+    options: dict[str, Any] = {'on_failure': failures.put, 'authenticate': ann}
+    async with serving(Tools().agent, retention=retention, workers=workers, **options) as client:
+        task = await ended(client, (await client.send('delete'))['id'])
+        failure = await failures.get()
+    assert failure == RunFailure(
+        task_id=task['id'],
+        context_id=task['contextId'],
+        caller=Caller(id='ann'),
+        kind='expired',
+        correlation_id=f'{task["id"]}.1',
+        error=None,
+    )
+    said = task['status']['message']
+    assert (state_of(task), said['parts'][0]['text']) == ('FAILED', 'The task waited too long.')
+    assert said['metadata'] == {'failure': 'expired', 'correlationId': f'{task["id"]}.1'}
+    assert f'Task {task["id"]} failed (expired, correlation id {task["id"]}.1).' in caplog.messages

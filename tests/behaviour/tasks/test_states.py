@@ -1,0 +1,282 @@
+"""States that an agent chooses for its task: it asks, sends its user to sign in, or declines."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Rejected
+from pydantic_ai_a2a.errors import TaskNotFoundError, UnsupportedOperationError
+
+from ...client import RpcError, message, state_of, texts
+from ..queues import Overtaken
+from ..stage import ended, prompts, serving, tasks_of
+
+
+class Pizza(BaseModel):
+    kind: str
+
+
+def order(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """Asks for the kind by the output tool that is for it, until something else than a pizza is named."""
+    said = prompts(messages)
+    names = {tool.name: tool for tool in info.output_tools}
+    if 'pizza' in said[-1]:
+        asking = next(name for name in names if 'Pizza' not in name)
+        [field] = names[asking].parameters_json_schema['properties']
+        return ModelResponse(parts=[ToolCallPart(asking, {field: 'What kind?'})])
+    done = next(name for name in names if 'Pizza' in name)
+    return ModelResponse(parts=[ToolCallPart(done, {'kind': said[-1]})])
+
+
+def ask_user(question: str) -> InputRequired:
+    return InputRequired(question)
+
+
+def raise_question(question: str) -> str:
+    raise InputRequired(question)
+
+
+def said(task: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(each['role'].removeprefix('ROLE_'), each['parts'][0].get('text', '')) for each in task['history']]
+
+
+@pytest.mark.parametrize('asks', [InputRequired, ask_user, raise_question], ids=['type', 'function', 'raised'])
+async def test_the_pizza_dialogue_is_one_task_whose_history_has_both_sides(asks: Any) -> None:
+    async with serving(Agent(FunctionModel(order), output_type=[Pizza, asks])) as client:
+        task = await client.send('I want a pizza')
+        assert (state_of(task), task['status']['message']['parts'][0]['text']) == ('INPUT_REQUIRED', 'What kind?')
+        done = await client.send(message('Margherita', taskId=task['id']))
+    assert (done['id'], state_of(done)) == (task['id'], 'COMPLETED')
+    assert done['artifacts'][0]['parts'][0]['data'] == {'result': {'kind': 'Margherita'}}
+    assert said(done) == [('USER', 'I want a pizza'), ('AGENT', 'What kind?'), ('USER', 'Margherita')]
+
+
+async def test_a_model_sees_of_the_types_what_it_may_say_and_what_they_are_for() -> None:
+    model = TestModel()
+    agent = Agent(model, output_type=[Pizza, InputRequired, AuthRequired, Rejected])
+    await agent.run('hi')
+    assert model.last_model_request_parameters is not None
+    shown = [
+        (tool.description, tool.parameters_json_schema['properties'])
+        for tool in model.last_model_request_parameters.output_tools
+    ]
+    assert shown[1:] == snapshot(
+        [
+            ('Ask the user for something that you need to go on.', {'question': {'type': 'string'}}),
+            ('Ask the user to sign in where you have no access.', {'message': {'type': 'string'}}),
+            ('Decline to do the task at all.', {'reason': {'type': 'string'}}),
+        ]
+    )
+
+
+def test_they_can_be_sent_to_other_processes() -> None:
+    for state in (InputRequired('What?', {'type': 'string'}), AuthRequired('Sign in.', ['sso'], 'https://a.example')):
+        again = pickle.loads(pickle.dumps(state))
+        assert (repr(again), again.metadata) == (repr(state), state.metadata)
+    assert repr(pickle.loads(pickle.dumps(Rejected('No.')))) == repr(Rejected('No.'))
+
+
+@dataclass
+class Desk:
+    """An agent with one tool that asks; and what it was asked for."""
+
+    state: Exception | None
+    calls: int = 0
+
+    @property
+    def agent(self) -> Agent[object, str]:
+        agent = Agent(FunctionModel(self._model))
+        agent.tool_plain(self.work)
+        return agent
+
+    async def work(self) -> str:
+        self.calls += 1
+        if self.state is not None:
+            raise self.state
+        return 'worked'
+
+    def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
+        if returned:
+            return ModelResponse(parts=[TextPart(f'{prompts(messages)} {returned[-1].content}')])
+        return ModelResponse(parts=[ToolCallPart('work', {}, 'c1')])
+
+
+async def test_a_tool_that_asks_is_given_an_answer_that_fits_its_schema() -> None:
+    desk = Desk(InputRequired('How many?', {'type': 'integer', 'minimum': 1}))
+    async with serving(desk.agent) as client:
+        task = await client.send('hi')
+        refused: list[Any] = []
+        for answer in ({'result': 0}, {'result': 'many'}):
+            part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', **answer}]}}
+            with pytest.raises(RpcError) as error:
+                await client.send(message(parts=[part], taskId=task['id']))
+            refused.append((error.value.code, error.value.fields))
+        part = {'data': {'callAnswers': [{'id': 'c1', 'decision': 'result', 'result': 3}]}}
+        done = await client.send(message(parts=[part], taskId=task['id']))
+    assert task['status']['message']['parts'][0]['text'] == 'How many?\nWrite a whole number.'
+    assert refused == [(-32602, ['message.parts[0].data.callAnswers[0].result'])] * 2
+    assert (texts(done), desk.calls) == (["['hi'] 3"], 1)
+
+
+@pytest.mark.parametrize('way', ['call', 'message'])
+async def test_a_task_that_waits_for_credentials_calls_its_tool_again_when_they_are_there(way: str) -> None:
+    desk = Desk(AuthRequired('Sign in.', schemes=['sso'], url='https://sso.example/'))
+    async with serving(desk.agent) as client:
+        assert isinstance(client.app, A2AApp)
+        task = await client.send('hi')
+        desk.state = None
+        if way == 'call':
+            assert (await client.app.resume_task(task['id']))['id'] == task['id']
+            done = await ended(client, task['id'])
+            assert texts(done) == ["['hi', 'Access was granted.'] worked"]
+        else:
+            done = await client.send(message('Signed in.', taskId=task['id']))
+            assert texts(done) == ["['hi', 'Signed in.'] worked"]
+        with pytest.raises(UnsupportedOperationError):
+            await client.app.resume_task(task['id'])
+        with pytest.raises(TaskNotFoundError):
+            await client.app.resume_task('nowhere')
+    assert (state_of(task), desk.calls) == ('AUTH_REQUIRED', 2)
+    assert [part.get('text') or part['data'] for part in task['status']['message']['parts']] == snapshot(
+        [
+            'Sign in.',
+            {
+                'pending': [
+                    {
+                        'id': 'c1',
+                        'kind': 'authorization',
+                        'tool': 'work',
+                        'text': 'Sign in.',
+                        'args': {},
+                        'metadata': {'schemes': ['sso'], 'url': 'https://sso.example/'},
+                    }
+                ]
+            },
+        ]
+    )
+
+
+async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('hi')
+        desk.state = None
+        app.backend.queue = Overtaken(app.backend.queue, lambda: app.resume_task(task['id']))
+        with pytest.raises(UnsupportedOperationError):
+            await app.resume_task(task['id'])
+        assert texts(await ended(client, task['id'])) == ["['hi', 'Access was granted.'] worked"]
+    assert desk.calls == 2
+
+
+@pytest.mark.parametrize('checked', [False, True])
+async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then(checked: bool) -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('hi')
+        first = message('Signed in.', taskId=task['id'])
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=checked)
+        with pytest.raises(UnsupportedOperationError, match='auth-required, and no longer waits for what it waited'):
+            await app.resume_task(task['id'])
+        assert desk.calls == 2
+        desk.state = None
+        await app.resume_task(task['id'])
+        done = await ended(client, task['id'])
+    assert [text for role, text in said(done) if role == 'USER'] == ['hi', 'Signed in.', 'Access was granted.']
+
+
+async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first() -> None:
+    states = [InputRequired('Which pizza?'), AuthRequired('Sign in.')]
+
+    def ask(_: str) -> InputRequired | AuthRequired:
+        return states.pop()
+
+    async with serving(Agent(FunctionModel(order), output_type=[Pizza, ask])) as client:
+        app = client.app
+        assert isinstance(app, A2AApp)
+        task = await client.send('I want a pizza')
+        first = message('A pizza, as I said', taskId=task['id'])
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=False)
+        with pytest.raises(UnsupportedOperationError, match='input-required, and no longer waits for what it waited'):
+            await app.resume_task(task['id'])
+        asked = await client.get_task(task['id'])
+    assert (state_of(task), state_of(asked)) == ('AUTH_REQUIRED', 'INPUT_REQUIRED')
+
+
+async def test_credentials_that_are_still_missing_are_asked_for_again() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    async with serving(desk.agent) as client:
+        task = await client.send('hi')
+        again = await client.send(message('Signed in.', taskId=task['id']))
+    assert (state_of(again), desk.calls) == ('AUTH_REQUIRED', 2)
+
+
+async def test_an_agent_may_send_its_user_to_sign_in_without_a_tool() -> None:
+    def sign_in(question: str) -> AuthRequired:
+        return AuthRequired(question, url='https://sso.example/')
+
+    async with serving(Agent(FunctionModel(order), output_type=[Pizza, sign_in])) as client:
+        assert isinstance(client.app, A2AApp)
+        task = await client.send('I want a pizza')
+        await client.app.resume_task(task['id'], 'Margherita')
+        done = await ended(client, task['id'])
+    assert (state_of(task), state_of(done)) == ('AUTH_REQUIRED', 'COMPLETED')
+    assert task['status']['message']['parts'][1]['data'] == {
+        'pending': [],
+        'authorization': {'url': 'https://sso.example/'},
+    }
+
+
+async def test_a_task_may_be_rejected_by_a_tool_or_as_the_output() -> None:
+    desk = Desk(Rejected('Not here.'))
+    async with serving(desk.agent) as client:
+        task = await client.send('hi')
+        after = await client.send(message('hi', contextId=task['contextId']))
+        assert len(await tasks_of(client, state='rejected')) == 2
+    async with serving(Agent(FunctionModel(order), output_type=[Pizza, Rejected])) as client:
+        other = await client.send('I want a pizza')
+    assert [(state_of(each), each['status']['message']['parts'][0]['text']) for each in (task, after, other)] == [
+        ('REJECTED', 'Not here.'),
+        ('REJECTED', 'Not here.'),
+        ('REJECTED', 'What kind?'),
+    ]
+    assert desk.calls == 2
+
+
+async def test_calls_that_wait_for_credentials_are_tried_again_once_all_others_are_answered() -> None:
+    desk = Desk(AuthRequired('Sign in.'))
+    agent = Agent(
+        FunctionModel(
+            lambda messages, _: ModelResponse(
+                parts=[TextPart('done')]
+                if isinstance(messages[-1].parts[-1], ToolReturnPart)
+                else [ToolCallPart('work', {}, 'c1'), ToolCallPart('sign', {}, 'c2')]
+            )
+        )
+    )
+    agent.tool_plain(desk.work)
+
+    @agent.tool_plain(requires_approval=True)
+    async def sign() -> str:
+        return 'signed'
+
+    async with serving(agent) as client:
+        task = await client.send('hi')
+        desk.state = None
+        part = {'data': {'callAnswers': [{'id': 'c2', 'decision': 'approve'}]}}
+        done = await client.send(message(parts=[part], taskId=task['id']))
+    assert (state_of(task), texts(done), desk.calls) == ('INPUT_REQUIRED', ['done'], 2)

@@ -1,0 +1,361 @@
+"""Messages to a task that runs, where they enter its run, or are refused; and what becomes of them if it ends badly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent, CallToolsNode
+from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from examples.steering import app
+from pydantic_ai_a2a import A2AApp, AgentWorker, Rejected, to_a2a
+
+from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...dialects import unversioned
+from ..desk import Desk
+from ..foreign import foreign
+from ..stage import Stage, ended, prompts, serving
+
+
+async def begin(client: Client, text: str = 'one') -> str:
+    """The id of a task that nobody waits for."""
+    return (await client.send(text, returnImmediately=True))['id']
+
+
+async def more(client: Client, task_id: str, *said: str) -> None:
+    for text in said:
+        await client.send(message(text, taskId=task_id), returnImmediately=True)
+
+
+async def stopped(client: Client, task_id: str) -> dict[str, Any]:
+    """The task once it waits or is over."""
+    assert isinstance(client.app, A2AApp)
+    await client.app.backend.events.wait(task_id, 0)
+    return await client.get_task(task_id)
+
+
+def shown(event: dict[str, Any]) -> list[Any]:
+    """The parts of the artifact that an event updates."""
+    return event.get('artifactUpdate', {}).get('artifact', {}).get('parts', [])
+
+
+def said_in(task: dict[str, Any]) -> list[str]:
+    return [part['text'] for each in task['history'] for part in each['parts']]
+
+
+async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> None:
+    desk = Desk()
+    async with serving(desk.agent, while_working='steer') as client:
+        async with client.send_streaming('one') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            await desk.looking.wait()
+            await more(client, task_id, 'two', 'three')
+            desk.found.set()
+            await stream.rest()
+        task = await client.get_task(task_id)
+        assert isinstance(client.app, A2AApp)
+        loaded = await client.app.conversations().load(task['contextId'])
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['one + two + three'])
+    assert desk.seen == [['one'], ['one', 'two', 'three']]
+    assert said_in(task) == ['one', 'two', 'three', 'one + two + three']
+    assert loaded is not None
+    assert prompts(loaded.messages) == ['one', 'two', 'three']
+
+
+@unversioned('what a message refers to is below what versions differ in')
+async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
+    desk = Desk()
+    desk.found.set()
+    async with serving(desk.agent, while_working='steer') as client:
+        earlier = await client.send('earlier')
+        desk.looking.clear()
+        desk.found.clear()
+        task_id = await begin(client)
+        await desk.looking.wait()
+        refers = message('two', taskId=task_id, referenceTaskIds=[earlier['id']])
+        await client.send(refers, returnImmediately=True)
+        desk.found.set()
+        await stopped(client, task_id)
+    assert [('earlier' in said, 'two' in said) for said in desk.seen[-1]] == [(False, False), (True, True)]
+
+
+async def test_a_message_that_comes_with_the_last_answer_is_the_next_prompt() -> None:
+    stage = Stage()
+    async with serving(stage.agent, while_working='steer') as client:
+        task_id = await begin(client)
+        await stage.reached('one')
+        await more(client, task_id, 'two')
+        stage.open('one', 'two')
+        task = await ended(client, task_id)
+    assert (stage.began, texts(task)) == (['one', 'two'], ['one', 'one + two'])
+    assert said_in(task) == ['one', 'two', 'one', 'one + two']
+
+
+@pytest.mark.parametrize('how', ['storage', 'broker', 'worker'])
+async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_of_ones_own(how: str) -> None:
+    class Polite(AgentWorker):
+        def build_message_history(self, history: list[Any]) -> list[ModelMessage]:
+            return [part for part in super().build_message_history(history) if part]
+
+    desk, storage, broker = Desk(), InMemoryStorage(), InMemoryBroker()
+    own: dict[str, dict[str, Any]] = {
+        'storage': {'storage': storage},
+        'broker': {'broker': broker},
+        'worker': {'worker': Polite(agent=desk.agent, storage=storage, broker=broker)},
+    }
+    async with serving(desk.agent, while_working='steer', **own[how]) as client:
+        task_id = await begin(client)
+        await desk.looking.wait()
+        await more(client, task_id, 'two')
+        desk.found.set()
+        task = await stopped(client, task_id)
+    assert (texts(task), desk.seen) == (['one + two'], [['one'], ['one', 'two']])
+
+
+def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
+    worker = foreign()
+    with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
+        to_a2a(Desk().agent, worker=worker, while_working='steer')
+    with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not the string 'steered'"):
+        to_a2a(Desk().agent, while_working='steered')  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected() -> None:
+    desk = Desk()
+    async with serving(desk.agent, while_working='reject') as client:
+        first = message('one')
+        task_id = (await client.send(first, returnImmediately=True))['id']
+        await desk.looking.wait()
+        before = await client.get_task(task_id)
+        with pytest.raises(RpcError) as refused:
+            await more(client, task_id, 'two')
+        assert (refused.value.code, refused.value.reason) == (-32004, 'UNSUPPORTED_OPERATION')
+        assert 'working' in refused.value.message
+        assert await client.get_task(task_id) == before
+        again = await client.send(first, returnImmediately=True)  # is no other message
+        assert again['id'] == task_id
+        desk.found.set()
+        assert texts(await ended(client, task_id)) == ['one']
+
+
+@unversioned('the example is the same in all')
+async def test_the_example_stops_counting_when_it_is_told_to() -> None:
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        async with client.send_streaming('count') as stream:
+            task_id = (await anext(stream)).result['task']['id']
+            await more(client, task_id, 'stop')
+            events = await stream.rest()
+        task = await client.get_task(task_id)
+    [answer] = texts(task)
+    assert answer in [f'Counted to {n}. I was told: count, stop.' for n in (0, 1)]
+    assert answer in ''.join(part['text'] for each in events for part in shown(each.result))
+
+
+# --- approvals ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('while_working', ['queue', 'steer'])
+async def test_no_message_to_a_running_task_answers_or_supersedes_the_approval_that_it_comes_to(
+    while_working: Any,
+) -> None:
+    stage, desk = asyncio.Event(), Desk()
+    reached = asyncio.Event()
+
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        response = await desk.answer(messages, info)
+        reached.set()
+        await stage.wait()
+        return response
+
+    options: dict[str, Any] = {'while_working': while_working, 'plain_text_answers': 'all'}
+    async with serving(desk.agent, model=FunctionModel(slow), **options) as client:
+        task_id = await begin(client, 'delete')
+        await reached.wait()
+        await more(client, task_id, 'yes')
+        stage.set()
+        task = await stopped(client, task_id)
+        assert state_of(task) == 'INPUT_REQUIRED'
+        assert desk.seen == [['delete']]
+        [call] = task['status']['message']['parts'][1]['data']['pending']
+        denied = {'callAnswers': [{'id': call['id'], 'decision': 'deny', 'reason': 'No!'}]}
+        task = await client.send(message(parts=[{'data': denied}], taskId=task_id))
+    assert state_of(task) == 'COMPLETED'
+    assert desk.seen[1:] == ([['delete', 'yes']] if while_working == 'steer' else [['delete'], ['delete', 'yes']])
+
+
+async def test_a_message_does_not_supersede_an_approval_although_the_model_was_not_asked() -> None:
+    came, goes = asyncio.Event(), asyncio.Event()
+
+    class Knows(AbstractCapability[Any]):
+        """Knows what the model would say first."""
+
+        async def wrap_node_run(self, ctx: Any, *, node: Any, handler: Any) -> Any:
+            if not Agent.is_model_request_node(node) or ctx.run_step > 0:
+                return await handler(node)
+            response = ModelResponse(parts=[ToolCallPart('delete', {})])
+            ctx.messages.extend([node.request, response])
+            return CallToolsNode[Any, Any](response)
+
+    class Waits(AbstractCapability[Any]):
+        async def before_run(self, ctx: Any) -> None:
+            came.set()
+            await goes.wait()
+
+    desk = Desk()
+    async with serving(desk.agent, while_working='steer', capabilities=[Waits(), Knows()]) as client:
+        task_id = await begin(client)
+        await came.wait()
+        await more(client, task_id, 'two')
+        goes.set()
+        task = await stopped(client, task_id)
+        assert (state_of(task), desk.seen) == ('INPUT_REQUIRED', [])
+
+
+async def test_a_message_in_plain_words_approves_nothing_where_they_may_not() -> None:
+    desk = Desk()
+    async with serving(desk.agent, while_working='steer') as client:
+        task = await client.send('delete')
+        with pytest.raises(RpcError) as refused:
+            await client.send(message('yes', taskId=task['id']))
+        assert refused.value.code == -32602
+        assert await client.get_task(task['id']) == task
+
+
+# --- runs that end badly --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('while_working', ['queue', 'steer'])
+@pytest.mark.parametrize('how', ['fails', 'rejects'])
+async def test_a_run_that_ends_badly_hands_on_what_it_has_not_read(how: str, while_working: Any) -> None:
+    came, goes = asyncio.Event(), asyncio.Event()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if prompts(messages) != ['one']:
+            return ModelResponse(parts=[TextPart(' + '.join(prompts(messages)))])
+        came.set()
+        await goes.wait()
+        if how == 'fails':
+            raise RuntimeError('broken')
+        return ModelResponse(parts=[ToolCallPart('refuse', {})])
+
+    agent: Agent[object, Any] = Agent(FunctionModel(model))
+
+    @agent.tool_plain
+    async def refuse() -> str:
+        raise Rejected('Not that.')
+
+    async with serving(agent, while_working=while_working) as client:
+        task_id = await begin(client)
+        await came.wait()
+        await more(client, task_id, 'two')
+        goes.set()
+        task = await ended(client, task_id)
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
+    why = 'The agent failed with an internal error.' if how == 'fails' else 'Not that.'
+    assert said_in(task) == ['one', 'two', why, 'two']
+
+
+async def test_a_message_whose_request_to_the_model_fails_is_not_lost_with_the_run() -> None:
+    desk, failed = Desk(), list[list[str]]()
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(said := prompts(messages)) == 2:
+            failed.append(said)
+            raise RuntimeError('broken')
+        return await desk.answer(messages, info)
+
+    async with serving(desk.agent, model=FunctionModel(model), while_working='steer') as client:
+        task_id = await begin(client)
+        await desk.looking.wait()
+        await more(client, task_id, 'two')
+        desk.found.set()
+        task = await ended(client, task_id)
+    assert failed == [['one', 'two']]
+    assert (state_of(task), texts(task)) == ('COMPLETED', ['two'])
+
+
+async def test_a_task_that_is_canceled_runs_nothing_more_and_keeps_all_that_was_said() -> None:
+    desk = Desk()
+    async with serving(desk.agent, while_working='steer') as client:
+        task_id = await begin(client)
+        await desk.looking.wait()
+        await more(client, task_id, 'two')
+        task = await client.call('CancelTask', {'id': task_id})
+    assert (state_of(task), said_in(task), desk.seen) == ('CANCELED', ['one', 'two'], [['one']])
+
+
+# --- many -----------------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    """Says many things at random moments to an agent that works, answers and fails at random, and counts what it heard.
+
+    Args:
+        seed: Of what is random.
+        works_on: How often it works on after an answer of the model.
+    """
+
+    def __init__(self, seed: int, works_on: float) -> None:
+        self.random = Random(seed)
+        self.said = 0
+        self.heard: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        """Prompts of runs that failed before the model had answered: their tasks tell of it."""
+        self.agent: Agent[object, Any] = Agent(FunctionModel(self.answer))
+        self.agent.tool_plain(self.work)
+        self._works_on = works_on
+
+    async def answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        spoke = [n for n, each in enumerate(messages) if isinstance(each, ModelResponse)]
+        new = [part for each in messages[spoke[-1] + 1 if spoke else 0 :] for part in each.parts]
+        said = [str(part.content) for part in new if isinstance(part, UserPromptPart)]
+        await self.work()
+        if self.random.random() < 0.05:
+            if not any(isinstance(part, ToolReturnPart) for part in new):
+                self.failed[said[0]] += 1
+            raise RuntimeError('broken')
+        self.heard.update(said)
+        works_on = self.random.random() < self._works_on
+        return ModelResponse(parts=[ToolCallPart('work', {}) if works_on else TextPart('done')])
+
+    async def work(self) -> str:
+        for _ in range(self.random.randrange(30)):
+            await asyncio.sleep(0)
+        return 'worked'
+
+    async def talk(self, client: Client, times: int) -> None:
+        """Say something to one task, or to another one once it is over or has too much to read; wait for all."""
+        tasks: list[str] = []
+        for _ in range(times):
+            self.said += 1
+            text = f'message {self.said}'
+            try:
+                task_id = {'taskId': tasks[-1]} if tasks else {}
+                sent = await client.send(message(text, **task_id), returnImmediately=True)
+            except RpcError:  # and this one is not refused
+                sent = await client.send(text, returnImmediately=True)
+            tasks.append(sent['id'])
+            await self.work()
+        for task_id in dict.fromkeys(tasks):
+            await ended(client, task_id)
+
+
+@unversioned('what a message is to its task is below what versions differ in')
+@pytest.mark.parametrize(('while_working', 'works_on'), [('queue', 0.1), ('steer', 0.6)])
+async def test_of_a_thousand_messages_at_random_moments_none_is_lost_and_none_comes_twice(
+    while_working: Any, works_on: float
+) -> None:
+    crowd = Crowd(seed=7, works_on=works_on)
+    async with serving(crowd.agent, while_working=while_working) as client:
+        await asyncio.gather(*(crowd.talk(client, 50) for _ in range(20)))
+    assert crowd.heard + crowd.failed == Counter(f'message {n + 1}' for n in range(1000))
+    assert crowd.heard.total() > 900

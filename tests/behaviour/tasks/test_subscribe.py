@@ -1,0 +1,244 @@
+"""Readers that come, go and come back while a task runs: each gets everything once, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
+from ...dialects import spoken
+from ..refused import refusal
+from ..rows import covers
+from ..stage import Stage, ended, heard, serving, tasks_of
+
+ROW = 'resubscribe in mid-run'
+
+
+class Dictation:
+    """An agent that says the words the test gives it."""
+
+    def __init__(self) -> None:
+        self._words: asyncio.Queue[str | None] = asyncio.Queue()
+        self.agent: Agent[object, str] = Agent(FunctionModel(heard, stream_function=self._stream))
+
+    def say(self, *words: str) -> None:
+        for word in words:
+            self._words.put_nowait(word)
+
+    def end(self) -> None:
+        self._words.put_nowait(None)
+
+    async def _stream(self, messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        while (word := await self._words.get()) is not None:
+            yield word
+
+
+async def take(stream: Stream, count: int) -> list[Event]:
+    return [await anext(stream) for _ in range(count)]
+
+
+def written(events: list[Event]) -> str:
+    """The answer as a reader has it who applies a snapshot and the updates after it (§4.2.2)."""
+    text = ''.join(texts(events[0].result['task'])) if 'task' in events[0].result else ''
+    for event in events:
+        if update := event.result.get('artifactUpdate'):
+            added = ''.join(part['text'] for part in update['artifact']['parts'])
+            text = text + added if update.get('append') else added
+    return text
+
+
+@covers(ROW)
+async def test_a_reader_that_comes_in_mid_run_gets_what_is_there_and_then_exactly_the_rest() -> None:
+    dictation = Dictation()
+    async with serving(dictation.agent) as client, client.send_streaming() as first:
+        task_id = (await anext(first)).result['task']['id']
+        dictation.say('one ', 'two ')
+        seen = await take(first, 3)
+        async with client.subscribe(task_id) as late:
+            snapshot = await anext(late)
+            dictation.say('three ')
+            dictation.end()
+            rest = await late.rest()
+        seen += await first.rest()
+        done = await client.get_task(task_id)
+    assert (snapshot.id, state_of(snapshot.result['task'])) == (3, 'WORKING')
+    assert texts(snapshot.result['task']) == ['one two ']
+    assert [(event.id, event.result) for event in rest] == [(each.id, each.result) for each in seen if each.id > 3]
+    assert written([snapshot, *rest]) == written(seen) == 'one two three ' == ''.join(texts(done))
+    assert rest[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+@covers(ROW)
+async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
+    dictation = Dictation()
+    words = [f'{n} ' for n in range(100)]
+
+    async def read(client: Client, task_id: str) -> list[Event]:
+        async with client.subscribe(task_id) as stream:
+            return await stream.rest()
+
+    async with serving(dictation.agent) as client, client.send_streaming() as first:
+        task_id = (await anext(first)).result['task']['id']
+        seen = await take(first, 1)
+        readers: list[asyncio.Future[list[Event]]] = []
+        for n, word in enumerate(words):
+            if n % 5 == 0:
+                readers.append(asyncio.ensure_future(read(client, task_id)))
+            dictation.say(word)
+            seen += await take(first, 1)
+        dictation.end()
+        seen += await first.rest()
+        read_by_all = await asyncio.gather(*readers)
+    assert len(read_by_all) == 20
+    for snapshot, *rest in read_by_all:
+        assert [(event.id, event.result) for event in rest] == [
+            (event.id, event.result) for event in seen if event.id > snapshot.id
+        ]
+        assert written([snapshot, *rest]) == ''.join(words)
+
+
+@covers(ROW)
+async def test_a_reader_that_names_its_last_event_in_mid_run_gets_exactly_what_follows() -> None:
+    dictation = Dictation()
+    async with serving(dictation.agent) as client:
+        async with client.send_streaming() as first:
+            task_id = (await anext(first)).result['task']['id']
+            dictation.say('one ', 'two ')
+            seen = await take(first, 3)
+        dictation.say('three ')
+        async with client.subscribe(task_id, Last_Event_ID=str(seen[1].id)) as again:
+            dictation.end()
+            seen = seen[:2] + await again.rest()
+        async with client.subscribe(task_id, Last_Event_ID='0') as whole:
+            assert [(event.id, event.result) for event in seen] == [
+                (event.id, event.result) for event in await whole.rest()
+            ]
+    assert [event.id for event in seen] == [*range(1, len(seen) + 1)]
+    assert written(seen) == 'one two three '
+
+
+@covers(ROW)
+@pytest.mark.parametrize('unknown', ['99', '9' * 40, 'x', '-1', '', '1.0', '²'])
+async def test_a_reader_with_an_unknown_event_id_gets_the_task_as_it_is_and_what_follows(unknown: str) -> None:
+    dictation = Dictation()
+    async with serving(dictation.agent) as client, client.send_streaming() as first:
+        task_id = (await anext(first)).result['task']['id']
+        dictation.say('one ')
+        await take(first, 2)
+        async with client.subscribe(task_id, Last_Event_ID=unknown) as stream:
+            snapshot = await anext(stream)
+            dictation.say('two ')
+            dictation.end()
+            rest = await stream.rest()
+    assert texts(snapshot.result['task']) == ['one ']
+    assert [event.id for event in rest] == [*range(snapshot.id + 1, snapshot.id + 1 + len(rest))]
+    assert written([snapshot, *rest]) == 'one two '
+
+
+@pytest.mark.parametrize('value', ['x', '-1', '', ' ', '1.0', '0x1', '1e3', 'ü'])
+async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> None:
+    async with serving(Agent('test')) as client:
+        task = await client.send()
+        answers = [
+            await client.post(rpc('SubscribeToTask', {'id': task['id']}), headers)
+            for headers in ({}, {'Last-Event-ID': value})
+        ]
+        async with client.subscribe(task['id'], Last_Event_ID='99') as resumed:
+            assert (await anext(resumed)).result['task']['id'] == task['id']
+    if spoken().refuses_ended:
+        assert [refusal(each).code for each in answers] == [-32004] * 2
+    else:
+        assert answers[0].body == answers[1].body
+        assert answers[0].headers['content-type'] == 'text/event-stream'
+
+
+@covers(ROW)
+async def test_a_reader_of_a_queued_task_sees_it_begin_and_end() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        first = await client.send('first', returnImmediately=True)
+        await stage.reached('first')
+        second = await client.send(message('second', contextId=first['contextId']), returnImmediately=True)
+        async with client.subscribe(second['id']) as stream:
+            assert state_of((await anext(stream)).result['task']) == 'SUBMITTED'
+            stage.open('first', 'second')
+            states = [
+                event.result['statusUpdate']['status']['state']
+                for event in await stream.rest()
+                if 'statusUpdate' in event.result
+            ]
+    assert states == ['TASK_STATE_WORKING', 'TASK_STATE_COMPLETED']
+
+
+@covers(ROW)
+async def test_a_task_that_nobody_watched_is_told_whole_to_whom_comes_before_its_end() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        async with client.subscribe(task['id']) as stream:
+            assert state_of((await anext(stream)).result['task']) == 'WORKING'
+            stage.open('hi')
+            events = await stream.rest()
+    assert written(events) == 'hi'
+
+
+async def test_subscribing_to_a_task_that_there_is_not_is_refused() -> None:
+    async with serving(Agent(FunctionModel(heard))) as client:
+        for headers in ({}, {'Last_Event_ID': '0'}):
+            with pytest.raises(RpcError) as refused:
+                async with client.subscribe('nowhere', **headers):
+                    raise AssertionError('a stream was opened')
+            assert (refused.value.code, refused.value.reason) == (-32001, 'TASK_NOT_FOUND')
+
+
+async def test_closing_one_stream_changes_nothing_for_the_others_or_the_task() -> None:
+    dictation = Dictation()
+    async with serving(dictation.agent) as client:
+        async with client.send_streaming() as first:
+            task_id = (await anext(first)).result['task']['id']
+            dictation.say('one ')
+            await take(first, 2)
+            async with client.subscribe(task_id) as leaving:
+                await anext(leaving)
+            dictation.say('two ')
+            await take(first, 1)
+        dictation.say('three ')
+        dictation.end()
+        assert texts(await ended(client, task_id)) == ['one two three ']
+
+
+async def test_a_client_that_hangs_up_on_a_blocking_send_does_not_stop_its_task() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        sending = asyncio.ensure_future(client.send('hi'))
+        await stage.reached('hi')
+        sending.cancel()
+        [task] = await tasks_of(client)
+        stage.open('hi')
+        assert texts(await ended(client, task['id'])) == ['hi']
+
+
+async def test_a_stream_tells_of_every_message_that_its_task_takes_meanwhile() -> None:
+    """One stream stays open over several runs of its task, since none of them ends it."""
+    stage = Stage()
+    async with serving(stage.agent) as client, client.send_streaming('one') as stream:
+        task = (await anext(stream)).result['task']
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        events = await stream.rest()
+        done = await client.get_task(task['id'])
+    assert [event.id for event in events] == [*range(1, len(events) + 1)]
+    assert (written(events), texts(done)) == ('one + two', ['one', 'one + two'])
+    assert prompts_of(done) == ['one', 'two']
+
+
+def prompts_of(task: dict[str, Any]) -> list[str]:
+    return [part['text'] for each in task['history'] if each['role'] == 'ROLE_USER' for part in each['parts']]

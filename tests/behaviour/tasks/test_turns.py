@@ -1,0 +1,168 @@
+"""Artifacts of a task with several turns: each accepted prompt gets an artifact of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from ...client import Client, Event, message, state_of, texts
+from ..asking import answers, approve
+from ..stage import ended, prompts, serving
+
+Deltas = AsyncIterator[str | dict[int, DeltaToolCall]]
+
+
+class Writer:
+    """An agent that streams `<prompt>: `, waits for the gate of the prompt, and then streams `done`, fails or asks."""
+
+    def __init__(self) -> None:
+        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer, stream_function=self._stream))
+        self.agent.tool_plain(requires_approval=True)(self.delete)
+        self.begun = {prompt: asyncio.Event() for prompt in ('one', 'two', 'three', 'fail', 'delete')}
+        self.gates = {prompt: asyncio.Event() for prompt in self.begun}
+
+    def delete(self) -> str:
+        """Delete everything."""
+        return 'deleted'
+
+    async def _answer(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        """Answer without a stream: the prompt `delete` has been answered by then."""
+        return ModelResponse(parts=[TextPart(f'{prompts(messages)[-1]}: done')])
+
+    async def _stream(self, messages: list[ModelMessage], _: AgentInfo) -> Deltas:
+        prompt = prompts(messages)[-1]
+        asks = prompt == 'delete' and not any(isinstance(each, ModelResponse) and each.tool_calls for each in messages)
+        yield f'{prompt}: '
+        self.begun[prompt].set()
+        await self.gates[prompt].wait()
+        if prompt == 'fail':
+            raise ZeroDivisionError
+        if asks:
+            yield {1: DeltaToolCall(name='delete', json_args='{}', tool_call_id='c1')}
+        else:
+            yield 'done'
+
+
+def by_id(task: dict[str, Any]) -> dict[str, list[str]]:
+    """The texts of a task's artifacts, by the number in their ids."""
+    found: dict[str, list[str]] = {}
+    for artifact in task['artifacts']:
+        task_id, turn, name = artifact['artifactId'].rsplit('.', 2)
+        assert (task_id, name) == (task['id'], 'result')
+        assert turn not in found
+        found[turn] = [part['text'] for part in artifact['parts']]
+    return found
+
+
+def streamed(events: list[Event]) -> dict[str, str]:
+    """The texts of the artifacts as a client puts them together from a stream, by the number in their ids."""
+    found: dict[str, str] = {}
+    for update in (event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result):
+        turn = update['artifact']['artifactId'].split('.')[1]
+        before = found.get(turn, '') if update.get('append') else ''
+        found[turn] = before + ''.join(part['text'] for part in update['artifact']['parts'])
+    return found
+
+
+async def send_more(client: Client, task: dict[str, Any], text: str) -> None:
+    await client.send(message(text, taskId=task['id'], contextId=task['contextId']), returnImmediately=True)
+
+
+@pytest.mark.parametrize('own_storage', [False, True])
+async def test_each_message_to_a_working_task_gets_an_artifact_of_its_own(own_storage: bool) -> None:
+    writer, options = Writer(), dict[str, Any](storage=InMemoryStorage() if own_storage else None)
+    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+        first = [await anext(stream)]
+        task = first[0].result['task']
+        await writer.begun['one'].wait()
+        await send_more(client, task, 'two')
+        writer.gates['one'].set()
+        await writer.begun['two'].wait()
+        while '2' not in streamed(first):
+            first.append(await anext(stream))
+        halfway = by_id(await client.get_task(task['id']))
+        writer.gates['two'].set()
+        events = [*first, *await stream.rest()]
+        done = await client.get_task(task['id'])
+    assert halfway == {'1': ['one: done'], '2': ['two: ']}
+    assert by_id(done) == {'1': ['one: done'], '2': ['two: done']}
+    assert streamed(events) == {'1': 'one: done', '2': 'two: done'}
+
+
+@pytest.mark.parametrize('own_storage', [False, True])
+async def test_a_turn_that_fails_keeps_what_it_streamed_beside_the_results_of_the_others(own_storage: bool) -> None:
+    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
+    writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
+    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+        task = (await anext(stream)).result['task']
+        for text in ('fail', 'three'):
+            await send_more(client, task, text)
+        for gate in writer.gates.values():
+            gate.set()
+        await stream.rest()
+        done = await client.get_task(task['id'])
+        if own_storage:
+            kept = await storage.load_task(task['id'])
+            assert kept is not None
+            assert len(kept.get('artifacts', ())) == 3
+    assert state_of(done) == 'COMPLETED'
+    assert by_id(done) == {'1': ['one: done'], '2': ['fail: '], '3': ['three: done']}
+
+
+@pytest.mark.parametrize('own_storage', [False, True])
+async def test_a_cancelled_turn_keeps_what_it_streamed_beside_the_results_of_earlier_turns(own_storage: bool) -> None:
+    storage: InMemoryStorage[list[ModelMessage]] = InMemoryStorage()
+    writer, options = Writer(), dict[str, Any](storage=storage if own_storage else None)
+    async with serving(writer.agent, **options) as client, client.send_streaming('one') as stream:
+        task = (await anext(stream)).result['task']
+        await send_more(client, task, 'two')
+        writer.gates['one'].set()
+        await writer.begun['two'].wait()
+        await client.call('CancelTask', {'id': task['id']})
+        await stream.rest()
+        done = await client.get_task(task['id'])
+        if own_storage:
+            kept = await storage.load_task(task['id'])
+            assert kept is not None
+            assert len(kept.get('artifacts', ())) == 2
+    assert state_of(done) == 'CANCELED'
+    assert by_id(done) == {'1': ['one: done'], '2': ['two: ']}
+
+
+async def test_a_turn_keeps_its_artifact_when_it_pauses_and_goes_on() -> None:
+    writer = Writer()
+    writer.gates['one'].set()
+    writer.gates['delete'].set()
+    async with serving(writer.agent) as client:
+        async with client.send_streaming('one') as stream:
+            task = (await anext(stream)).result['task']
+            await send_more(client, task, 'delete')
+            before = await stream.rest()
+        assert state_of(await client.get_task(task['id'])) == 'INPUT_REQUIRED'
+        done = await client.send(answers(task, approve()))
+    assert streamed(before) == {'1': 'one: done', '2': 'delete: '}
+    assert by_id(done) == {'1': ['one: done'], '2': ['delete: done']}
+
+
+async def test_a_turn_keeps_its_artifact_when_another_process_goes_on_with_it(tmp_path: Path) -> None:
+    writer, url = Writer(), f'sqlite:///{tmp_path / "tasks.db"}'
+    writer.gates['one'].set()
+    async with serving(writer.agent, backend=url) as client, client.send_streaming('one') as stream:
+        task = (await anext(stream)).result['task']
+        await send_more(client, task, 'two')
+        await writer.begun['two'].wait()
+    writer.begun['two'].clear()
+    async with serving(writer.agent, backend=url) as client:
+        await writer.begun['two'].wait()
+        writer.gates['two'].set()
+        done = await ended(client, task['id'])
+    assert by_id(done) == {'1': ['one: done'], '2': ['two: done']}
+    assert texts(done) == ['one: done', 'two: done']

@@ -1,0 +1,309 @@
+"""What web pages can do with an agent: nothing, under no name and from no origin that was not allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
+
+from pydantic_ai_a2a import Caller, serve, to_a2a
+
+from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
+from ...dialects import json_rpc, spoken, unversioned
+from ..refused import refusal, send, untouched
+from ..rows import covers
+
+CARD = '/.well-known/agent-card.json'
+READY = '/health/ready'
+OURS = ['agent.example.com', '*.Agents.example.org.']
+APP = 'https://app.example.com'
+
+
+async def ask(app: ASGIApp, host: str | None, method: str = 'POST', path: str = '/') -> Answer:
+    """A request with this and no other `Host`."""
+    headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    exchange = Exchange(app, method, path, headers, rpc('GetTask', {'id': 'no-such-task'}))
+    exchange.scope['headers'][0] = (b'x-none', b'') if host is None else (b'host', host.encode('latin-1'))
+    return await exchange.answer()
+
+
+@covers('`text/plain` from a foreign Origin')
+@pytest.mark.parametrize(
+    'host',
+    [
+        'agent.example.com',
+        'AGENT.example.com:8443',
+        'agent.example.com.',
+        'joker.agents.example.org',
+        'a.b.agents.example.org',
+        'localhost',
+        'localhost:8000',
+        'joker.localhost:8000',
+        '127.0.0.1:8000',
+        '10.1.2.3',
+        '[::1]',
+        '[::1]:8000',
+        None,
+    ],
+)
+@json_rpc('what the other one answers is in test_wire_rest')
+async def test_an_app_answers_for_the_hosts_that_it_is_given_and_for_addresses(host: str | None) -> None:
+    async with untouched(allowed_hosts=OURS) as client:
+        assert (await ask(client.app, host)).json['error']['code'] == -32001
+
+
+BAD_HOSTS = [
+    'evil.example',
+    'evil.example:8000',
+    'example.com',
+    'agents.example.org',
+    'agent.example.com.evil.example',
+    'evilagents.example.org',
+    'localhost.evil.example',
+    '127.0.0.1.evil.example',
+    'notlocalhost',
+    'agent.example.com@evil.example',
+    'evil.example:@agent.example.com',
+    'agent.example.com:port',
+    'agent.example.com/',
+    'agent.example.com,evil.example',
+    'evil.example,agent.localhost',
+    '[evil]',
+    '[::1',
+    '[1::2::3]',
+    '*.agents.example.org',
+    'agent.example.com evil.example',
+    '\xff',
+    '',
+]
+
+
+@covers('`text/plain` from a foreign Origin')
+@pytest.mark.parametrize('host', BAD_HOSTS)
+@json_rpc('what the other one answers is in test_wire_rest')
+async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(host: str) -> None:
+    async with untouched(allowed_hosts=OURS) as client:
+        answer = await ask(client.app, host)
+    error = refusal(answer, status=421, id=None)
+    assert error.code == -32600
+    assert b'evil' not in answer.body
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize(('method', 'path'), [('GET', CARD), ('HEAD', CARD), ('GET', READY), ('GET', '/docs')])
+async def test_the_card_and_health_are_for_the_same_hosts(method: str, path: str) -> None:
+    async with untouched(allowed_hosts=[], docs_url='/docs') as client:
+        mine = await ask(client.app, 'localhost', method, path)
+        foreign = await ask(client.app, 'agent.example.com', method, path)
+        parent = Starlette(routes=[Mount('/joker', client.app)])
+        mounted = await ask(parent, 'agent.example.com', method, f'/joker{path}')
+    assert (mine.status, foreign.status, mounted.status) == (200, 421, 421)
+    assert (foreign.body == b'') == (method == 'HEAD')
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize('allowed', [None, ['*']])
+async def test_an_app_answers_for_every_host_unless_it_is_told_otherwise(allowed: list[str] | None) -> None:
+    async with untouched(allowed_hosts=allowed) as client:
+        assert (await ask(client.app, 'agent.example.com', 'GET', CARD)).status == 200
+
+
+@unversioned('no operation is called')
+async def test_a_websocket_of_the_users_own_is_for_the_same_hosts() -> None:
+    async def greet(websocket: WebSocket) -> None:
+        await websocket.accept()
+        await websocket.close()
+
+    app = to_a2a(Agent('test'), allowed_hosts=[], routes=[WebSocketRoute('/ws', greet)])
+
+    async def knock(host: bytes) -> list[str]:
+        sent: list[str] = []
+
+        async def receive() -> dict[str, Any]:
+            return {'type': 'websocket.connect'}
+
+        async def keep(message: Any) -> None:
+            sent.append(message['type'])
+
+        headers = [(b'host', host)]
+        await app({'type': 'websocket', 'path': '/ws', 'query_string': b'', 'headers': headers}, receive, keep)
+        return sent
+
+    assert await knock(b'localhost') == ['websocket.accept', 'websocket.close']
+    assert await knock(b'evil.example') == ['websocket.close']
+
+
+@unversioned('nothing is sent')
+@pytest.mark.parametrize('hosts', [['https://agent.example.com'], ['a:80'], ['a*'], ['']])
+def test_what_is_no_name_of_a_host_is_refused(hosts: Any) -> None:
+    with pytest.raises(ValueError, match=r'allowed_hosts= takes names such as agent\.example\.com'):
+        to_a2a(Agent('test'), allowed_hosts=hosts)
+
+
+@unversioned('nothing is sent')
+@pytest.mark.parametrize('options', [{'allowed_hosts': APP}, {'cors': APP}])
+def test_one_name_that_is_no_list_is_refused(options: Any) -> None:
+    with pytest.raises(TypeError, match=r'(allowed_hosts|cors) takes a list or a set of strings.*, not a string'):
+        to_a2a(Agent('test'), **options)
+
+
+# CORS.
+
+
+def preflight(origin: str, headers: str = 'content-type') -> dict[str, str]:
+    return {
+        'Origin': origin,
+        'Access-Control-Request-Method': 'POST',
+        'Access-Control-Request-Headers': headers,
+    }
+
+
+@unversioned('no operation is called')
+async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() -> None:
+    asked = 'a2a-extensions,a2a-version,authorization,content-type,last-event-id,traceparent,x-api-key'
+    async with untouched(cors=[APP]) as client:
+        answer = await client.get('/', preflight(APP, asked), method='OPTIONS')
+        foreign = await client.get('/', preflight('https://evil.example'), method='OPTIONS')
+    assert answer.status == 200
+    assert answer.headers['access-control-allow-origin'] == APP
+    assert answer.headers['access-control-allow-methods'] == 'GET, POST, DELETE'
+    assert answer.headers['access-control-allow-headers'] == asked
+    assert 'access-control-allow-credentials' not in answer.headers
+    assert foreign.status == 400
+    assert 'access-control-allow-origin' not in foreign.headers
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(method: str) -> None:
+    app = to_a2a(Agent('test'), cors=[APP])
+    async with lifespan(app):
+        client = Client(app)
+        body = rpc(method, {'message': message()})
+        mine = await client.post(body, {'Origin': APP})
+        foreign = await client.post(body, {'Origin': 'https://evil.example'})
+    assert mine.headers['access-control-allow-origin'] == APP
+    exposed = mine.headers['access-control-expose-headers'].lower().split(', ')
+    assert {'x-correlation-id', 'a2a-extensions', 'x-a2a-extensions', 'retry-after'} <= {*exposed}
+    assert 'access-control-allow-origin' not in foreign.headers
+
+
+@unversioned('no operation is called')
+async def test_every_page_may_call_an_agent_that_says_so() -> None:
+    async with untouched(cors=['*']) as client:
+        answer = await client.get(CARD, {'Origin': 'https://any.example'})
+    assert (answer.status, answer.headers['access-control-allow-origin']) == (200, '*')
+
+
+class Forbidding:
+    """A user's own middleware, which answers by itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        pass
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({'type': 'http.response.start', 'status': 403, 'headers': []})
+        await send({'type': 'http.response.body', 'body': b''})
+
+
+async def test_a_page_can_read_refusals_too() -> None:
+    async with untouched(cors=[APP], authenticate=_nobody) as client:
+        answer = await client.post(send(), {'Origin': APP})
+    refusal(answer, status=401, id=None)
+    app = to_a2a(Agent('test'), cors=[APP], middleware=[Middleware(Forbidding)])
+    forbidden = await Client(app).post(send(), {'Origin': APP})
+    assert forbidden.status == 403
+    assert [each.headers['access-control-allow-origin'] for each in (answer, forbidden)] == [APP, APP]
+
+
+def _nobody(_: object) -> Caller | None:
+    return None
+
+
+@unversioned('nothing is sent')
+@pytest.mark.parametrize('origin', ['app.example.com', 'https://app.example.com/', 'https://*.example.com', 'null', ''])
+def test_what_is_no_origin_is_refused(origin: str) -> None:
+    with pytest.raises(ValueError, match=r'cors= takes origins such as https://app\.example\.com'):
+        to_a2a(Agent('test'), cors=[origin])
+
+
+# What browsers make of answers.
+
+
+@json_rpc('its media types are in test_wire_rest')
+async def test_no_answer_is_read_as_something_else_than_it_says() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        answers = [
+            await client.post(send(parts=[{'text': '<script>alert(1)</script>'}])),
+            await client.post(rpc('SendStreamingMessage', {'message': message('<script>alert(1)</script>')})),
+            await client.post(b'<script>alert(1)</script>'),
+            await client.post(send(), {'Content-Type': 'text/html'}),
+            await client.post(send(), {'Accept': 'text/html'}),
+            await client.get(CARD, {'Accept': 'text/html'}),
+            await client.get(READY),
+        ]
+    assert {answer.headers['x-content-type-options'] for answer in answers} == {'nosniff'}
+    assert {answer.headers['content-type'] for answer in answers} == {'application/json', 'text/event-stream'}
+
+
+# Real servers.
+
+
+@asynccontextmanager
+async def served(app: ASGIApp, **options: Any) -> AsyncGenerator[httpx.AsyncClient]:
+    """A client of a server on this machine, which names the hosts that it asks itself."""
+    server = await asyncio.to_thread(serve, app, **options)
+    try:
+        async with httpx.AsyncClient(base_url=server.url, timeout=LIMIT, trust_env=False) as client:
+            yield client
+    finally:
+        await asyncio.to_thread(server.close)
+
+
+async def statuses(client: httpx.AsyncClient, *hosts: str, path: str = CARD) -> list[int]:
+    return [(await client.get(path, headers={'Host': host})).status_code for host in hosts]
+
+
+@unversioned('no operation is called')
+@covers('`text/plain` from a foreign Origin')
+async def test_serve_answers_on_this_machine_for_this_machine_only() -> None:
+    async with served(to_a2a(Agent('test'))) as client:
+        assert await statuses(client, 'evil.example', 'localhost', '127.0.0.1:8000') == [421, 200, 200]
+        assert await statuses(client, 'evil.example', path=READY) == [421]
+        refused = await client.post('/', json={}, headers={'Host': 'evil.example'})
+    assert refused.status_code == 421
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize('mounted', [False, True])
+async def test_serve_answers_for_the_names_of_its_apps_and_those_that_it_is_given(mounted: bool) -> None:
+    app = to_a2a(Agent('test'), allowed_hosts=['agent.example.com'])
+    parent = Starlette(routes=[Mount('/joker', app)])
+    path = f'/joker{CARD}' if mounted else CARD
+    async with served(parent if mounted else app, anonymous=True) as client:
+        assert await statuses(client, 'agent.example.com', 'evil.example', path=path) == [200, 421]
+    async with served(to_a2a(Agent('test')), allowed_hosts=['proxy.example'], anonymous=True) as client:
+        assert await statuses(client, 'proxy.example', 'evil.example') == [200, 421]
+
+
+@unversioned('no operation is called')
+async def test_serve_answers_for_every_name_on_an_address_that_others_reach() -> None:
+    async with served(to_a2a(Agent('test')), host='0.0.0.0', anonymous=True) as client:
+        assert await statuses(client, 'agent.example.com') == [200]
+
+
+@unversioned('nothing is sent')
+def test_serve_refuses_what_is_no_name_of_a_host_before_it_listens() -> None:
+    with pytest.raises(ValueError, match='allowed_hosts='):
+        serve(to_a2a(Agent('test')), allowed_hosts=['https://agent.example.com'])

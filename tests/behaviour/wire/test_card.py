@@ -1,0 +1,270 @@
+"""The agent card as clients fetch it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import BinaryImage
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.profiles import ModelProfile
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from pydantic_ai_a2a import mount, to_a2a
+
+from ...client import Answer, Client, Exchange
+from ...dialects import unversioned
+from ..rows import covers
+
+pytestmark = unversioned('there is one card for all versions')
+
+CARD = '/.well-known/agent-card.json'
+
+
+class Weather(BaseModel):
+    sunny: bool
+
+
+async def fetch(app: ASGIApp, path: str = CARD, **headers: str) -> Answer:
+    return await Client(app).get(path, {name.replace('_', '-'): value for name, value in headers.items()})
+
+
+def url_of(answer: Answer) -> str:
+    assert answer.status == 200
+    [url] = {answer.json['url'], *(interface['url'] for interface in answer.json['supportedInterfaces'])}
+    return url
+
+
+@covers('card')
+async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns() -> None:
+    model = TestModel(profile=ModelProfile(supports_image_input=True, supports_document_input=False))
+    agent = Agent(model, name='Weather Agent', description='Knows the weather.', output_type=[Weather, str])
+    answer = await fetch(to_a2a(agent))
+    assert answer.headers['content-type'] == 'application/json'
+    assert answer.json == snapshot(
+        {
+            'name': 'Weather Agent',
+            'description': 'Knows the weather.',
+            'supportedInterfaces': [
+                {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0'},
+                {'url': 'http://testserver/', 'protocolBinding': 'HTTP+JSON', 'protocolVersion': '1.0'},
+                {'url': 'http://testserver/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '0.3'},
+            ],
+            'version': '1.0.0',
+            'capabilities': {
+                'streaming': True,
+                'pushNotifications': False,
+                'extensions': [
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1',
+                        'description': (
+                            'A task that it is activated for has its run id, model and usage in its metadata.'
+                        ),
+                    },
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1',
+                        'description': (
+                            'A task that waits for its client lists the answers it needs in a data part, with their'
+                            ' JSON Schema.'
+                        ),
+                    },
+                ],
+                'extendedAgentCard': False,
+            },
+            'defaultInputModes': [
+                'text/plain',
+                'application/json',
+                'image/jpeg',
+                'image/png',
+                'image/gif',
+                'image/webp',
+                'audio/wav',
+                'audio/mpeg',
+                'video/mp4',
+            ],
+            'defaultOutputModes': ['text/plain', 'application/json'],
+            'skills': [
+                {
+                    'id': 'weather-agent',
+                    'name': 'Weather Agent',
+                    'description': 'Knows the weather.',
+                    'tags': ['agent'],
+                    'inputModes': [
+                        'text/plain',
+                        'application/json',
+                        'image/jpeg',
+                        'image/png',
+                        'image/gif',
+                        'image/webp',
+                        'audio/wav',
+                        'audio/mpeg',
+                        'video/mp4',
+                    ],
+                    'outputModes': ['text/plain', 'application/json'],
+                }
+            ],
+            'url': 'http://testserver/',
+            'preferredTransport': 'JSONRPC',
+            'protocolVersion': '0.3.0',
+            'supportsAuthenticatedExtendedCard': False,
+        }
+    )
+
+
+@covers('card')
+async def test_an_agent_without_name_and_description_has_a_card_with_one_skill() -> None:
+    card = (await fetch(to_a2a(Agent('test')))).json
+    assert (card['name'], card['description']) == ('agent', 'An AI agent called agent.')
+    assert [(skill['id'], skill['name'], skill['description']) for skill in card['skills']] == [
+        ('agent', 'agent', 'An AI agent called agent.')
+    ]
+
+
+@covers('card')
+@pytest.mark.parametrize(
+    ('output_type', 'modes'),
+    [
+        (str, ['text/plain']),
+        (Weather, ['application/json']),
+        ([Weather, str], ['text/plain', 'application/json']),
+        (BinaryImage, ['image/jpeg', 'image/png', 'image/gif', 'image/webp']),
+    ],
+)
+async def test_output_modes_follow_the_declared_type_of_the_agent_or_of_its_runs(
+    output_type: Any, modes: list[str]
+) -> None:
+    of_agent = (await fetch(to_a2a(Agent('test', output_type=output_type)))).json
+    of_runs = (await fetch(to_a2a(Agent('test'), output_type=output_type))).json
+    assert of_agent['defaultOutputModes'] == of_runs['defaultOutputModes'] == modes
+
+
+@covers('card')
+async def test_input_modes_follow_the_profile_of_the_model() -> None:
+    blind = TestModel(
+        profile=ModelProfile(
+            supports_image_input=False,
+            supports_document_input=False,
+            supports_audio_file_input=False,
+            supports_video_input=False,
+        )
+    )
+    everything = (await fetch(to_a2a(Agent('test')))).json['defaultInputModes']
+    assert (await fetch(to_a2a(Agent(blind)))).json['defaultInputModes'] == ['text/plain', 'application/json']
+    assert (await fetch(to_a2a(Agent('test'), model=blind))).json['defaultInputModes'] == [
+        'text/plain',
+        'application/json',
+    ]
+    assert {'image/png', 'application/pdf', 'audio/wav', 'video/mp4'} <= set(everything)
+
+
+@covers('card')
+async def test_the_card_holds_nothing_of_instructions_and_prompts() -> None:
+    agent = Agent('test', name='A', system_prompt='the first secret', instructions='the second secret')
+
+    @agent.instructions
+    def more() -> str:
+        return 'the third secret'
+
+    @agent.tool_plain
+    def secret_tool() -> str:
+        """The fourth secret."""
+        return ''
+
+    app = to_a2a(agent, instructions='the fifth secret')
+    assert b'secret' not in (await fetch(app)).body.lower()
+
+
+@covers('card')
+async def test_the_card_needs_no_key_of_the_models_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv('OPENAI_API_KEY', raising=False)
+    agent = Agent('openai:gpt-5.2', name='A', defer_model_check=True)
+    assert (await fetch(to_a2a(agent))).json['name'] == 'A'
+    assert (await fetch(to_a2a(Agent(None, name='B'), model='openai:gpt-5.2'))).json['name'] == 'B'
+
+
+@covers('card')
+async def test_a_card_that_has_not_changed_is_not_sent_again() -> None:
+    app = to_a2a(Agent('test'))
+    first = await fetch(app)
+    tag = first.headers['etag']
+    assert tag.startswith('"')
+    assert first.headers['cache-control'] == 'public, max-age=3600'
+    for known in (tag, f'W/{tag}', f'"other", {tag}', '*'):
+        again = await fetch(app, If_None_Match=known)
+        assert (again.status, again.body, again.headers) == (
+            304,
+            b'',
+            {name: first.headers[name] for name in ('etag', 'cache-control', 'vary')},
+        )
+    assert (await fetch(app, If_None_Match='"other"')).body == first.body
+
+
+@covers('card')
+async def test_another_card_has_another_tag() -> None:
+    tags = {(await fetch(to_a2a(Agent('test'), version=version))).headers['etag'] for version in ('1', '2', '1')}
+    assert len(tags) == 2
+
+
+@covers('card')
+async def test_the_head_of_a_card_is_that_of_the_card() -> None:
+    app = to_a2a(Agent('test'))
+    whole, head = await fetch(app), await Client(app).get(CARD, method='HEAD')
+    assert (head.status, head.body, head.headers) == (200, b'', whole.headers)
+    assert int(head.headers['content-length']) == len(whole.body)
+
+
+@covers('card')
+async def test_the_card_is_only_read() -> None:
+    app = to_a2a(Agent('test'))
+    assert (await Client(app).get(CARD, method='POST')).status == 405
+
+
+# Its URL.
+
+
+@covers('card behind a proxy or mount')
+async def test_the_url_is_where_the_request_came_to() -> None:
+    app = to_a2a(Agent('test'))
+    assert url_of(await fetch(app)) == 'http://testserver/'
+
+    exchange = Exchange(app, 'GET', CARD, {}, b'')
+    exchange.scope |= {'scheme': 'https', 'headers': [(b'host', b'agents.example:8443')]}
+    answer = await exchange.answer()
+    assert url_of(answer) == 'https://agents.example:8443/'
+    assert answer.headers['vary'] == 'Host'
+
+
+@covers('card behind a proxy or mount')
+async def test_the_url_holds_the_path_that_a_proxy_takes_away() -> None:
+    exchange = Exchange(to_a2a(Agent('test')), 'GET', f'/behind/proxy{CARD}', {}, b'')
+    exchange.scope['root_path'] = '/behind/proxy'
+    assert url_of(await exchange.answer()) == 'http://testserver/behind/proxy/'
+
+
+@covers('card behind a proxy or mount')
+async def test_the_url_holds_the_path_of_the_mount() -> None:
+    parent = Starlette()
+    mount(parent, '/agents/weather', to_a2a(Agent('test')))
+    assert url_of(await fetch(parent, f'/agents/weather{CARD}')) == 'http://testserver/agents/weather/'
+
+
+@covers('card behind a proxy or mount')
+async def test_the_url_can_be_set() -> None:
+    app = to_a2a(Agent('test'), url='https://public.example/agent')
+    assert url_of(await fetch(app)) == 'https://public.example/agent'
+
+
+@covers('card behind a proxy or mount')
+async def test_forwarded_headers_count_only_from_a_trusted_proxy() -> None:
+    app = to_a2a(Agent('test'))
+    behind: Callable[[ASGIApp, str], ASGIApp] = cast('Any', ProxyHeadersMiddleware)  # types of its own
+    forwarded = {'X_Forwarded_Proto': 'https', 'X_Forwarded_Host': 'evil.example', 'X_Forwarded_Prefix': '/evil'}
+    assert url_of(await fetch(app, **forwarded)) == 'http://testserver/'
+    assert url_of(await fetch(behind(app, 'elsewhere'), **forwarded)) == 'http://testserver/'
+    assert url_of(await fetch(behind(app, 'testclient'), **forwarded)) == 'https://testserver/'

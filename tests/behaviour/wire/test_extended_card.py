@@ -1,0 +1,240 @@
+"""The extended agent card: who may read it, what it says to whom, and that nobody else is given it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import types
+from a2a.types import AgentCard as OfficialCard
+from fasta2a.schema import AgentCard, Skill
+from google.protobuf.json_format import ParseDict
+from pydantic_ai import Agent
+from pydantic_ai.toolsets import ExternalToolset, FunctionToolset
+from starlette.requests import Request
+
+from pydantic_ai_a2a import APIKeyAuth, Caller, to_a2a, tool_skills
+
+from ...client import Answer, Client, Exchange, lifespan, rpc
+from ...dialects import only, spoken, unversioned
+from ..refused import refusal, untouched
+
+ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
+AUTH = APIKeyAuth({ANN: Caller(id='ann', tenant='acme', scopes=frozenset({'cards'})), BOB: 'bob'})
+CARD = '/.well-known/agent-card.json'
+DEPLOY = Skill(
+    id='deploy',
+    name='Deploy',
+    description='Deploys.',
+    tags=['ops'],
+    input_modes=['text/plain'],
+    output_modes=['text/plain'],
+)
+
+
+async def extended(client: Client, key: str, **headers: str) -> Answer:
+    sent = {'X-API-Key': key} | {name.replace('_', '-'): value for name, value in headers.items()}
+    return await client.post(rpc('GetExtendedAgentCard'), sent)
+
+
+def card_of(answer: Answer) -> dict[str, Any]:
+    """What an answer says, as the official models of both versions read it, too."""
+    assert answer.status == 200
+    card = answer.json['result'] if spoken().has_envelope else answer.json
+    newer = ParseDict(card, OfficialCard(), ignore_unknown_fields=True)
+    older = types.AgentCard.model_validate(card)
+    assert newer.capabilities.extended_agent_card
+    assert older.supports_authenticated_extended_card
+    assert [skill.id for skill in newer.skills] == [skill.id for skill in older.skills]
+    return card
+
+
+async def test_callers_that_are_known_read_more_of_the_agent() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'skills': [DEPLOY], 'description': 'Does more.'})
+    async with lifespan(app):
+        client = Client(app)
+        public = (await client.get(CARD)).json
+        card = card_of(await extended(client, ANN))
+    assert public['capabilities']['extendedAgentCard'] is public['supportsAuthenticatedExtendedCard'] is True
+    assert [skill['id'] for skill in public['skills']] == ['agent']
+    assert [skill['id'] for skill in card['skills']] == ['agent', 'deploy']
+    assert card == {**public, 'skills': card['skills'], 'description': 'Does more.'}
+
+
+async def test_a_function_makes_a_card_for_each_caller() -> None:
+    async def make(caller: Caller, card: AgentCard) -> Mapping[str, Any] | None:
+        description = f'{card["description"]} Yours, {caller.tenant}/{caller.id}.'
+        card['skills'].clear()  # its own copy
+        return {'description': description, 'version': '2'} if caller.id == 'ann' else None
+
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card=make)
+    async with lifespan(app):
+        cards = [card_of(await extended(Client(app), ANN)) for _ in range(2)]
+        none = refusal(await extended(Client(app), BOB))
+        public = (await Client(app).get(CARD)).json
+    assert cards[0] == cards[1]
+    assert [cards[0][name] for name in ('description', 'version')] == [
+        'An AI agent called agent. Yours, acme/ann.',
+        '2',
+    ]
+    assert cards[0]['skills'] == public['skills'] != []
+    assert (none.code, none.reason) == (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
+
+
+async def test_a_plain_function_may_return_the_whole_card() -> None:
+    def make(caller: Caller, card: AgentCard) -> AgentCard:
+        return {**card, 'name': caller.id, 'skills': [DEPLOY]}
+
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card=make, url='https://agent.example.com/a')
+    async with lifespan(app):
+        card = card_of(await extended(Client(app), BOB))
+    assert (card['name'], [skill['id'] for skill in card['skills']]) == ('bob', ['deploy'])
+    assert {each['url'] for each in card['supportedInterfaces']} == {card['url']} == {'https://agent.example.com/a'}
+
+
+@pytest.mark.parametrize('headers', [{}, {'X-API-Key': 'wrong'}], ids=['none', 'wrong'])
+async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'description': 'A secret.'})
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetExtendedAgentCard'), headers)
+    refusal(answer, status=401, id=None)
+    assert 'ApiKey' in answer.headers['www-authenticate']
+    assert b'secret' not in answer.body
+
+
+async def test_it_is_not_for_callers_that_nobody_vouches_for() -> None:
+    def everybody(request: Request) -> Caller:
+        return Caller(id=request.headers.get('x-caller', ''))
+
+    app = to_a2a(Agent('test'), authenticate=everybody, extended_card={'description': 'A secret.'})
+    async with lifespan(app):
+        anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
+        known = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'ann'})
+        served = await Client(app).send()
+    assert refusal(anonymous, status=401).reason == 'UNAUTHENTICATED'
+    assert card_of(known)['description'] == 'A secret.'
+    assert served['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_it_may_need_a_scope() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, scopes={'GetExtendedAgentCard': 'cards'}, extended_card={'version': '2'})
+    async with lifespan(app):
+        lacks = refusal(await extended(Client(app), BOB), status=403)
+        has = card_of(await extended(Client(app), ANN))
+    assert (lacks.reason if spoken().has_details else 'PERMISSION_DENIED', has['version']) == ('PERMISSION_DENIED', '2')
+
+
+@pytest.mark.parametrize('scopes', [{'GetExtendedAgentCard': 'cards'}, {'*': 'cards'}], ids=['own', 'all'])
+async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes: dict[str, str]) -> None:
+    def everybody(request: Request) -> Caller:
+        return Caller(id=request.headers.get('x-caller', ''))
+
+    app = to_a2a(Agent('test'), authenticate=everybody, scopes=scopes, extended_card={'description': 'A secret.'})
+    async with lifespan(app):
+        anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
+        bob = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'bob'})
+    assert (anonymous.status, bob.status) == (401, 403)
+    assert b'secret' not in anonymous.body + bob.body
+
+
+async def test_an_agent_without_one_says_so_in_the_words_of_the_version() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc('GetExtendedAgentCard')))
+    expected = (-32007, 'This agent has no extended agent card') if spoken().version == '0.3' else None
+    assert (error.code, error.message) == (expected or (-32004, 'This agent has no extended agent card.'))
+
+
+async def test_nobody_on_the_way_keeps_it_for_others() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'version': '2'})
+    async with lifespan(app):
+        answer = await extended(Client(app), ANN)
+    assert answer.headers['cache-control'] == 'private, no-cache'
+    assert answer.headers['content-type'] == spoken().media_type
+    assert answer.headers['x-correlation-id'] != ''
+
+
+@unversioned('JSON-RPC has POST only')
+async def test_a_browser_that_has_it_already_is_told_so() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card=lambda caller, card: {'version': caller.id})
+    async with lifespan(app):
+        first = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN}, b'').answer()
+        known = {'If-None-Match': first.headers['etag']}
+        again = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN, **known}, b'').answer()
+        other = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': BOB, **known}, b'').answer()
+        nobody = await Exchange(app, 'GET', '/extendedAgentCard', known, b'').answer()
+    assert (again.status, again.body, again.headers['cache-control']) == (304, b'', 'private, no-cache')
+    assert (other.status, other.json['version'], nobody.status) == (200, 'bob', 401)
+
+
+@pytest.mark.parametrize(
+    'said', [{'skills': 'none'}, {'version': ''}, {'capabilities': {}}, {'supported_interfaces': []}]
+)
+async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=AUTH, extended_card=lambda caller, card: said)
+    async with lifespan(app):
+        error = refusal(await extended(Client(app), ANN))
+    assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
+    assert 'Request failed' in caplog.text
+
+
+@unversioned('it is refused before anything is served')
+@pytest.mark.parametrize(
+    ('said', 'message'),
+    [
+        ({'version': ''}, 'The agent card needs version.'),
+        ({'skills': [{'id': 's'}]}, r'skills\[1\] needs name.'),
+        ({'skills': [{**DEPLOY, 'id': 'agent'}]}, "Two skills have the id 'agent'."),
+        ({'capabilities': {'streaming': False}}, 'An extended agent card has the capabilities of the public one.'),
+    ],
+)
+def test_what_everybody_would_read_is_checked_at_once(said: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        to_a2a(Agent('test'), auth=AUTH, extended_card=said)
+
+
+@unversioned('it is refused before anything is served')
+def test_it_needs_a_way_to_know_callers() -> None:
+    with pytest.raises(TypeError, match='extended_card= needs auth= or authenticate='):
+        to_a2a(Agent('test'), extended_card={'version': '2'})
+
+
+@only('1.0', '0.3 has no such reason')
+async def test_it_is_declared_only_if_there_is_one() -> None:
+    app = to_a2a(Agent('test'), auth=AUTH)
+    async with lifespan(app):
+        error = refusal(await extended(Client(app), ANN))
+        card = (await Client(app).get(CARD)).json
+    assert error.reason == 'UNSUPPORTED_OPERATION'
+    assert card['capabilities']['extendedAgentCard'] is card['supportsAuthenticatedExtendedCard'] is False
+
+
+TOOLS: FunctionToolset[object] = FunctionToolset()
+
+
+@TOOLS.tool_plain
+def forecast() -> str:
+    """Tell how the weather will be."""
+    return 'sunny'
+
+
+@TOOLS.tool_plain
+def undocumented() -> str:
+    return ''
+
+
+@unversioned('the card is the same for all')
+async def test_tools_are_skills_only_if_they_are_asked_for() -> None:
+    agent = Agent('test', toolsets=[TOOLS.prefixed('weather'), ExternalToolset([])])
+    plain = (await Client(to_a2a(agent)).get(CARD)).json
+    told = (await Client(to_a2a(agent, skills=tool_skills(agent))).get(CARD)).json
+    some = tool_skills(agent, ['forecast'])
+    assert 'forecast' not in json.dumps(plain)
+    assert [(skill['id'], skill['description'], skill['tags']) for skill in told['skills']] == [
+        ('forecast', 'Tell how the weather will be.', ['tool']),
+        ('undocumented', 'Calls the tool undocumented.', ['tool']),
+    ]
+    assert [skill['id'] for skill in some] == ['forecast']
+    with pytest.raises(ValueError, match="no function tool 'secret', but forecast, undocumented"):
+        tool_skills(agent, ['secret'])

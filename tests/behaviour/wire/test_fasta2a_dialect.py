@@ -1,0 +1,448 @@
+"""FastA2A's own client, and requests as it sends them: what it gets is what FastA2A 2.1's own tests pin."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import httpx
+import pytest
+from fasta2a import A2A_EXTENSIONS_HEADER, AgentExtension
+from fasta2a.client import A2AClient
+from fasta2a.schema import Message, Part, SendMessageResponse, StreamResponse, Task
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.messages import BinaryImage, ModelMessage, ModelResponse, TextPart, ThinkingPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Results, to_a2a
+
+from ...client import Client
+from ...client import message as message_of_1_0
+from ...dialects import unversioned
+from ..rows import covers
+from ..stage import Stage, ended, heard, serving
+from ..tasks.test_interrupted import AGENT, backend
+
+__all__ = ('backend',)
+
+pytestmark = unversioned("it is FastA2A's dialect, whose client names no version")
+
+ROW = "FastA2A's own `A2AClient` (old names, parts without `kind`)"
+PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
+
+
+@asynccontextmanager
+async def calling(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[tuple[A2AClient, Client]]:
+    """FastA2A's client of an app, and one of A2A 1.0 beside it."""
+    async with serving(agent, **options) as client:
+        transport = httpx.ASGITransport(client.app)
+        async with httpx.AsyncClient(transport=transport) as http:
+            yield A2AClient('http://testserver', http_client=http), client
+
+
+def said(*parts: Part, **fields: Any) -> Message:
+    sent = message_of_1_0()
+    return Message(role='user', parts=[*parts] or [Part(text='hello')], message_id=sent['messageId'], **fields)
+
+
+def task_of(response: SendMessageResponse) -> Task:
+    assert 'result' in response
+    assert 'task' in response['result']
+    return response['result']['task']
+
+
+async def done(client: A2AClient, other: Client, message: Message) -> Task:
+    """The task of a message, once it is over."""
+    sent = task_of(await client.send_message(message))
+    assert sent['status']['state'] == 'submitted'
+    await ended(other, sent['id'])
+    got = await client.get_task(sent['id'])
+    assert 'result' in got
+    assert (got['jsonrpc'], got['id']) == ('2.0', None)
+    return got['result']
+
+
+def scrubbed(value: Any) -> Any:
+    """A task without what differs from run to run."""
+    if isinstance(value, list):
+        return [scrubbed(item) for item in cast('list[Any]', value)]
+    if isinstance(value, dict):
+        changing = ('id', 'task_id', 'context_id', 'message_id', 'artifact_id', 'timestamp')
+        members = cast('dict[str, Any]', value).items()
+        return {key: '...' if key in changing else scrubbed(item) for key, item in members}
+    return value
+
+
+@covers(ROW)
+async def test_a_message_is_answered_at_once_with_a_submitted_task() -> None:
+    stage = Stage()
+    async with calling(stage.agent) as (client, other):
+        task = task_of(await client.send_message(said()))
+        assert scrubbed(task) == snapshot(
+            {
+                'id': '...',
+                'context_id': '...',
+                'status': {'state': 'submitted', 'timestamp': '...'},
+                'history': [
+                    {
+                        'role': 'user',
+                        'parts': [{'text': 'hello'}],
+                        'message_id': '...',
+                        'context_id': '...',
+                        'task_id': '...',
+                    }
+                ],
+            }
+        )
+        stage.open('hello')
+        assert (await ended(other, task['id']))['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+class Profile(BaseModel):
+    name: str
+    age: int
+
+
+@covers(ROW)
+async def test_data_is_a_part_with_its_schema_as_its_only_metadata() -> None:
+    agent = Agent(TestModel(custom_output_args={'name': 'John', 'age': 30}), output_type=Profile)
+    async with calling(agent) as (client, other):
+        task = await done(client, other, said())
+    assert scrubbed(task) == snapshot(
+        {
+            'id': '...',
+            'context_id': '...',
+            'status': {'state': 'completed', 'timestamp': '...'},
+            'history': [
+                {
+                    'role': 'user',
+                    'parts': [{'text': 'hello'}],
+                    'message_id': '...',
+                    'context_id': '...',
+                    'task_id': '...',
+                }
+            ],
+            'artifacts': [
+                {
+                    'artifact_id': '...',
+                    'name': 'result',
+                    'parts': [
+                        {
+                            'metadata': {
+                                'json_schema': {
+                                    'properties': {
+                                        'name': {'title': 'Name', 'type': 'string'},
+                                        'age': {'title': 'Age', 'type': 'integer'},
+                                    },
+                                    'required': ['name', 'age'],
+                                    'title': 'Profile',
+                                    'type': 'object',
+                                }
+                            },
+                            'data': {'result': {'name': 'John', 'age': 30}},
+                        }
+                    ],
+                }
+            ],
+        }
+    )
+
+
+@covers(ROW)
+async def test_text_is_a_bare_text_part_of_the_artifact_and_of_the_answer_in_the_history() -> None:
+    async def think(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ThinkingPart('SECRET'), TextPart("Here's my response")])
+
+    async with calling(Agent(FunctionModel(think))) as (client, other):
+        task = await done(client, other, said())
+    assert [scrubbed(artifact) for artifact in task.get('artifacts', ())] == [
+        {'artifact_id': '...', 'name': 'result', 'parts': [{'text': "Here's my response"}]}
+    ]
+    assert [(each['role'], each['parts']) for each in task.get('history', ())] == [
+        ('user', [{'text': 'hello'}]),
+        ('agent', [{'text': "Here's my response"}]),
+    ]
+
+
+@covers(ROW)
+@pytest.mark.parametrize(
+    'part',
+    [
+        Part(url='https://example.com/file.txt', media_type='text/plain'),
+        Part(raw=b64encode(PNG).decode(), media_type='image/png', filename='sun.png'),
+        Part(data={'key': 'value'}),
+        Part(data=[1, None]),
+    ],
+)
+async def test_files_and_data_that_are_sent_are_in_the_history_as_they_were(part: Part) -> None:
+    async with calling(Agent(TestModel())) as (client, other):
+        task = await done(client, other, said(part))
+    assert task['status']['state'] == 'completed'
+    assert next(iter(task.get('history', ())))['parts'] == [part]
+
+
+@covers(ROW)
+async def test_a_file_of_the_agents_has_its_media_type() -> None:
+    def picture(city: str) -> BinaryImage:
+        return BinaryImage(PNG, media_type='image/png', identifier='sun')
+
+    async with calling(Agent('test', output_type=picture)) as (client, other):
+        task = await done(client, other, said())
+    assert [artifact['parts'] for artifact in task.get('artifacts', ())] == [
+        [Part(raw=b64encode(PNG).decode(), media_type='image/png', filename='sun.png')]
+    ]
+
+
+@covers(ROW)
+async def test_a_task_of_another_version_is_shown_to_its_client_too() -> None:
+    def draw() -> BinaryImage:
+        return BinaryImage(PNG, media_type='image/png')
+
+    async with calling(Agent('test', output_type=draw)) as (client, other):
+        made = await other.send('hello')
+        got = await client.get_task(made['id'])
+    assert 'result' in got
+    [artifact] = got['result'].get('artifacts', [])
+    assert artifact['parts'][0].get('raw') == b64encode(PNG).decode()
+
+
+async def test_a_conversation_goes_on_in_its_context() -> None:
+    async with calling(Agent(FunctionModel(heard))) as (client, other):
+        first = await done(client, other, said(Part(text='one')))
+        second = await done(client, other, said(Part(text='two'), context_id=first['context_id']))
+    assert [artifact['parts'] for artifact in second.get('artifacts', ())] == [[{'text': 'one + two'}]]
+    assert (second['id'] == first['id'], second['context_id'] == first['context_id']) == (False, True)
+
+
+@covers(ROW)
+async def test_a_run_that_fails_is_a_failed_task() -> None:
+    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise RuntimeError('SECRET')
+
+    async with calling(Agent(FunctionModel(fail))) as (client, other):
+        task = await done(client, other, said())
+    assert task['status']['state'] == 'failed'
+    assert 'SECRET' not in str(task)
+
+
+@covers(ROW)
+async def test_a_task_that_there_is_not_is_what_its_client_reads() -> None:
+    async with calling(Agent('test')) as (client, _):
+        got = await client.get_task('nope')
+    # Nothing tells whose task it would have been, and 0.3's error is FastA2A's to the letter.
+    assert got == {'jsonrpc': '2.0', 'id': None, 'error': {'code': -32001, 'message': 'Task not found'}}
+
+
+# Streams.
+
+
+async def streamed(client: A2AClient, message: Message) -> list[StreamResponse]:
+    return [response['result'] async for response in client.stream_message(message) if 'result' in response]
+
+
+@covers(ROW)
+async def test_the_answer_streams_as_appended_chunks_and_comes_whole_as_the_last() -> None:
+    async def words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        for word in ('hello ', 'streaming ', 'world'):
+            yield word
+
+    agent = Agent(FunctionModel(stream_function=words))
+    async with calling(agent, results=Results(interval=0)) as (client, _):
+        events = await streamed(client, said())
+    chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
+    assert [next(iter(event)) for event in events] == [
+        'task',
+        'status_update',
+        *('artifact_update' for _ in chunks),
+        'status_update',
+    ]
+    assert [event['status_update']['status']['state'] for event in events if 'status_update' in event] == [
+        'working',
+        'completed',
+    ]
+    assert [(chunk.get('append'), chunk.get('last_chunk'), chunk['artifact']['parts']) for chunk in chunks] == [
+        (True, False, [{'text': 'hello '}]),
+        (True, False, [{'text': 'streaming '}]),
+        (True, False, [{'text': 'world'}]),
+        (False, True, [{'text': 'hello streaming world'}]),
+    ]
+    assert {(chunk['artifact']['artifact_id'], chunk['artifact'].get('name')) for chunk in chunks} == {
+        (chunks[0]['artifact']['artifact_id'], 'result')
+    }
+    assert 'task' in events[0]
+    assert events[0]['task']['status']['state'] == 'submitted'
+
+
+@covers(ROW)
+async def test_the_answer_of_a_model_that_cannot_stream_comes_whole() -> None:
+    async with calling(Agent(FunctionModel(heard))) as (client, _):
+        events = await streamed(client, said(Part(text='plain answer')))
+    chunks = [event['artifact_update'] for event in events if 'artifact_update' in event]
+    assert [(chunk.get('append'), chunk['artifact']['parts']) for chunk in chunks] == [
+        (False, [{'text': 'plain answer'}])
+    ]
+    assert [event['status_update']['status']['state'] for event in events if 'status_update' in event] == [
+        'working',
+        'completed',
+    ]
+
+
+@covers(ROW)
+@pytest.mark.parametrize(('prompt', 'state'), [('book', 'input-required'), ('pay', 'auth-required')])
+async def test_a_stream_ends_when_the_task_waits_and_following_it_again_shows_it_and_ends(
+    backend: Any, prompt: str, state: str
+) -> None:
+    async with calling(AGENT, backend=backend) as (client, other):
+        events = await streamed(client, said(Part(text=prompt)))
+        assert 'task' in events[0]
+        assert 'status_update' in events[-1]
+        assert events[-1]['status_update']['status']['state'] == state
+        other.headers = {}
+        shown = await frames(other, 'tasks/resubscribe', id=events[0]['task']['id'])
+    assert [frame['result']['task']['status']['state'] for frame in shown] == [state]
+
+
+# Requests that name no version and have no message: the task decides.
+
+
+async def post(client: Client, method: str, *, headers: Any = None, **params: Any) -> Any:
+    return (await client.post(body(method, **params), headers)).json
+
+
+async def frames(client: Client, method: str, *, headers: Any = None, **params: Any) -> list[Any]:
+    answer = await client.post(body(method, **params), headers)
+    assert answer.headers['content-type'] == 'text/event-stream'
+    return [json.loads(frame.split(b'data: ')[1]) for frame in answer.body.split(b'\n\n')[:-1]]
+
+
+def body(method: str, **params: Any) -> bytes:
+    return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': params}).encode()
+
+
+def bare(text: str = 'hello') -> dict[str, Any]:
+    return {'role': 'user', 'parts': [{'text': text}], 'messageId': message_of_1_0()['messageId']}
+
+
+@asynccontextmanager
+async def unnamed(agent: AbstractAgent[Any, Any], **options: Any) -> AsyncGenerator[Client]:
+    async with serving(agent, **options) as client:
+        client.headers = {}
+        yield client
+
+
+@pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
+async def test_a_task_is_shown_in_the_dialect_that_it_was_made_in(kind: dict[str, str]) -> None:
+    async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        sent = bare()
+        sent['parts'] = [kind | {'text': 'hello'}]
+        made = (await post(client, 'message/send', message=sent, configuration={'blocking': True}))['result']
+        task = made if kind else made['task']
+        got = (await post(client, 'tasks/get', id=task['id']))['result']
+        [followed] = await frames(client, 'tasks/resubscribe', id=task['id'])
+        refused = (await post(client, 'tasks/cancel', id=task['id']))['error']
+        named = (await post(client, 'tasks/get', id=task['id'], headers={'A2A-Version': '0.3'}))['result']
+    assert got == task
+    assert got['artifacts'][0]['parts'] == [kind | {'text': 'It is sunny.'}]
+    assert followed['result'] == made
+    assert refused['code'] == -32002
+    assert (named['kind'], named['artifacts'][0]['parts']) == ('task', [{'kind': 'text', 'text': 'It is sunny.'}])
+
+
+@pytest.mark.parametrize('kind', [{}, {'kind': 'text'}], ids=['fasta2a', '0.3'])
+async def test_a_running_task_is_followed_and_canceled_in_the_dialect_that_it_was_made_in(kind: dict[str, str]) -> None:
+    stage = Stage()
+    async with unnamed(stage.agent) as client:
+        sent = bare()
+        sent['parts'] = [kind | {'text': 'hello'}]
+        made = (await post(client, 'message/send', message=sent, configuration={'blocking': False}))['result']
+        task = made if kind else made['task']
+        await stage.reached('hello')
+        canceled = (await post(client, 'tasks/cancel', id=task['id']))['result']
+    assert canceled['status']['state'] == 'canceled'
+    assert canceled.get('kind') == ('task' if kind else None)
+    assert canceled['history'][0]['parts'] == sent['parts']
+
+
+async def test_tasks_are_listed_by_its_own_method() -> None:
+    async with unnamed(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        await post(client, 'message/send', message=bare(), configuration={'blocking': True})
+        page = (await post(client, 'tasks/list', includeArtifacts=True, status='completed'))['result']
+        none = (await post(client, 'tasks/list', status='failed'))['result']
+    assert [task['artifacts'][0]['parts'] for task in page['tasks']] == [[{'text': 'It is sunny.'}]]
+    assert (page['totalSize'], none['tasks']) == (1, [])
+
+
+@pytest.mark.parametrize('blocking', [True, False, None])
+async def test_a_message_waits_only_if_it_is_told_to(blocking: bool | None) -> None:
+    stage = Stage()
+    if blocking:
+        stage.open('hello')
+    async with unnamed(stage.agent) as client:
+        configuration = {} if blocking is None else {'blocking': blocking}
+        sent = await post(client, 'message/send', message=bare(), configuration=configuration)
+        stage.open('hello')
+        assert sent['id'] == 1
+        assert sent['result']['task']['status']['state'] == ('completed' if blocking else 'submitted')
+        await ended(Client(client.app), sent['result']['task']['id'])
+
+
+@pytest.mark.parametrize('method', ['tasks/pushNotification/set', 'tasks/pushNotification/get'])
+async def test_push_notifications_are_refused_by_its_own_names(method: str) -> None:
+    async with unnamed(Agent('test')) as client:
+        error = (await post(client, method, id='t'))['error']
+    assert (error['code'], error['message']) == (-32003, 'Push notification not supported')
+
+
+async def test_wrong_params_are_named_in_the_data_of_its_own_error() -> None:
+    async with unnamed(Agent('test')) as client:
+        error = (await post(client, 'message/send', message=bare() | {'role': 'agent'}))['error']
+    assert error == snapshot(
+        {
+            'code': -32602,
+            'message': 'Invalid parameters',
+            'data': {'detail': 'Invalid parameters: message.role: must be user: clients speak as users'},
+        }
+    )
+
+
+# Extensions, by the header that FastA2A has for them.
+
+TRACE, CITATIONS, UNKNOWN = 'urn:example:trace', 'urn:example:citations', 'urn:example:nobody-declared-this'
+
+
+def asks(*extensions: str) -> dict[str, str]:
+    return {A2A_EXTENSIONS_HEADER: ', '.join(extensions)}
+
+
+@pytest.mark.parametrize('method', ['message/send', 'message/stream'])
+async def test_the_answer_names_the_extensions_that_are_active(method: str) -> None:
+    extensions = [AgentExtension(uri=TRACE), AgentExtension(uri=CITATIONS)]
+    async with unnamed(Agent('test'), extensions=extensions) as client:
+        active = await client.post(body(method, message=bare()), asks(UNKNOWN, CITATIONS))
+        without = await client.post(body(method, message=bare()))
+    assert active.headers[A2A_EXTENSIONS_HEADER.lower()] == CITATIONS
+    assert A2A_EXTENSIONS_HEADER.lower() not in without.headers
+
+
+async def test_a_message_without_an_extension_that_the_agent_requires_is_refused_and_a_read_is_not() -> None:
+    extensions = [AgentExtension(uri=CITATIONS, required=True), AgentExtension(uri=TRACE)]
+    app = to_a2a(Agent('test'), extensions=extensions)
+    client = Client(app)
+    client.headers = {}
+    refused = await post(client, 'message/send', message=bare(), headers=asks(TRACE))
+    accepted = await post(client, 'message/send', message=bare(), headers=asks(CITATIONS))
+    assert refused['error'] == {
+        'code': -32600,
+        'message': 'Request payload validation error',
+        'data': {'missing_required_extensions': [CITATIONS]},
+    }
+    assert (await post(client, 'tasks/get', id='nope'))['error']['code'] == -32001
+    assert [task['id'] for task in await app.list_tasks()] == [accepted['result']['task']['id']]
+    await ended(Client(app, headers={A2A_EXTENSIONS_HEADER: CITATIONS}), accepted['result']['task']['id'])

@@ -1,0 +1,418 @@
+"""What is sent to break, to confuse or to fill a server: it is refused or taken as it is, and nothing leaks."""
+
+from __future__ import annotations
+
+import gc
+import json
+import sys
+from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from typing import Any
+from unicodedata import normalize
+
+import pytest
+from pydantic_ai import Agent
+from starlette.requests import Request
+
+from pydantic_ai_a2a import Caller, to_a2a
+
+from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
+from ...dialects import json_rpc, only, spoken, unversioned
+from ..refused import send, untouched
+
+Change = Callable[[bytes], bytes]
+
+LEAKS = (b'Traceback', b'Error(', b'Exception', b'.py', b'sqlite', b'pydantic', b'starlette', b'asyncio', b'0x7f')
+"""What the text of an exception has, and no answer."""
+
+
+def sound(answer: Answer) -> dict[str, Any]:
+    """The answer, with an error as JSON-RPC has it, having seen that the server is fine and shows nothing of itself."""
+    assert [leak for leak in LEAKS if leak in answer.body] == []
+    assert all(value.isprintable() for value in answer.headers.values())
+    if not spoken().has_envelope:
+        assert answer.status < 500
+        return {'error': spoken().error(answer.json)} if 'error' in answer.json else answer.json
+    assert answer.status in {200, 413, 415, 421}
+    assert answer.json['jsonrpc'] == '2.0'
+    assert answer.json.get('error', {}).get('code') != -32603
+    return answer.json
+
+
+def value(hostile: bytes) -> Change:
+    """A value of the metadata."""
+    return lambda body: body.replace(b'"VALUE"', hostile)
+
+
+def text(hostile: bytes) -> Change:
+    """What is said."""
+    return lambda body: body.replace(b'"TEXT"', hostile)
+
+
+def member(hostile: bytes) -> Change:
+    """One more member of the envelope."""
+    return lambda body: b'{%s,%s' % (hostile, body[1:])
+
+
+def param(hostile: bytes) -> Change:
+    """One more member of the params."""
+    return lambda body: body.replace(b'"params": {', b'"params": {%s,' % hostile)
+
+
+def deep(depth: int) -> bytes:
+    return b'[' * depth + b']' * depth
+
+
+def deep_object(depth: int) -> bytes:
+    return b'{"a":' * depth + b'1' + b'}' * depth
+
+
+CORPUS: dict[str, tuple[Change, int]] = {
+    'deep metadata': (value(deep(32)), -32602),
+    'deep objects': (value(deep_object(32)), -32602),
+    'deeper metadata': (value(deep(190)), -32602),
+    'metadata as deep as no parser reads': (value(deep(500)), -32700),
+    'metadata of 100,000 lists': (value(deep(100_000)), -32700),
+    'deep member that nobody knows': (param(b'"x":' + deep(500)), -32700),
+    'deep envelope': (member(b'"x":' + deep(500)), -32700),
+    'too many values': (value(b'[' + b'0,' * 300_000 + b'0]'), -32600),
+    'large metadata': (value(b'"' + b'x' * 200_000 + b'"'), -32602),
+    'long text': (text(b'"' + b'x' * 1_000_001 + b'"'), -32602),
+    'long key': (value(b'{"' + b'x' * 200_000 + b'":1}'), -32602),
+    'NaN': (value(b'NaN'), -32700),
+    'Infinity': (value(b'-Infinity'), -32700),
+    'NaN in the envelope': (member(b'"x":NaN'), -32700),
+    '1e999': (value(b'[1e999]'), -32602),
+    '400 digits': (value(b'9' * 400), -32602),
+    '400 digits after a minus': (value(b'{"a":-%s}' % (b'9' * 400)), -32602),
+    '400 digits and a fraction': (value(b'9' * 400 + b'.5'), -32602),
+    '1,000,000 digits': (value(b'9' * 1_000_000), -32700),
+    '1,000,000 digits in the envelope': (member(b'"x":' + b'9' * 1_000_000), -32700),
+    'hexadecimal': (value(b'0x10'), -32700),
+    'leading zero': (value(b'007'), -32700),
+    'NUL in metadata': (value(b'"\\u0000"'), -32602),
+    'NUL in a key': (value(b'{"\\u0000":1}'), -32602),
+    'NUL in a text': (text(b'"a\\u0000b"'), -32602),
+    'NUL in a member that nobody knows': (param(b'"x":"\\u0000"'), -32602),
+    'bare NUL': (text(b'"\x00"'), -32700),
+    'bare line break': (text(b'"\n"'), -32700),
+    'bare escape': (text(b'"\x1b[2J"'), -32700),
+    'lone surrogate': (text(b'"\\ud800"'), -32602),
+    'lone surrogate in metadata': (value(b'["\\udfff"]'), -32602),
+    'lone surrogate in a key': (value(b'{"\\ud800":1}'), -32602),
+    'surrogates in the wrong order': (text(b'"\\udc00\\ud800"'), -32602),
+    'lone surrogate in a member that nobody knows': (param(b'"x":"\\ud800"'), -32602),
+    'lone surrogate in the envelope': (member(b'"x":"\\ud800"'), -32600),
+    'surrogate as UTF-8': (text(b'"\xed\xa0\x80"'), -32700),
+    'overlong UTF-8': (text(b'"\xc0\x80"'), -32700),
+    'UTF-8 beyond Unicode': (text(b'"\xf4\x90\x80\x80"'), -32700),
+    'broken UTF-8': (text(b'"\xc3"'), -32700),
+    'Latin-1': (text(b'"\xe9"'), -32700),
+    'byte order mark': (lambda body: b'\xef\xbb\xbf' + body, -32700),
+    'UTF-16': (lambda body: body.decode().encode('utf-16'), -32700),
+    'UTF-32': (lambda body: body.decode().encode('utf-32-le'), -32700),
+    'two documents': (lambda body: body + body, -32700),
+    'garbage after it': (lambda body: body + b'\x00', -32700),
+    'cut off': (lambda body: body[:-1], -32700),
+    'comment': (lambda body: b'/**/' + body, -32700),
+    'trailing comma': (lambda body: body[:-1] + b',}', -32700),
+    'single quotes': (lambda body: body.replace(b'"', b"'"), -32700),
+    'bad escape': (text(b'"\\x41"'), -32700),
+    'batch': (lambda body: b'[' + body + b',' + body + b']', -32600),
+    'batch of 100,000': (lambda body: b'[' + b'{},' * 100_000 + b'{}]', -32600),
+    'a list for metadata': (lambda body: body.replace(b'{"k": "VALUE"}', b'[]'), -32602),
+    'another id last': (lambda body: body[:-1] + b',"id":{}}', -32600),
+    'another version last': (lambda body: body[:-1] + b',"jsonrpc":"1.0"}', -32600),
+    'another method last': (lambda body: body[:-1] + b',"method":"__init__"}', -32601),
+    'other params last': (lambda body: body[:-1] + b',"params":{}}', -32602),
+    'a bad text last': (text(b'"good","text":"\\ud800"'), -32602),
+}
+"""What is done to a request that would be served, and the code of the refusal."""
+
+
+def hostile_body(change: Change, dialect: str) -> tuple[bytes, dict[str, str]]:
+    """The changed request, and the headers of the dialect."""
+    said = message('TEXT', messageId='message-id', metadata={'k': 'VALUE'})
+    if dialect == 'fasta2a':
+        wire = {'jsonrpc': '2.0', 'id': 'r-1', 'method': 'message/send', 'params': {'message': said | {'role': 'user'}}}
+        return change(json.dumps(wire).encode()), {'Content-Type': 'application/json'}
+    body = rpc('SendMessage', {'message': said})
+    return change(body), {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+
+
+@pytest.mark.parametrize('case', CORPUS)
+@json_rpc('HTTP+JSON has no envelope; its bodies are in test_wire_rest')
+async def test_a_hostile_request_is_refused(case: str) -> None:
+    change, code = CORPUS[case]
+    body, headers = hostile_body(change, spoken().version)
+    async with untouched() as client:
+        assert sound(await Exchange(client.app, 'POST', '/', headers, body).answer())['error']['code'] == code
+
+
+@unversioned("it is FastA2A's dialect")
+@pytest.mark.parametrize('case', CORPUS)
+async def test_a_hostile_request_is_refused_in_fasta2as_dialect_too(case: str) -> None:
+    change, code = CORPUS[case]
+    body, headers = hostile_body(change, 'fasta2a')
+    async with untouched() as client:
+        assert sound(await Exchange(client.app, 'POST', '/', headers, body).answer())['error']['code'] == code
+
+
+@unversioned('one dialect tells')
+async def test_refused_requests_leave_nothing_in_memory() -> None:
+    headers = {'Content-Type': 'application/json'}
+    async with untouched() as client:
+
+        async def send_all() -> int:
+            for change, _ in CORPUS.values():
+                sound(await Exchange(client.app, 'POST', '/', headers, hostile_body(change, 'fasta2a')[0]).answer())
+            gc.collect()
+            return sys.getallocatedblocks()
+
+        await send_all()
+        before = await send_all()
+        growth = [await send_all() - before for _ in range(8)]
+    assert growth[-1] < 8 * len(CORPUS)  # which one block for each request would be
+
+
+@pytest.mark.parametrize(
+    'charset',
+    [
+        *('punycode', 'undefined', 'idna', 'unicode_escape', 'raw_unicode_escape', 'utf-7', 'zlib_codec', 'rot13'),
+        *('mbcs', 'aliases', 'charmap', '..', 'x' * 8000),
+    ],
+)
+async def test_a_file_is_read_in_no_charset_that_is_costly_or_gives_what_is_no_text(charset: str) -> None:
+    raw = b64encode(b'a-' + b'8' * 300_000 + b'+2AA-\\ud800').decode()
+    async with untouched() as client:
+        answer = await client.post(send(parts=[{'raw': raw, 'mediaType': f'text/plain; charset={charset}'}]))
+    assert sound(answer)['error']['code'] == -32602
+
+
+# What looks as if it were something else.
+
+
+@pytest.mark.parametrize(
+    'odd',
+    [
+        {'messageId': '../../etc/passwd', 'contextId': '..'},
+        {'messageId': "'; DROP TABLE task; --", 'contextId': "' OR '1'='1"},
+        {'messageId': '%2e%2e%2f', 'contextId': '%00'},
+        {'messageId': '{{7*7}} ${7*7} %s %d %n', 'contextId': '{0.__class__}'},
+        {'messageId': '\u202eexe.png', 'contextId': '\u200b'},
+        {'messageId': '__proto__', 'contextId': 'constructor'},
+        {'messageId': '💩' * 256, 'contextId': '\uffff'},
+    ],
+)
+async def test_an_id_is_a_text_like_any_other(odd: dict[str, str]) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send(message(**odd))
+        assert await client.get_task(task['id']) == task
+        [found] = await app.list_tasks(context_id=odd['contextId'])
+        assert await app.list_tasks(context_id=odd['contextId'] + ' ') == []
+        conversation = await app.conversations().load(odd['contextId'])
+    assert (state_of(task), task['contextId'], found['id']) == ('COMPLETED', odd['contextId'], task['id'])
+    assert task['history'][0]['messageId'] == odd['messageId']
+    assert conversation is not None
+    assert len(conversation.messages) == 2
+
+
+ALIKE = [
+    ('ann', 'Ann'),
+    ('ann', 'ann '),
+    ('caf\xe9', normalize('NFD', 'caf\xe9')),
+    ('a', '\u0430'),
+    ('\ufb01', 'fi'),
+    ('stra\xdfe', 'strasse'),
+    ('a/b', 'a%2Fb'),
+    ('a', 'a\u200b'),
+    ('1', '01'),
+    ('%', '_'),
+]
+"""Pairs that some comparison takes for the same."""
+
+
+@pytest.mark.parametrize(('one', 'other'), ALIKE)
+async def test_ids_that_look_alike_are_different_ones(one: str, other: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        tasks = [await client.send(message(messageId=id * 8, contextId=id)) for id in (one, other)]
+        found = [[task['id'] for task in await app.list_tasks(context_id=id)] for id in (one, other)]
+        again = [await client.send(message(messageId=id * 8, contextId=id)) for id in (one, other)]
+    assert found == [[task['id']] for task in tasks]
+    assert [len(task['history']) for task in tasks] == [2, 2]
+    assert [task['id'] for task in again] != [task['id'] for task in tasks][::-1]
+
+
+def named(request: Request) -> Caller:
+    return Caller(**json.loads(request.headers['x-caller']))
+
+
+@unversioned('it is about callers')
+@pytest.mark.parametrize(
+    ('one', 'other'),
+    [
+        *(({'id': one}, {'id': other}) for one, other in ALIKE),
+        *(({'id': 'ann', 'tenant': one}, {'id': 'ann', 'tenant': other}) for one, other in ALIKE),
+        ({'id': 'c', 'tenant': 'a/b'}, {'id': 'b/c', 'tenant': 'a'}),
+        ({'id': 'a/b'}, {'id': 'b', 'tenant': 'a'}),
+        ({'id': '/'}, {'id': ''}),
+        ({'id': '', 'tenant': 'a'}, {'id': 'a', 'tenant': ''}),
+        ({'id': 'a\0'}, {'id': 'a'}),
+        ({'id': '\ud800'}, {'id': '\udfff'}),
+    ],
+)
+async def test_callers_that_look_alike_are_different_ones(one: dict[str, str], other: dict[str, str]) -> None:
+    app = to_a2a(Agent('test'), authenticate=named)
+    async with lifespan(app):
+        mine, yours = [Client(app, headers={'X-Caller': json.dumps(caller)}) for caller in (one, other)]
+        task = await mine.send(message(contextId='c'))
+        assert (await mine.call('ListTasks'))['totalSize'] == 1
+        assert (await yours.call('ListTasks'))['totalSize'] == 0
+        answer = await yours.post(rpc('GetTask', {'id': task['id']}))
+    assert sound(answer)['error']['code'] == -32001
+
+
+OTHER_SPELLINGS: list[Callable[[str], str]] = [str.upper, '{} '.format, '{}/'.format, './{}'.format, '%{}'.format]
+
+
+@pytest.mark.parametrize('change', OTHER_SPELLINGS)
+async def test_a_task_is_known_by_exactly_its_id(change: Callable[[str], str]) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send()
+        answer = await client.post(rpc('GetTask', {'id': change(task['id'])}))
+    assert sound(answer)['error']['code'] == -32001
+
+
+# Members that are there twice: the last one counts, for all that look.
+
+
+@json_rpc('the members are of the envelope')
+async def test_of_members_that_are_there_twice_the_last_is_checked_and_stored() -> None:
+    body = send(messageId='last-message-id', parts=[{'text': 'last'}])
+    body = body.replace(b'"text": "last"', b'"text": "first", "text": "last"')
+    body = body.replace(b'"messageId": ', b'"messageId": "first-message-id", "messageId": ')
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        answer = await client.post(body.replace(b'"id": ', b'"id": "first", "id": ', 1))
+        [task] = await app.list_tasks()
+    assert sound(answer)['id'] == 'r-1'
+    sent = spoken().result('SendMessage', answer.json)['task']['history'][0]
+    assert (sent['messageId'], sent['parts'][0]['text']) == ('last-message-id', 'last')
+    assert task.get('history', [])[0]['message_id'] == 'last-message-id'
+
+
+@unversioned('the methods of several versions are sent')
+@pytest.mark.parametrize(
+    ('methods', 'code'),
+    [(('message/send', 'GetTask'), -32001), (('SendMessage', 'tasks/get'), -32001), (('GetTask', 'nothing'), -32601)],
+)
+async def test_the_last_method_decides_the_version_too(methods: tuple[str, str], code: int) -> None:
+    first, last = (json.dumps(method).encode() for method in methods)
+    body = b'{"jsonrpc":"2.0","id":1,"method":%s,"params":{"id":"t"},"method":%s}' % (first, last)
+    async with untouched() as client:
+        answer = await Exchange(client.app, 'POST', '/', {'Content-Type': 'application/json'}, body).answer()
+    assert sound(answer)['error']['code'] == code
+
+
+# Headers and paths.
+
+EVIL = [
+    'EVIL\r\nSet-Cookie: a=b',
+    'EVIL\n',
+    'EVIL\0',
+    'EVIL' * 10_000,
+    '\xffEVIL',
+    '"EVIL\\',
+    ',,,',
+    '²',
+    '9' * 5_000,
+    '-1',
+    '',
+]
+ECHOED = [
+    'A2A-Version',
+    'A2A-Extensions',
+    'X-A2A-Extensions',
+    'X-Correlation-Id',
+    'Last-Event-ID',
+    'traceparent',
+    'tracestate',
+    'baggage',
+    'Content-Length',
+    'Content-Type',
+    'Accept',
+    'Authorization',
+    'Cookie',
+    'Origin',
+    'X-Forwarded-For',
+]
+
+
+@pytest.mark.parametrize('evil', EVIL, ids=range(len(EVIL)))
+@pytest.mark.parametrize('name', ECHOED)
+async def test_what_a_header_says_never_gets_into_the_headers_of_the_answer(name: str, evil: str) -> None:
+    async with untouched() as client:
+        answers = [
+            await client.post(rpc(method, {'id': 't'}), {name: evil}) for method in ('GetTask', 'SubscribeToTask')
+        ]
+    for answer in answers:
+        assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
+        assert 'EVIL' not in str(answer.headers)
+        assert b'\r' not in answer.body
+
+
+@unversioned('no version is named')
+@pytest.mark.parametrize(
+    'query', ['A2A-Version=EVIL%0d%0aSet-Cookie:a', 'A2A-Version=%ff', 'A2A-Version=1.0&A2A-Version=0.3', '&' * 5_000]
+)
+async def test_what_a_query_says_never_gets_into_the_headers_of_the_answer(query: str) -> None:
+    async with untouched() as client:
+        headers = {'Content-Type': 'application/json'}
+        answer = await Exchange(client.app, 'POST', f'/?{query}', headers, rpc('GetTask', {'id': 't'})).answer()
+    assert sound(answer)['error']['code'] in {-32001, -32009, -32600}
+    assert 'EVIL' not in str(answer.headers)
+
+
+@unversioned('no operation is called')
+@pytest.mark.parametrize(
+    'path',
+    [
+        '/..',
+        '/../health/ready/..',
+        '/.well-known/../agent.db',
+        '/.well-known/agent-card.json/',
+        '/health/ready\0',
+        '/%2e',
+        '/\xff',
+    ],
+)
+@pytest.mark.parametrize('method', ['GET', 'POST', 'PUT', 'DELETE', 'TRACE', 'CONNECT', 'G\0T'])
+async def test_there_is_nothing_at_other_paths(path: str, method: str) -> None:
+    async with untouched() as client:
+        exchange = Exchange(client.app, method, path, {'Content-Type': 'application/json'}, send())
+        answer = await exchange.answer()
+    assert answer.status in {307, 404, 405}
+
+
+@only('1.0', '0.3 has no lists')
+@pytest.mark.parametrize('task_id', ['nul\0', '\ud800', 'x' * 257, 7, None, ['t']])
+@pytest.mark.parametrize('at', [0, -1, 2**63, 1.5, 'x', None])
+async def test_a_page_token_that_somebody_made_up_is_refused(at: object, task_id: object) -> None:
+    """Whoever knows how tokens are made may make one; what it holds is checked all the same."""
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        for _ in range(2):
+            await client.send()
+        given = (await client.call('ListTasks', {'pageSize': 1}))['nextPageToken']
+        mark = json.loads(urlsafe_b64decode(given))[2]
+        token = urlsafe_b64encode(json.dumps([at, task_id, mark]).encode()).decode()
+        answer = await client.post(rpc('ListTasks', {'pageSize': 1, 'pageToken': token}))
+    assert sound(answer)['error']['code'] == -32602

@@ -1,0 +1,329 @@
+"""What is answered below and beside the operations: bodies, content types, versions, capabilities, errors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import pytest
+from fasta2a.schema import AgentExtension
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message
+
+from pydantic_ai_a2a import Caller, Limits, to_a2a
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+
+from ...client import Client, Exchange, lifespan, message, rpc, state_of
+from ...dialects import DIALECTS, METHODS, Dialect, json_rpc, only, spoken, unversioned
+from ..refused import refusal, send, untouched
+from ..rows import covers
+
+PUSH = [name for name in OPERATIONS if 'PushNotificationConfig' in name]
+LISTS = 'ListTasks'
+SERVED = [name for name, operation in OPERATIONS.items() if operation.capability in (None, 'streaming')]
+
+
+class Upload(Exchange):
+    """A request with a body that has no end, in chunks of 1 MB."""
+
+    chunks = 0
+    chunks_before_answer = 0
+
+    async def _receive(self) -> Message:
+        self.chunks += 1
+        return {'type': 'http.request', 'body': b' ' * 1_000_000, 'more_body': True}
+
+    async def _send(self, message: Message) -> None:
+        if message['type'] == 'http.response.start':
+            self.chunks_before_answer = self.chunks
+        await super()._send(message)
+
+
+def upload(app: ASGIApp, headers: Mapping[str, str] | None = None) -> Upload:
+    return Upload(app, 'POST', '/', {'Content-Type': 'application/json', **(headers or {})}, b'')
+
+
+@covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
+async def test_a_body_that_is_declared_too_large_is_refused_before_it_is_read() -> None:
+    async with untouched() as client:
+        exchange = upload(client.app, {**client.headers, 'Content-Length': '50000000'})
+        error = refusal(await exchange.answer(), status=413, id=None)
+    assert (exchange.chunks_before_answer, exchange.chunks) == (0, 64)  # what is discarded is bounded
+    assert (error.code, error.message) == (-32600, spoken().text('The request body is larger than 10000000 bytes.'))
+
+
+@covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
+async def test_a_body_that_goes_over_the_limit_is_read_no_further() -> None:
+    async with untouched() as client:
+        exchange = upload(client.app, client.headers)
+        refusal(await exchange.answer(), status=413, id=None)
+    assert exchange.chunks == 11
+
+
+@covers('50 MB body')
+@json_rpc('the bodies are JSON-RPC')
+async def test_the_limit_of_a_body_can_be_set() -> None:
+    body = rpc('GetTask', {'id': 't'})
+    async with untouched(limits=Limits(body=len(body))) as client:
+        fits = await client.post(body)
+        refusal(await client.post(body + b' '), status=413, id=None)
+    assert refusal(fits).code == -32001
+
+
+@covers('`text/plain` from a foreign Origin')
+@pytest.mark.parametrize(
+    'content_type',
+    [
+        pytest.param(None, id='none'),
+        'text/plain',
+        'text/plain; application/json',
+        'application/x-www-form-urlencoded',
+        'multipart/form-data; boundary=x',
+        'application/jsonp',
+    ],
+)
+@json_rpc('HTTP+JSON takes one more media type')
+async def test_a_web_page_cannot_make_a_visitor_run_the_agent(content_type: str | None) -> None:
+    headers = {'Origin': 'https://evil.example'} | ({'Content-Type': content_type} if content_type else {})
+    async with untouched() as client:
+        answer = await Exchange(client.app, 'POST', '/', client.headers | headers, send()).answer()
+    error = refusal(answer, status=415, id=None)
+    assert (error.code, error.message) == (-32600, spoken().text('The request body must be application/json.'))
+    assert 'access-control-allow-origin' not in answer.headers
+
+
+@unversioned('no operation is called')
+@covers('`text/plain` from a foreign Origin')
+async def test_a_web_page_that_asks_first_is_not_allowed_to_send() -> None:
+    asks = {
+        'Origin': 'https://evil.example',
+        'Access-Control-Request-Method': 'POST',
+        'Access-Control-Request-Headers': 'content-type',
+    }
+    async with untouched() as client:
+        answer = await client.get('/', asks, method='OPTIONS')
+    assert answer.status == 405
+    assert [name for name in answer.headers if name.startswith('access-control')] == []
+
+
+@pytest.mark.parametrize(
+    'content_type', ['application/json; charset=utf-8', 'Application/JSON', 'application/json ;q=1']
+)
+async def test_json_may_be_declared_in_any_spelling(content_type: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('GetTask', {'id': 't'}), {'Content-Type': content_type})
+    assert refusal(answer).code == -32001
+
+
+@unversioned('the version is none')
+@covers('`A2A-Version: 9.9`')
+@pytest.mark.parametrize('where', ['header', 'query'])
+@pytest.mark.parametrize('method', [*OPERATIONS, *METHODS.values()])
+async def test_a_version_that_is_not_served_is_refused_in_every_operation(method: str, where: str) -> None:
+    async with untouched() as client:
+        client.headers = {'A2A-Version': '9.9'} if where == 'header' else {}
+        path = '/' if where == 'header' else '/?A2A-Version=9.9'
+        error = refusal(await client.post(rpc(method, {'message': message(), 'id': 't'}), path=path))
+    assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
+    assert error.message == "A2A version '9.9' is not supported; use 1.0 or 0.3."
+    assert error.data[0]['metadata']['supportedVersions'] == '1.0, 0.3'
+
+
+@pytest.mark.parametrize(
+    ('version', 'named'),
+    [
+        *(('1.0', name) for name in ('1.0', '1.0.7', '1', ' 1.0 ', '', None)),
+        *(('0.3', name) for name in ('0.3', '0.3.0', '0.3.26', ' 0.3 ', '', None)),
+    ],
+    indirect=['version'],
+)
+@pytest.mark.parametrize('where', ['header', 'query'])
+async def test_a_version_that_is_served_is_known_by_its_major_and_minor_or_by_the_method(
+    version: Dialect, named: str | None, where: str
+) -> None:
+    async with untouched() as client:
+        client.headers = {} if named is None or where == 'query' else {'A2A-Version': named}
+        path = '/' if named is None or where == 'header' else f'/?A2A-Version={quote(named)}'
+        error = refusal(await client.post(rpc('GetTask', {'id': 't'}), path=path))
+    assert error.code == -32001
+
+
+@pytest.mark.parametrize('named', ['1.0, 0.3', '0.3,1.0'])
+@json_rpc('HTTP+JSON has no id to answer with')
+async def test_a_request_of_several_versions_is_refused(named: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('GetTask', {'id': 't'}), {'A2A-Version': named})
+    assert (answer.json['id'], answer.json['error']['code']) == ('r-1', -32600)
+
+
+@pytest.mark.parametrize('method', PUSH)
+async def test_push_notifications_are_refused_as_the_card_declares_none(method: str) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'taskId': 't'})))
+    assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_send_that_asks_for_push_notifications_is_refused(method: str) -> None:
+    configuration = {'taskPushNotificationConfig': {'url': 'https://example.com'}}
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'message': message(), 'configuration': configuration})))
+    assert (error.code, error.reason) == (-32003, 'PUSH_NOTIFICATION_NOT_SUPPORTED')
+
+
+async def test_there_is_no_extended_card() -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc('GetExtendedAgentCard')))
+    expected = (-32007, 'EXTENDED_AGENT_CARD_NOT_CONFIGURED')
+    assert (error.code, error.reason) == (expected if spoken().version == '0.3' else (-32004, 'UNSUPPORTED_OPERATION'))
+
+
+@pytest.mark.parametrize('method', ['GetTask', 'CancelTask', 'SubscribeToTask'])
+async def test_a_task_that_there_is_not_is_not_found(method: str) -> None:
+    async with untouched() as client:
+        error = refusal(await client.post(rpc(method, {'id': 'no-such-task'})))
+    assert (error.code, error.reason) == (-32001, 'TASK_NOT_FOUND')
+
+
+@only('1.0', '0.3 has no details')
+@json_rpc('HTTP+JSON describes errors in another way')
+async def test_an_error_is_described_in_full() -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc('GetTask', {'id': 'no-such-task'}))
+    error = answer.json['error']
+    assert error['data'][0]['metadata'].pop('correlationId') == answer.headers['x-correlation-id']
+    assert error == snapshot(
+        {
+            'code': -32001,
+            'message': 'Task not found.',
+            'data': [
+                {
+                    '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+                    'reason': 'TASK_NOT_FOUND',
+                    'domain': 'a2a-protocol.org',
+                    'metadata': {},
+                }
+            ],
+        }
+    )
+
+
+async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Request) -> Caller:
+        raise RuntimeError('the secret of the house')
+
+    async with untouched(authenticate=broken) as client:
+        answer = await client.post(send())
+    error = refusal(answer, id=None)
+    assert (error.code, error.reason, error.message) == (
+        -32603,
+        'INTERNAL_ERROR',
+        spoken().text('Internal error.'),
+    )
+    assert b'secret' not in answer.body
+    [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
+    assert record.levelno == logging.ERROR
+    assert answer.headers['x-correlation-id'] in record.getMessage()
+    assert record.exc_info is not None
+    assert str(record.exc_info[1]) == 'the secret of the house'
+
+
+@pytest.mark.parametrize(
+    ('version', 'method'),
+    [(version, name) for version, dialect in DIALECTS.items() for name in SERVED if dialect.has_lists or name != LISTS],
+    indirect=['version'],
+)
+async def test_every_operation_answers_over_http_200_as_json_or_as_a_stream(version: Dialect, method: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send()
+        params = {'message': message(), 'id': task['id']}
+        answer = await client.post(rpc(method, params))
+    assert answer.status == 200
+    assert state_of(task) == 'COMPLETED'
+    stream = method == 'SendStreamingMessage' or (method == 'SubscribeToTask' and not version.refuses_ended)
+    assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
+
+
+class Leaving(Exchange):
+    """A request whose client goes away in the middle of its body."""
+
+    async def _receive(self) -> Message:
+        if not self._given:
+            self._given = True
+            return {'type': 'http.request', 'body': b'{"jsonrpc":', 'more_body': True}
+        return {'type': 'http.disconnect'}
+
+
+async def test_nobody_is_answered_who_leaves_before_the_end_of_the_request() -> None:
+    async with untouched() as client:
+        exchange = Leaving(client.app, 'POST', '/', {'Content-Type': 'application/json'}, b'')
+        with pytest.raises(AssertionError, match='without finishing its answer'):
+            await exchange.next()
+
+
+@only('1.0', '0.3 has no error of its own for it')
+async def test_an_extension_that_the_agent_requires_must_be_declared() -> None:
+    required = AgentExtension(uri='https://example.com/required', required=True)
+    async with untouched(extensions=[required]) as client:
+        error = refusal(await client.post(send()))
+        refusal(await client.post(send(), {'A2A-Extensions': 'https://example.com/other'}))
+    assert (error.code, error.reason) == (-32008, 'EXTENSION_SUPPORT_REQUIRED')
+    assert error.data[0]['metadata']['requiredExtensions'] == 'https://example.com/required'
+
+
+@pytest.mark.parametrize(
+    ('asked', 'active'),
+    [
+        (None, None),
+        ('https://example.com/other', None),
+        ('https://example.com/a, https://example.com/other', 'https://example.com/a'),
+    ],
+)
+async def test_the_answer_says_which_extensions_are_active(asked: str | None, active: str | None) -> None:
+    app = to_a2a(Agent('test'), extensions=[AgentExtension(uri='https://example.com/a')])
+    name = spoken().extensions_header
+    headers = {name: asked} if asked else {}
+    async with lifespan(app):
+        client = Client(app)
+        answer = await client.post(send(), headers)
+        error = await client.post(rpc('GetTask', {'id': 'no-such-task'}), headers)
+        body = rpc('SendStreamingMessage', {'message': message()})
+        stream = await client.post(body, headers)
+    assert [each.headers.get(name.lower()) for each in (answer, stream)] == [active, active]
+    assert refusal(error).code == -32001
+
+
+async def test_what_a_request_says_besides_its_message_is_taken() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        params = {
+            'tenant': 'acme',
+            'message': message(metadata={'a': 1}, extensions=['https://example.com/a'], referenceTaskIds=['t']),
+            'configuration': {'acceptedOutputModes': ['text/plain']},
+            'metadata': {'b': 2},
+        }
+        task = (await Client(app).call('SendMessage', params))['task']
+    assert state_of(task) == 'COMPLETED'
+    sent = task['history'][0]
+    assert (sent['metadata'], sent['extensions'], sent['referenceTaskIds']) == (
+        {'a': 1},
+        ['https://example.com/a'],
+        ['t'],
+    )
+
+
+async def test_a_refusal_for_want_of_an_extension_says_which_are_active() -> None:
+    name = spoken().extensions_header
+    extensions = [AgentExtension(uri='urn:example:a'), AgentExtension(uri='urn:example:b', required=True)]
+    async with untouched(extensions=extensions) as client:
+        some = await client.post(send(), {name: 'urn:example:a'})
+        none = await client.post(send())
+    assert some.headers[name.lower()] == 'urn:example:a'
+    assert name.lower() not in none.headers

@@ -1,0 +1,495 @@
+"""HTTP+JSON on the wire (§11): its paths, verbs, queries, media types and errors; what it does is tested for all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import BearerAuth, Limits, mount, to_a2a
+from pydantic_ai_a2a.protocol.operations import OPERATIONS
+
+from ...client import LIMIT, Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
+from ...dialects import PATHS, Call, only
+from ..agent.test_observability import Spans, spans
+from ..refused import refusal, untouched
+from .test_hostile_input import CORPUS, sound
+
+__all__ = ('spans',)  # a fixture
+
+pytestmark = only('HTTP+JSON', 'it is about how it says things')
+
+JSON = {'Content_Type': 'application/json'}
+
+
+async def ask(app: ASGIApp, verb: str, path: str, body: bytes = b'', **headers: str) -> Answer:
+    """An answer to a request as it is given; header names are written with `_` for `-`."""
+    named = {name.replace('_', '-'): value for name, value in headers.items()}
+    return await Exchange(app, verb, path, named, body).answer()
+
+
+def waiting() -> tuple[Agent, asyncio.Event, asyncio.Event]:
+    """An agent whose runs wait: it, that a run has begun, and that it may end."""
+    agent, begun, go = Agent('test'), asyncio.Event(), asyncio.Event()
+
+    @agent.tool_plain
+    async def wait() -> str:
+        begun.set()
+        await go.wait()
+        return 'done'
+
+    return agent, begun, go
+
+
+# --- paths and verbs ------------------------------------------------------------------------------------------------
+
+
+def test_these_tests_know_each_operation_by_its_path() -> None:
+    written = {
+        name: {(verb, path.replace('{id}', '{taskId}').replace('{configId}', '{id}')) for verb, path in operation.http}
+        for name, operation in OPERATIONS.items()
+        if 'Push' in name
+    } | {name: set(operation.http) for name, operation in OPERATIONS.items() if 'Push' not in name}
+    assert written == {name: {path} for name, path in PATHS.items()} | {
+        'SubscribeToTask': {('POST', '/tasks/{id}:subscribe'), ('GET', '/tasks/{id}:subscribe')}
+    }
+
+
+@pytest.mark.parametrize('verb', ['GET', 'POST'])
+async def test_a_task_is_subscribed_to_by_either_verb(verb: str) -> None:
+    agent, begun, go = waiting()
+    app = to_a2a(agent)
+    async with lifespan(app):
+        task = await Client(app).send('wait', returnImmediately=True)
+        async with asyncio.timeout(LIMIT):
+            await begun.wait()
+        exchange = Exchange(app, verb, f'/tasks/{task["id"]}:subscribe', {}, b'')
+        start = await exchange.next()
+        first = await exchange.next()
+        go.set()
+        rest = b''.join([part async for part in bodies(exchange)])
+    assert dict(start['headers'])[b'content-type'] == b'text/event-stream'
+    events = [frame.split(b'\n') for frame in (first['body'] + rest).split(b'\n\n')[:-1]]
+    said = [json.loads(data.removeprefix(b'data: ')) for _, data in events]
+    assert [list(each) for each in said] == [['task'], *([['artifactUpdate']] * (len(said) - 2)), ['statusUpdate']]
+    numbers = [int(id.removeprefix(b'id: ')) for id, _ in events]
+    assert numbers == list(range(numbers[0], numbers[0] + len(said)))
+
+
+async def bodies(exchange: Exchange) -> AsyncIterator[bytes]:
+    while True:
+        part = await exchange.next()
+        yield part['body']
+        if not part.get('more_body'):
+            return
+
+
+@pytest.mark.parametrize(
+    ('verb', 'path', 'allowed'),
+    [
+        ('GET', '/message:send', 'POST'),
+        ('DELETE', '/message:stream', 'POST'),
+        ('POST', '/tasks', 'GET'),
+        ('HEAD', '/tasks', 'GET'),
+        ('DELETE', '/tasks/t', 'GET'),
+        ('GET', '/tasks/t:cancel', 'POST'),
+        ('PUT', '/tasks/t:subscribe', 'GET, POST'),
+        ('PATCH', '/tasks/t/pushNotificationConfigs', 'GET, POST'),
+        ('POST', '/tasks/t/pushNotificationConfigs/c', 'DELETE, GET'),
+        ('OPTIONS', '/extendedAgentCard', 'GET'),
+        ('POST', '/tasks/:cancel', 'GET'),
+    ],
+)
+async def test_a_path_says_which_other_verbs_it_takes(verb: str, path: str, allowed: str) -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, verb, path, Content_Type='application/json')
+    assert (refusal(answer, status=405).code, answer.headers['allow']) == (-32601, allowed)
+    assert answer.json['error']['status'] == 'UNIMPLEMENTED'
+
+
+@pytest.mark.parametrize('verb', ['GET', 'POST', 'DELETE'])
+@pytest.mark.parametrize(
+    'path',
+    [
+        '/message:',
+        '/message:nothing',
+        '/tasks//',
+        '/tasks//:cancel',
+        '/tasks/t/nothing',
+        '/tasks/t:cancel/more',
+        '/tasks/../health/ready',
+        '/tasks/t/pushNotificationConfigs/c/more',
+        '/tasks/%2e%2e/%2e%2e/secret',
+    ],
+)
+async def test_there_is_nothing_at_a_path_that_only_looks_like_one(verb: str, path: str) -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, verb, path)
+    assert refusal(answer, status=404).reason == 'METHOD_NOT_FOUND'
+
+
+async def test_a_final_slash_changes_nothing() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        body = json.dumps({'message': message()}).encode()
+        task = (await ask(app, 'POST', '/message:send/', body, **JSON)).json['task']
+        got = await ask(app, 'GET', f'/tasks/{task["id"]}/')
+        listed = await ask(app, 'GET', '/tasks/')
+    assert got.json == task
+    assert [each['id'] for each in listed.json['tasks']] == [task['id']]
+
+
+@pytest.mark.parametrize(
+    ('path', 'found'),
+    [
+        ('/tasks/{}', True),
+        ('/tasks/{}%2F', False),
+        ('/tasks/%2F{}', False),
+        ('/tasks/{}%3Acancel', False),
+        ('/tasks/{}%3Fx', False),
+        ('/tasks/{}%00', False),
+        ('/tasks/{}%ff', False),
+        ('/tasks/{}:unknown', False),
+    ],
+)
+async def test_an_id_is_what_is_between_the_slashes_as_it_was_sent(path: str, found: bool) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        task = await Client(app).send()
+        encoded = ''.join(f'%{ord(character):02X}' for character in task['id'])
+        plain = await ask(app, 'GET', path.format(task['id']))
+        answer = await ask(app, 'GET', path.format(encoded))
+    assert plain.json.get('id') == answer.json.get('id') == (task['id'] if found else None)
+    assert found or refusal(answer).code in (-32001, -32602)
+
+
+@pytest.mark.parametrize('raw_path', [None, b'/elsewhere', b''])
+async def test_a_path_is_found_if_the_server_does_not_tell_how_it_was_sent(raw_path: bytes | None) -> None:
+    async def server(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, 'raw_path': raw_path}, receive, send)
+
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        task = await Client(server).send()
+        assert (await Client(server).get_task(task['id']))['id'] == task['id']
+
+
+@pytest.mark.parametrize('mounted', [mount, Starlette.mount])
+async def test_the_binding_is_there_below_a_prefix(mounted: Any) -> None:
+    app, parent = to_a2a(Agent('test')), Starlette()
+    mounted(parent, '/agents/joker', app)
+    async with lifespan(parent):
+        client = Client(parent, path='/agents/joker/')
+        task = await client.send()
+        assert (await client.get_task(task['id']))['id'] == task['id']
+        answer = await client.get('/agents/joker/tasks/x/y')
+        card = await client.get('/agents/joker/.well-known/agent-card.json')
+        outside = await client.get('/tasks')
+    assert (refusal(answer).reason, outside.status) == ('METHOD_NOT_FOUND', 404)
+    assert card.json['supportedInterfaces'][1] == {
+        'url': 'http://testserver/agents/joker/',
+        'protocolBinding': 'HTTP+JSON',
+        'protocolVersion': '1.0',
+    }
+
+
+async def test_routes_of_the_users_own_are_beside_it() -> None:
+    def told(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.url.path)
+
+    own = [Route('/tasks/{id}/notes', told), Route('/message:mine', told), Mount('/', Route('/{rest:path}', told))]
+    app = to_a2a(Agent('test'), routes=own)
+    async with lifespan(app):
+        paths = ('/tasks/t/notes', '/message:mine', '/v1/tasks', '/anything')
+        assert [(await ask(app, 'GET', path)).body.decode() for path in paths] == [*paths]
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+
+
+@pytest.mark.parametrize('path', ['/tasks', '/tasks/{task_id}', '/message:send'])
+async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
+    path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent('test'), routes=[Route(path, PlainTextResponse('mine'))])
+    async with lifespan(app):
+        card = await ask(app, 'GET', '/.well-known/agent-card.json')
+        answer = await ask(app, 'GET', '/extendedAgentCard')
+    assert {each['protocolBinding'] for each in card.json['supportedInterfaces']} == {'JSONRPC'}
+    assert (answer.status, answer.json['error']['code']) == (404, 404)
+    assert 'HTTP+JSON' not in str(answer.json)
+    assert caplog.messages == [f'The HTTP+JSON binding is not served: routes= has its path {path}.']
+
+
+# --- versions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ('query', 'headers'),
+    [('', {}), ('', {'A2A-Version': ''}), ('', {'A2A-Version': '1.0.7'}), ('?A2A-Version=1.0', {})],
+)
+async def test_the_version_is_1_0_unless_a_request_says_otherwise(query: str, headers: Mapping[str, str]) -> None:
+    async with untouched() as client:
+        answer = await Exchange(client.app, 'GET', f'/tasks{query}', headers, b'').answer()
+    assert (answer.status, answer.json['tasks']) == (200, [])
+
+
+@pytest.mark.parametrize(
+    ('path', 'headers'),
+    [
+        ('/tasks', {'A2A-Version': '0.3'}),
+        ('/tasks', {'A2A-Version': '9.9'}),
+        ('/tasks?A2A-Version=0.3', {}),
+        ('/v1/tasks', {}),
+        ('/v1/tasks/t:cancel', {}),
+        ('/v1/message:send', {'A2A-Version': '0.3'}),
+        ('/v1/card', {}),
+    ],
+)
+async def test_0_3_is_refused_by_its_name_and_at_its_own_paths(path: str, headers: Mapping[str, str]) -> None:
+    async with untouched() as client:
+        error = refusal(await Exchange(client.app, 'GET', path, headers, b'').answer(), status=400)
+    assert (error.code, error.reason) == (-32009, 'VERSION_NOT_SUPPORTED')
+    assert error.data[0]['metadata']['supportedVersions'] == '1.0'
+
+
+async def test_a_request_of_several_versions_is_refused() -> None:
+    async with untouched() as client:
+        assert refusal(await ask(client.app, 'GET', '/tasks', A2A_Version='1.0, 0.3')).code == -32600
+
+
+# --- params ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_query_has_the_params_by_either_spelling() -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        for text in ('one', 'two'):
+            await Client(app).send(message(text, contextId='a context & more'))
+        camel = 'contextId=a+context+%26%20more&pageSize=1&historyLength=1&includeArtifacts=true&pageToken=&unknown=1'
+        proto = 'context_id=a%20context+%26+more&page_size=1&history_length=1&include_artifacts=true&x=1&x=2'
+        states = 'status=TASK_STATE_COMPLETED&statusTimestampAfter=2020-01-01T00:00:00Z&includeArtifacts=false'
+        pages = [(await ask(app, 'GET', f'/tasks?{query}')).json for query in (camel, proto, states)]
+    assert pages[0] == pages[1]
+    assert [(len(page['tasks']), page['pageSize'], page['totalSize']) for page in pages] == [(1, 1, 2)] * 2 + [
+        (2, 50, 2)
+    ]
+    assert [('artifacts' in page['tasks'][0], len(page['tasks'][0]['history'])) for page in pages[1:]] == [
+        (True, 1),
+        (False, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ('query', 'fields'),
+    [
+        ('pageSize=0', ['pageSize']),
+        ('pageSize=ten', ['pageSize']),
+        ('page_size=1.5&historyLength=-5', ['pageSize', 'historyLength']),
+        ('includeArtifacts=yes', ['includeArtifacts']),
+        ('includeArtifacts=1', ['includeArtifacts']),
+        ('status=WORKING', ['status']),
+        ('status=TASK_STATE_WORKING&status=TASK_STATE_COMPLETED', ['status']),
+        ('contextId=a&context_id=b', ['contextId']),
+        ('contextId=nul%00', ['contextId']),
+        ('statusTimestampAfter=yesterday', ['statusTimestampAfter']),
+        ('pageToken=nonsense', ['pageToken']),
+        ('contextId=%ff', []),
+        ('&'.join('a=b' for _ in range(200)), []),
+    ],
+)
+async def test_a_query_is_refused_by_the_names_of_what_is_wrong(query: str, fields: list[str]) -> None:
+    async with untouched() as client:
+        error = refusal(await ask(client.app, 'GET', f'/tasks?{query}'), status=400)
+    assert (error.code, error.fields) == (-32602, fields)
+
+
+@pytest.mark.parametrize(
+    'body',
+    [b'', b'{}', b'{"id": null}', b'{"id": ""}', b'{"id": "t", "unknown": [1]}', b'{"metadata": {"why": "late"}}'],
+)
+async def test_a_body_need_not_repeat_what_the_path_says(body: bytes) -> None:
+    async with untouched() as client:
+        assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel', body, **JSON)).code == -32001
+
+
+@pytest.mark.parametrize(
+    ('verb', 'path', 'body'),
+    [
+        ('POST', '/tasks/t:cancel', b'{"id": "other"}'),
+        ('POST', '/tasks/t:cancel', b'{"id": ["t"]}'),
+        ('POST', '/tasks/t:subscribe', b'{"id": 7}'),
+        ('GET', '/tasks/t?id=other', b''),
+    ],
+)
+async def test_nothing_may_contradict_the_path(verb: str, path: str, body: bytes) -> None:
+    async with untouched() as client:
+        error = refusal(await ask(client.app, verb, path, body, **JSON), status=400)
+    assert (error.code, error.fields) == (-32602, ['id'])
+
+
+@pytest.mark.parametrize('body', [b'42', b'null', b'[]', b'[{}]', b'"text"'])
+async def test_a_body_is_one_object(body: bytes) -> None:
+    async with untouched() as client:
+        assert refusal(await ask(client.app, 'POST', '/message:send', body, **JSON), status=400).code == -32600
+
+
+ENVELOPE = {case for case in CORPUS if 'envelope' in case or 'nobody knows' in case or ' last' in case}
+
+
+def hostile_call(case: str) -> tuple[Call, int]:
+    """What the corpus makes of a message, and the code of the refusal."""
+    change, code = CORPUS[case]
+    said = message('TEXT', messageId='message-id', metadata={'k': 'VALUE'})
+    return Call.to(*PATHS['SendMessage'], change(json.dumps({'message': said}).encode())), code
+
+
+@pytest.mark.parametrize('case', [case for case in CORPUS if case not in ENVELOPE])
+async def test_a_hostile_body_is_refused(case: str) -> None:
+    body, code = hostile_call(case)
+    async with untouched() as client:
+        assert sound(await client.post(body))['error']['code'] == code
+
+
+# --- media types ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize('declared', ['application/a2a+json', 'application/json; charset=utf-8', 'APPLICATION/JSON'])
+async def test_json_is_taken_by_either_name_and_answered_as_a2a_json(declared: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        body = json.dumps({'message': message()}).encode()
+        answer = await ask(app, 'POST', '/message:send', body, Content_Type=declared)
+    assert (answer.status, answer.headers['content-type']) == (200, 'application/a2a+json')
+
+
+@pytest.mark.parametrize('path', ['', '?pageSize=1', '/no-such-task', '?pageSize=0'])
+async def test_no_cache_on_the_way_keeps_what_one_caller_reads_for_others(path: str) -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, 'GET', f'/tasks{path}')
+    assert answer.headers['cache-control'] == 'no-store'
+
+
+@pytest.mark.parametrize(
+    ('body', 'headers'),
+    [
+        (b'{}', {'Content_Type': 'text/plain'}),
+        (b'', {'Content_Type': 'text/plain'}),
+        (b'', {'Content_Type': 'application/x-www-form-urlencoded'}),
+        (b'{}', {}),
+        (b'', {'Origin': 'https://evil.example'}),
+    ],
+)
+async def test_a_web_page_cannot_make_a_visitor_cancel_a_task(body: bytes, headers: dict[str, str]) -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, 'POST', '/tasks/t:cancel', body, **headers)
+    assert refusal(answer, status=415).message.endswith('application/a2a+json or application/json.')
+
+
+async def test_an_empty_body_need_not_be_declared() -> None:
+    async with untouched() as client:
+        assert refusal(await ask(client.app, 'POST', '/tasks/t:cancel'), status=404).code == -32001
+
+
+# --- errors ---------------------------------------------------------------------------------------------------------
+
+
+async def test_an_error_is_a_status_of_google_rpc() -> None:
+    async with untouched() as client:
+        answer = await ask(client.app, 'POST', '/message:send', b'{"message": {"role": "ROLE_AGENT"}}', **JSON)
+    written = answer.json
+    assert written['error']['details'][0]['metadata'].pop('correlationId') == answer.headers['x-correlation-id']
+    assert (answer.status, answer.headers['content-type']) == (400, 'application/a2a+json')
+    assert written == snapshot(
+        {
+            'error': {
+                'code': 400,
+                'status': 'INVALID_ARGUMENT',
+                'message': 'Invalid parameters: message.messageId: Field required; message.role: must be ROLE_USER:'
+                ' clients speak as users; message.parts: Field required',
+                'details': [
+                    {
+                        '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
+                        'reason': 'INVALID_PARAMS',
+                        'domain': 'a2a-protocol.org',
+                        'metadata': {},
+                    },
+                    {
+                        '@type': 'type.googleapis.com/google.rpc.BadRequest',
+                        'fieldViolations': [
+                            {'field': 'message.messageId', 'description': 'Field required'},
+                            {'field': 'message.role', 'description': 'must be ROLE_USER: clients speak as users'},
+                            {'field': 'message.parts', 'description': 'Field required'},
+                        ],
+                    },
+                ],
+            }
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ('name', 'http', 'status', 'reason'),
+    [
+        ('GetTask', 404, 'NOT_FOUND', 'TASK_NOT_FOUND'),
+        ('CancelTask', 404, 'NOT_FOUND', 'TASK_NOT_FOUND'),
+        ('SubscribeToTask', 404, 'NOT_FOUND', 'TASK_NOT_FOUND'),
+        ('GetExtendedAgentCard', 400, 'FAILED_PRECONDITION', 'UNSUPPORTED_OPERATION'),
+        *((name, 400, 'FAILED_PRECONDITION', 'PUSH_NOTIFICATION_NOT_SUPPORTED') for name in PATHS if 'Push' in name),
+    ],
+)
+async def test_each_error_has_its_status(name: str, http: int, status: str, reason: str) -> None:
+    async with untouched() as client:
+        answer = await client.post(rpc(name, {'id': 't', 'taskId': 't'}))
+    assert (answer.status, answer.json['error']['status'], refusal(answer).reason) == (http, status, reason)
+
+
+async def test_a_caller_must_say_who_it_is_before_a_body_is_read_or_a_verb_looked_at() -> None:
+    async with untouched(auth=BearerAuth({'a-token-of-some-length': 'ann'})) as client:
+        for verb, path in (('POST', '/message:send'), ('GET', '/tasks'), ('DELETE', '/tasks')):
+            answer = await ask(client.app, verb, path, b'no JSON')
+            assert (refusal(answer, status=401).reason, answer.headers['www-authenticate']) == (
+                'UNAUTHENTICATED',
+                'Bearer realm="a2a"',
+            )
+
+
+async def test_a_large_body_is_refused() -> None:
+    async with untouched(limits=Limits(body=100)) as client:
+        answer = await client.post(rpc('SendMessage', {'message': message('x' * 100)}))
+    assert refusal(answer, status=413).code == -32600
+
+
+@pytest.mark.parametrize('prefix', ['', '/agents/joker'])
+@pytest.mark.parametrize(('verb', 'path'), [('GET', '/tasks'), ('POST', '/message:send'), ('HEAD', '/tasks/t')])
+async def test_who_asks_for_another_host_is_told_so(prefix: str, verb: str, path: str) -> None:
+    async with untouched(allowed_hosts=['agent.example.com']) as client:
+        answer = await ask(client.app, verb, prefix + path)
+        if verb == 'HEAD':
+            assert (answer.status, answer.body) == (421, b'')
+        else:
+            assert refusal(answer, status=421).code == -32600
+
+
+# --- traces ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_span_says_which_verb_and_path_was_asked_for(spans: Spans) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        with pytest.raises(RpcError):
+            await Client(app).get_task('t')
+    assert spans.one('a2a GetTask').attributes == {
+        'http.request.method': 'GET',
+        'http.route': '/tasks/{id}',
+        'rpc.method': 'GetTask',
+        'error.type': 'TaskNotFoundError',
+    }

@@ -1,0 +1,310 @@
+"""The app inside larger ones, with and without their lifespan, and with the user's own routes beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import A2AApp, mount, to_a2a
+
+from ...client import Client, lifespan, message, rpc, state_of, texts
+from ...dialects import json_rpc, spoken, unversioned
+from ..rows import covers
+
+CARD = '.well-known/agent-card.json'
+NO_CALL = unversioned('no operation is called')
+BOTH = pytest.mark.parametrize('parent', [Starlette, FastAPI])
+Parent = Callable[..., Starlette]
+
+
+class Door(FunctionToolset[object]):
+    """Writes down when the agent is entered and left; its runs enter it too, and leave it before that."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+        self.inside = 0
+
+    async def __aenter__(self) -> Door:
+        self.inside += 1
+        if self.inside == 1:
+            self.log.append('agent entered')
+        return self
+
+    async def __aexit__(self, *args: object) -> None:
+        self.inside -= 1
+        if self.inside == 0:
+            self.log.append('agent left')
+
+
+def saying(text: str, log: list[str] | None = None) -> Agent[object, str]:
+    return Agent(TestModel(custom_output_text=text), toolsets=[] if log is None else [Door(log)])
+
+
+def send(client: TestClient, path: str = '/') -> Any:
+    """SendMessage over a test client; the task."""
+    return call(client, path, 'SendMessage', {'message': message()})['task']
+
+
+def call(client: TestClient, path: str, method: str, params: Any) -> Any:
+    headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+    answer = client.post(path, content=rpc(method, params), headers=headers)
+    assert answer.status_code == 200
+    return spoken().result(method, answer.json())
+
+
+# In a parent.
+
+
+@covers('mounted under FastAPI / Starlette')
+@BOTH
+async def test_a_mounted_app_starts_and_stops_with_its_parent(parent: Parent) -> None:
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def parents(_: Any) -> AsyncGenerator[dict[str, int]]:
+        log.append('parent starts')
+        yield {'from': 1}
+        log.append('parent stops')
+
+    app = parent(lifespan=parents)
+    mount(app, '/agent', to_a2a(saying('hi', log)))
+    async with lifespan(app):
+        assert log == ['parent starts', 'agent entered']
+        assert texts(await Client(app, path='/agent/').send()) == ['hi']
+    assert log == ['parent starts', 'agent entered', 'agent left', 'parent stops']
+
+
+@covers('mounted under FastAPI / Starlette')
+@BOTH
+async def test_an_app_that_is_mounted_plainly_starts_with_its_first_call(parent: Parent) -> None:
+    log: list[str] = []
+    app = parent()
+    app.mount('/agent', to_a2a(saying('hi', log)))
+    async with lifespan(app):
+        assert log == []
+        assert (await Client(app).get(f'/agent/{CARD}')).status == 200
+        assert log == []
+        assert texts(await Client(app, path='/agent/').send()) == ['hi']
+        assert log == ['agent entered']
+
+
+@covers('mounted under FastAPI / Starlette')
+@BOTH
+@pytest.mark.parametrize('how', ['mount()', 'plainly'])
+async def test_several_agents_live_in_one_parent(parent: Parent, how: str) -> None:
+    app, agents = parent(), {name: to_a2a(saying(f'I am {name}'), name=name) for name in ('ann', 'bob')}
+    for name, agent in agents.items():
+        if how == 'plainly':
+            app.mount(f'/{name}', agent)
+        else:
+            mount(app, f'/{name}', agent)
+    async with lifespan(app):
+        for name, agent in agents.items():
+            client = Client(app, path=f'/{name}/')
+            task = await client.send(message(contextId='shared'))
+            assert texts(task) == [f'I am {name}']
+            assert (await client.get(f'/{name}/{CARD}')).json['name'] == name
+            assert [each['id'] for each in await agent.list_tasks()] == [task['id']]
+
+
+@covers('mounted under FastAPI / Starlette')
+async def test_an_app_can_be_mounted_in_a_mounted_app() -> None:
+    log: list[str] = []
+    inner = Starlette()
+    mount(inner, '/agent', to_a2a(saying('hi', log)))
+    outer = Starlette()
+    mount(outer, '/inner', inner)
+    async with lifespan(outer):
+        assert log == ['agent entered']
+        client = Client(outer, path='/inner/agent')
+        assert texts(await client.send()) == ['hi']
+        assert url_of(await client.get(f'/inner/agent/{CARD}')) == 'http://testserver/inner/agent/'
+    assert log == ['agent entered', 'agent left']
+
+
+def url_of(card: Any) -> str:
+    return card.json['supportedInterfaces'][0]['url']
+
+
+@covers('POST to the mount without trailing slash')
+@BOTH
+@pytest.mark.parametrize('path', ['/agent', '/agent/'])
+async def test_a_mounted_app_answers_its_path_with_and_without_the_final_slash(parent: Parent, path: str) -> None:
+    app = parent()
+    mount(app, '/agent', to_a2a(saying('hi')))
+    async with lifespan(app):
+        client = Client(app, path=path)
+        assert texts(await client.send()) == ['hi']
+        async with client.send_streaming() as stream:
+            assert (await stream.rest())[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+@covers('POST to the mount without trailing slash')
+@BOTH
+@pytest.mark.parametrize('how', ['mount()', 'plainly'])
+async def test_the_url_on_a_mounted_card_ends_in_a_slash_and_can_be_called(parent: Parent, how: str) -> None:
+    app, agent = parent(), to_a2a(saying('hi'))
+    if how == 'plainly':
+        app.mount('/agents/{name}', agent)
+    else:
+        mount(app, '/agents/{name}', agent)
+    async with lifespan(app):
+        url = url_of(await Client(app).get(f'/agents/hi/{CARD}'))
+        assert url == 'http://testserver/agents/hi/'
+        assert texts(await Client(app, path=url.removeprefix('http://testserver')).send()) == ['hi']
+
+
+@NO_CALL
+@BOTH
+async def test_the_rest_of_the_parent_is_left_alone(parent: Parent) -> None:
+    def hello(_: Request) -> PlainTextResponse:
+        return PlainTextResponse('world')
+
+    app = parent(routes=[Route('/hello', hello)])
+    mount(app, '/agent', to_a2a(saying('hi')))
+    async with lifespan(app):
+        assert (await Client(app).get('/hello')).body == b'world'
+        assert (await Client(app).get('/agents')).status == 404
+        assert (await Client(app).get('/agent', method='PUT')).status == 405
+    if isinstance(app, FastAPI):
+        assert list(app.openapi()['paths']) == []
+
+
+@BOTH
+@json_rpc('requests are written by hand')
+async def test_the_state_of_the_parents_lifespan_reaches_its_requests(parent: Parent) -> None:
+    @asynccontextmanager
+    async def parents(_: Any) -> AsyncGenerator[dict[str, str]]:
+        yield {'greeting': 'hello'}
+
+    def hello(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(request.state.greeting)
+
+    app = parent(lifespan=parents, routes=[Route('/hello', hello)])
+    mount(app, '/agent', to_a2a(saying('hi')))
+    with TestClient(app) as client:
+        assert client.get('/hello').text == 'hello'
+        assert state_of(send(client, '/agent')) == 'COMPLETED'
+
+
+# With the test client, whose requests have an event loop each unless it is entered.
+
+
+@covers('mounted under FastAPI / Starlette')
+@pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
+@json_rpc('requests are written by hand')
+def test_the_test_client_needs_no_lifespan(where: str) -> None:
+    app, path = placed(to_a2a(saying('hi')), where)
+    client = TestClient(app)
+    tasks = [send(client, path) for _ in range(3)]
+    assert [texts(task) for task in tasks] == [['hi']] * 3
+    assert [call(client, path, 'GetTask', {'id': task['id']}) for task in tasks] == tasks
+
+
+@covers('mounted under FastAPI / Starlette')
+@pytest.mark.parametrize('where', ['bare', 'mount()', 'plainly'])
+@json_rpc('requests are written by hand')
+def test_the_test_client_may_run_the_lifespan_several_times(where: str) -> None:
+    app, path = placed(to_a2a(saying('hi')), where)
+    for _ in range(2):
+        with TestClient(app) as client:
+            assert [texts(send(client, path)) for _ in range(3)] == [['hi']] * 3
+
+
+def placed(app: A2AApp, where: str) -> tuple[Starlette, str]:
+    """The app and the path it is called under."""
+    if where == 'bare':
+        return app, '/'
+    if where == 'plainly':
+        return Starlette(routes=[Mount('/agent', app)]), '/agent/'
+    parent = Starlette()
+    mount(parent, '/agent', app)
+    return parent, '/agent'
+
+
+# What the user adds to the app itself.
+
+
+@NO_CALL
+async def test_the_users_lifespan_runs_while_the_agent_is_there() -> None:
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def users(app: Starlette) -> AsyncGenerator[dict[str, str]]:
+        assert isinstance(app, A2AApp)
+        log.append('user starts')
+        yield {'greeting': 'hello'}
+        log.append('user stops')
+
+    async with lifespan(to_a2a(saying('hi', log), lifespan=users)):
+        assert log == ['agent entered', 'user starts']
+    assert log == ['agent entered', 'user starts', 'user stops', 'agent left']
+
+
+@NO_CALL
+async def test_a_user_whose_lifespan_fails_leaves_the_agent() -> None:
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def users(_: Any) -> AsyncGenerator[None]:
+        raise RuntimeError('the database is not there')
+        yield
+
+    with (
+        pytest.raises(RuntimeError, match='the database is not there'),
+        TestClient(to_a2a(saying('hi', log), lifespan=users)),
+    ):
+        raise AssertionError('it has started')
+    assert log == ['agent entered', 'agent left']
+
+
+@json_rpc('requests are written by hand')
+def test_the_users_routes_and_middleware_are_there() -> None:
+    class Stamp:
+        def __init__(self, app: ASGIApp) -> None:
+            self.app = app
+
+        async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+            async def stamped(event: Any) -> None:
+                if event['type'] == 'http.response.start':
+                    event['headers'] = [*event['headers'], (b'x-stamp', b'1')]
+                await send(event)
+
+            await self.app(scope, receive, stamped)
+
+    async def tasks(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(str(len(await request.app.list_tasks())))
+
+    app = to_a2a(saying('hi'), routes=[Route('/tasks', tasks)], middleware=[Middleware(Stamp)])
+    with TestClient(app) as client:
+        send(client)
+        for path in ('/tasks', f'/{CARD}'):
+            assert client.get(path).headers['x-stamp'] == '1'
+        assert client.get('/tasks').text == '1'
+        bindings = [each['protocolBinding'] for each in client.get(f'/{CARD}').json()['supportedInterfaces']]
+        # what the user's route is in the place of is not served at all, rather than without lists
+        assert bindings == ['JSONRPC', 'JSONRPC']
+        assert client.get('/tasks/x').status_code == 404
+        assert client.get('/tasks/x').json()['error']['code'] == 404
+
+
+@NO_CALL
+def test_there_is_no_page_for_people_unless_it_is_asked_for() -> None:
+    with TestClient(to_a2a(saying('hi'))) as client:
+        assert client.get('/docs').status_code == 404
+    with TestClient(to_a2a(saying('hi'), docs_url='/docs')) as client:
+        assert 'text/html' in client.get('/docs').headers['content-type']

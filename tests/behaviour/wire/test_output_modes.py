@@ -1,0 +1,155 @@
+"""What a client says that it takes (`acceptedOutputModes`), and what it gets then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import to_a2a
+
+from ...client import LIMIT, Client, RpcError, lifespan, message, rpc, state_of, texts
+from ...dialects import spoken
+from ..refused import refusal, untouched
+from ..stage import Stage, ended, serving
+
+PNG = BinaryImage(b'\x89PNG\r\n\x1a\n' + bytes(8), media_type='image/png', identifier='map.png')
+CSV = BinaryContent(b'a,b\n', media_type='text/csv', identifier='table.csv')
+
+
+class Weather(BaseModel):
+    place: str = 'Rome'
+    celsius: float = 20.5
+
+
+FORECAST = Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather)
+
+
+def illustrated(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart('Here it is.'), FilePart(PNG), FilePart(CSV)])
+
+
+def kinds(task: dict[str, Any]) -> list[str]:
+    """What the parts of the task's only artifact are: text, data, or the type of a file."""
+    [artifact] = task['artifacts']
+    return [part['mediaType'] if 'raw' in part else next(iter(part)) for part in artifact['parts']]
+
+
+async def test_data_comes_as_json_text_where_only_text_is_taken() -> None:
+    async with serving(FORECAST) as client:
+        task = await client.send(acceptedOutputModes=['text/plain'])
+        as_data = await client.send()
+    [[part]] = [artifact['parts'] for artifact in task['artifacts']]
+    [[data]] = [artifact['parts'] for artifact in as_data['artifacts']]
+    text, metadata = part['text'], data['metadata']
+    assert json.loads(text) == data['data']['result'] == {'place': 'Rome', 'celsius': 20.5}
+    assert [part] == spoken().parts([{'text': text, 'mediaType': 'text/plain', 'metadata': metadata}])
+    assert [each['role'] for each in task['history']] == ['ROLE_USER']
+
+
+async def test_text_comes_as_data_and_undivided_where_only_json_is_taken() -> None:
+    async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+        yield 'It is '
+        yield 'sunny.'
+
+    app = to_a2a(Agent(FunctionModel(stream_function=stream)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        async with Client(app).send_streaming(acceptedOutputModes=['application/json']) as reader:
+            events = [event.result for event in await reader.rest()]
+        task = await Client(app).get_task(events[0]['task']['id'])
+    [update] = [event['artifactUpdate'] for event in events if 'artifactUpdate' in event]
+    assert update.get('lastChunk') is True
+    assert update['artifact'] == task['artifacts'][0]
+    metadata = {'json_schema': {'type': 'string'}, 'python_type': 'str'}
+    part = {'data': {'result': 'It is sunny.'}, 'mediaType': 'application/json', 'metadata': metadata}
+    assert update['artifact']['parts'] == spoken().parts([part])
+    assert [each['role'] for each in task['history']] == ['ROLE_USER']
+
+
+@pytest.mark.parametrize(
+    ('modes', 'parts'),
+    [
+        ([], ['text', 'image/png', 'text/csv']),
+        (['*/*'], ['text', 'image/png', 'text/csv']),
+        (['text/*'], ['text', 'text/csv']),
+        (['Text/Plain; charset=UTF-8', 'IMAGE/*'], ['text', 'image/png']),
+        (['text/plain'], ['text']),
+        (['application/json', 'image/png'], ['data', 'image/png']),
+    ],
+)
+async def test_files_that_are_not_taken_are_left_out(modes: list[str], parts: list[str]) -> None:
+    async with serving(Agent(FunctionModel(illustrated))) as client:
+        assert kinds(await client.send(acceptedOutputModes=modes)) == parts
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
+async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_before_anything_runs(
+    method: str,
+) -> None:
+    async with untouched() as client:
+        configuration = {'acceptedOutputModes': ['image/png', 'video/*']}
+        answer = await client.post(rpc(method, {'message': message(), 'configuration': configuration}))
+        error = refusal(answer)
+    assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
+    assert error.message.startswith(
+        'configuration.acceptedOutputModes: none of them fits. This agent returns text/plain'
+    )
+    if spoken().has_details:
+        assert error.data[0]['metadata']['field'] == 'configuration.acceptedOutputModes'
+
+
+async def test_what_the_card_says_is_taken_too() -> None:
+    app = to_a2a(Agent('test'), default_output_modes=['text/markdown'])
+    async with lifespan(app):
+        task = await Client(app).send(acceptedOutputModes=['text/markdown'])
+        with pytest.raises(RpcError) as refused:
+            await Client(app).send(acceptedOutputModes=['text/html'])
+    assert texts(task) == ['success (no tool calls)']
+    assert refused.value.message.removesuffix('.').endswith('This agent returns text/markdown')
+
+
+async def test_a_task_fails_whose_output_comes_out_as_nothing_that_is_taken() -> None:
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart('I cannot draw.')])
+
+    agent = Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=[BinaryImage, str])
+    async with serving(agent) as client:
+        task = await client.send(acceptedOutputModes=['image/*'])
+        with_text = await client.send(acceptedOutputModes=['image/*', 'text/plain'])
+    assert state_of(task) == 'FAILED'
+    said = task['status']['message']
+    assert (said['parts'][0]['text'], said['metadata']['failure']) == ('The model gave no usable answer.', 'bad-output')
+    assert 'artifacts' not in task
+    assert kinds(with_text) == ['text']
+
+
+async def test_the_modes_of_a_tasks_newest_message_count() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send(message('one'), acceptedOutputModes=['text/plain'], returnImmediately=True)
+        await stage.reached('one')
+        further = message('two', taskId=task['id'])
+        await client.send(further, acceptedOutputModes=['application/json'], returnImmediately=True)
+        stage.open('one', 'two')
+        done = await ended(client, task['id'])
+    assert [each['parts'][0]['text'] for each in done['history']] == ['one', 'two', 'one']
+    assert [artifact['parts'][0].get('data') for artifact in done['artifacts']] == [None, {'result': 'one + two'}]
+
+
+async def test_a_message_that_names_no_modes_takes_everything_whatever_was_named_before() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send(message('one'), acceptedOutputModes=['application/json'], returnImmediately=True)
+        await stage.reached('one')
+        await client.send(message('two', taskId=task['id']), returnImmediately=True)
+        stage.open('one', 'two')
+        done = await ended(client, task['id'])
+    assert texts(done) == ['one + two']

@@ -1,0 +1,196 @@
+"""Paths beside the operations: the card's older path, doubled slashes, the agent's own URL, and unknown paths."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount, Route
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
+
+from pydantic_ai_a2a import APIKeyAuth, mount, to_a2a
+
+from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
+from ...dialects import unversioned
+from ..stage import serving
+
+pytestmark = unversioned('it is about paths')
+CARD, OLDER = '/.well-known/agent-card.json', '/.well-known/agent.json'
+KEY = 'the-key-of-ann-1234'
+AUTH = APIKeyAuth({KEY: 'ann'})
+
+
+def own(text: str) -> Any:
+    def told(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(f'{text} {request.method}')
+
+    return told
+
+
+async def ask(app: Any, verb: str, path: str, **body: Any) -> Answer:
+    sent = json.dumps(body).encode() if body else b''
+    return await Exchange(app, verb, path, {'Content-Type': 'application/json'}, sent).answer()
+
+
+# Interface URLs that end in a slash.
+
+
+@pytest.mark.parametrize('slashes', ['//', '///'])
+@pytest.mark.parametrize('prefix', ['', '/agents/joker'])
+async def test_a_path_behind_an_interface_url_that_ends_in_a_slash_is_served(slashes: str, prefix: str) -> None:
+    agent: Any = to_a2a(Agent('test'), tenants=['acme'])
+    app: Any = agent
+    if prefix:
+        app = Starlette()
+        mount(app, prefix, agent)
+    async with lifespan(app):
+        url = (await Client(app).get(f'{prefix}{CARD}')).json['supportedInterfaces'][1]['url']
+        assert url.endswith('/')
+        sent = await ask(app, 'POST', f'{prefix}{slashes}message:send', message=message())
+        task_id = sent.json['task']['id']
+        got = await ask(app, 'GET', f'{prefix}{slashes}tasks/{task_id}')
+        encoded = await ask(app, 'GET', f'{prefix}{slashes}tasks/a%2Fb')
+        below_tenant = await ask(app, 'POST', f'{prefix}{slashes}acme/message:send', message=message())
+        framed = await Client(app, path=f'{prefix}{slashes}').post(rpc('GetTask', {'id': task_id}))
+        card = await ask(app, 'GET', f'{prefix}{slashes}.well-known/agent-card.json')
+        inside = await ask(app, 'GET', f'{prefix}/tasks//{task_id}')
+    assert (got.json['id'], framed.json['result']['id'], card.status) == (task_id, task_id, 200)
+    assert (encoded.status, below_tenant.status, inside.status) == (404, 200, 404)
+    assert encoded.json['error']['details'][0]['reason'] == 'TASK_NOT_FOUND'
+
+
+# The card's older path.
+
+
+@pytest.mark.parametrize('below', ['', '/acme'])
+async def test_the_card_is_at_its_older_path_too(below: str) -> None:
+    async with serving(Agent('test'), auth=AUTH, tenants=['acme']) as client:
+        card, older = [await client.get(below + path) for path in (CARD, OLDER)]
+        heads = [await client.get(below + path, method='HEAD') for path in (CARD, OLDER)]
+        known = {'If-None-Match': card.headers['etag']}
+        unchanged = [await client.get(below + path, known) for path in (CARD, OLDER)]
+    assert (older, heads[1], unchanged[1]) == (card, heads[0], unchanged[0])
+    assert (card.status, heads[0].body, unchanged[0].status) == (200, b'', 304)
+
+
+async def test_a_route_of_the_users_own_has_the_older_path() -> None:
+    async with serving(Agent('test'), routes=[Route(OLDER, own('mine'))]) as client:
+        assert (await client.get(OLDER)).body == b'mine GET'
+        assert (await client.get(CARD)).status == 200
+
+
+# The agent's own URL, and unknown paths.
+
+
+@pytest.mark.parametrize('prefix', ['', '/agents/joker'])
+@pytest.mark.parametrize(
+    'options', [{}, {'auth': AUTH}, {'url': 'https://example.com/joker'}], ids=['plain', 'auth', 'url']
+)
+async def test_the_agents_url_says_what_is_there_and_nothing_that_the_card_does_not(
+    prefix: str, options: dict[str, Any]
+) -> None:
+    agent: Any = to_a2a(Agent('test', name='joker', instructions='Secret.'), **options)
+    app: Any = agent
+    if prefix:
+        app = Starlette()
+        mount(app, prefix, agent)
+    async with lifespan(app):
+        card = (await Client(app).get(f'{prefix}{CARD}')).json
+        answers = [await ask(app, 'GET', path) for path in (f'{prefix}/', *([prefix] if prefix else []))]
+        head = await ask(app, 'HEAD', f'{prefix}/')
+    public = {name: card[name] for name in ('name', 'description', 'version', 'supportedInterfaces')}
+    url = options.get('url', f'http://testserver{prefix}')
+    for answer in answers:
+        assert (answer.status, answer.headers['content-type']) == (200, 'application/json')
+        assert answer.json == {**public, 'agentCard': f'{url}{CARD}'}
+        assert answer.headers['x-correlation-id']
+    assert (head.status, head.body) == (200, b'')
+
+
+@pytest.mark.parametrize('verb', ['GET', 'POST', 'DELETE', 'HEAD', 'OPTIONS'])
+@pytest.mark.parametrize('path', ['/nothing', '/nothing/below', '/.well-known/other', '/acme', '/v2/card'])
+async def test_an_unknown_path_is_answered_with_what_is_there(verb: str, path: str) -> None:
+    async with serving(Agent('test'), auth=AUTH) as client:
+        answer = await ask(client.app, verb, path)
+        described = (await client.get('/')).json
+    assert (answer.status, answer.headers['content-type']) == (404, 'application/json')
+    if verb == 'HEAD':
+        assert answer.body == b''
+        return
+    told = answer.json
+    error = told.pop('error')
+    assert told == described
+    assert (error['code'], error['status']) == (404, 'NOT_FOUND')
+    assert error['details'][0]['reason'] == 'METHOD_NOT_FOUND'
+    assert error['details'][0]['metadata'] == {'correlationId': answer.headers['x-correlation-id']}
+
+
+@pytest.mark.parametrize('path', ['/tasks/t/nothing', '/message:nothing', '/acme/tasks/t/nothing', '/v1/card'])
+@pytest.mark.parametrize('url', [None, 'https://example.com/joker/'])
+async def test_a_path_that_looks_like_an_operation_is_refused_with_the_url_of_the_card(
+    path: str, url: str | None
+) -> None:
+    async with serving(Agent('test'), tenants=True, url=url) as client:
+        answer = await ask(client.app, 'GET', path)
+    assert answer.status == (400 if path == '/v1/card' else 404)
+    metadata = answer.json['error']['details'][0]['metadata']
+    assert metadata['agentCard'] == f'{(url or "http://testserver").removesuffix("/")}{CARD}'
+
+
+@pytest.mark.parametrize('verb', ['PUT', 'DELETE', 'PATCH'])
+async def test_the_agents_url_takes_three_methods(verb: str) -> None:
+    async with serving(Agent('test')) as client:
+        answer = await ask(client.app, verb, '/')
+    assert (answer.status, answer.headers['allow']) == (405, 'GET, HEAD, POST')
+    assert answer.json['agentCard'] == f'http://testserver{CARD}'
+
+
+async def test_the_users_own_routes_go_before_these_answers() -> None:
+    routes = [Route('/', own('root')), Route('/mine', own('mine')), Mount('/app', Route('/{rest:path}', own('app')))]
+    async with serving(Agent('test'), routes=routes) as client:
+        bodies = [(await client.get(path)).body for path in ('/', '/mine', '/app/nothing')]
+        wrong_verb = await ask(client.app, 'DELETE', '/mine')
+        unknown = await client.get('/other')
+        assert state_of(await client.send()) == 'COMPLETED'
+    assert bodies == [b'root GET', b'mine GET', b'app GET']
+    assert (wrong_verb.status, wrong_verb.body) == (405, b'Method Not Allowed')
+    assert unknown.json['error']['code'] == 404
+
+
+async def test_so_do_routes_that_the_user_adds_later() -> None:
+    app = to_a2a(Agent('test'))
+    app.add_route('/', own('root'), methods=['GET'])
+    app.add_route(OLDER, own('card'), methods=['GET'])
+    app.mount('/app', Starlette(routes=[Route('/tasks', own('app'))]))
+    async with lifespan(app):
+        bodies = [(await ask(app, 'GET', path)).body for path in ('/', OLDER, '/app/tasks')]
+        assert state_of(await Client(app).send()) == 'COMPLETED'
+    assert bodies == [b'root GET', b'card GET', b'app GET']
+
+
+@pytest.mark.parametrize('key', [404, HTTPException])
+async def test_the_users_own_handler_answers_at_unknown_paths(key: Any) -> None:
+    def handler(request: Request, exc: Exception) -> PlainTextResponse:
+        return PlainTextResponse('my own', status_code=404)
+
+    async with serving(Agent('test'), exception_handlers={key: handler}) as client:
+        assert (await client.get('/nothing')).body == b'my own'
+
+
+async def test_the_page_for_people_may_be_at_the_agents_url() -> None:
+    async with serving(Agent('test'), docs_url='/') as client:
+        assert (await client.get('/')).headers['content-type'].startswith('text/html')
+
+
+def test_a_websocket_is_closed() -> None:
+    with TestClient(to_a2a(Agent('test'))) as client:
+        for path in ('/', '/nothing', '//nothing'):
+            with pytest.raises(WebSocketDisconnect), client.websocket_connect(path):
+                pass

@@ -1,0 +1,327 @@
+"""A2A 0.3 as its clients send and read it: what the tests' client translates elsewhere is looked at here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+from a2a.compat.v0_3 import types
+from fasta2a.schema import AgentExtension
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import BinaryContent, BinaryImage, FilePart, ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from starlette.types import ASGIApp
+
+from pydantic_ai_a2a import Results, to_a2a
+
+from ...client import Answer, Client, lifespan
+from ...dialects import METHODS, only, strictly
+from ..refused import refusal, untouched
+from ..rows import covers
+from ..stage import Stage, ended, serving, tasks_of
+
+pytestmark = only('0.3', 'its own wire form')
+
+HEADERS = pytest.mark.parametrize('headers', [{'A2A-Version': '0.3'}, {}], ids=['named', 'unnamed'])
+"""A client of 0.3 names no version."""
+PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
+
+
+def said(*parts: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """A message as 0.3 has it."""
+    text = {'kind': 'text', 'text': 'hello'}
+    return {'kind': 'message', 'messageId': 'message-of-0.3-00', 'role': 'user', 'parts': [*parts] or [text], **fields}
+
+
+def request(method: str, **params: Any) -> bytes:
+    return json.dumps({'jsonrpc': '2.0', 'id': 'r-1', 'method': method, 'params': params}).encode()
+
+
+async def post(app: ASGIApp, body: bytes, **headers: str) -> Answer:
+    client = Client(app)
+    client.headers = {}
+    return await client.post(body, {name.replace('_', '-'): value for name, value in headers.items()})
+
+
+def events(answer: Answer) -> list[dict[str, Any]]:
+    """The results of a whole stream."""
+    assert answer.headers['content-type'] == 'text/event-stream'
+    frames = [frame.split(b'\n') for frame in answer.body.split(b'\n\n')[:-1]]
+    results = [json.loads(data.removeprefix(b'data: ')) for _, data in frames]
+    assert {result['id'] for result in results} == {'r-1'}
+    return [result['result'] for result in results]
+
+
+def scrubbed(value: Any) -> Any:
+    """JSON without what differs from run to run."""
+    if isinstance(value, list):
+        return [scrubbed(item) for item in cast('list[Any]', value)]
+    if isinstance(value, dict):
+        changing = ('id', 'taskId', 'contextId', 'messageId', 'artifactId', 'timestamp')
+        members = cast('dict[str, Any]', value).items()
+        return {key: '...' if key in changing else scrubbed(item) for key, item in members}
+    return value
+
+
+@HEADERS
+async def test_a_message_is_answered_with_a_bare_task(headers: dict[str, str]) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text='It is sunny.')))
+    async with lifespan(app):
+        answer = await post(app, request('message/send', message=said()), **headers)
+        task = strictly(types.SendMessageSuccessResponse, answer.json).result
+        assert isinstance(task, types.Task)
+        again = await post(app, request('tasks/get', id=task.id), **headers)
+    assert scrubbed(answer.json['result']) == snapshot(
+        {
+            'kind': 'task',
+            'id': '...',
+            'contextId': '...',
+            'status': {'state': 'completed', 'timestamp': '...'},
+            'artifacts': [{'artifactId': '...', 'name': 'result', 'parts': [{'kind': 'text', 'text': 'It is sunny.'}]}],
+            'history': [
+                {
+                    'kind': 'message',
+                    'messageId': '...',
+                    'role': 'user',
+                    'parts': [{'kind': 'text', 'text': 'hello'}],
+                    'taskId': '...',
+                    'contextId': '...',
+                },
+                {
+                    'kind': 'message',
+                    'messageId': '...',
+                    'role': 'agent',
+                    'parts': [{'kind': 'text', 'text': 'It is sunny.'}],
+                    'taskId': '...',
+                    'contextId': '...',
+                },
+            ],
+        }
+    )
+    assert again.json['result'] == answer.json['result']
+
+
+async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    for word in ('one ', 'two ', 'three'):
+        yield word
+
+
+@HEADERS
+async def test_a_stream_is_a_task_and_bare_updates_and_its_last_event_says_so(headers: dict[str, str]) -> None:
+    app = to_a2a(Agent(FunctionModel(stream_function=three_words)), results=Results(interval=0))
+    async with lifespan(app):
+        answer = await post(app, request('message/stream', message=said()), **headers)
+    got = events(answer)
+    assert [(event['kind'], event.get('final'), event.get('append'), event.get('lastChunk')) for event in got] == [
+        ('task', None, None, None),
+        ('status-update', False, None, None),
+        ('artifact-update', None, None, None),
+        ('artifact-update', None, True, None),
+        ('artifact-update', None, True, None),
+        ('artifact-update', None, None, True),
+        ('status-update', True, None, None),
+    ]
+    assert [event['status']['state'] for event in got if 'status' in event] == ['submitted', 'working', 'completed']
+    assert [event['artifact']['parts'] for event in got if 'artifact' in event] == [
+        [{'kind': 'text', 'text': text}] for text in ('one ', 'two ', 'three', 'one two three')
+    ]
+
+
+@HEADERS
+async def test_a_task_is_followed_from_the_middle_of_its_run(headers: dict[str, str]) -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await stage.reached('hi')
+        client.headers = headers
+        async with client.subscribe(task['id']) as stream:
+            first = await anext(stream)
+            stage.open('hi')
+            rest = await stream.rest()
+    assert (first.result['task']['id'], first.result['task']['status']['state']) == (task['id'], 'TASK_STATE_WORKING')
+    assert [next(iter(event.result)) for event in rest] == ['artifactUpdate', 'statusUpdate']
+
+
+BLOCKING = 'blocking (1.0 default) / `returnImmediately` / 0.3 `blocking`'
+
+
+@HEADERS
+@covers(BLOCKING)
+@pytest.mark.parametrize('configuration', [{'blocking': True}, {'blocking': None}, {}, None])
+async def test_a_send_waits_unless_it_is_told_not_to_block(headers: dict[str, str], configuration: Any) -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        body = request('message/send', message=said(), configuration=configuration)
+        sending = asyncio.ensure_future(post(client.app, body, **headers))
+        await stage.reached('hello')
+        assert not sending.done()
+        stage.open('hello')
+        assert (await sending).json['result']['status']['state'] == 'completed'
+
+
+@HEADERS
+@covers(BLOCKING)
+async def test_a_send_that_is_not_to_block_is_answered_at_once(headers: dict[str, str]) -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        body = request('message/send', message=said(), configuration={'blocking': False})
+        task = (await post(client.app, body, **headers)).json['result']
+        assert task['status']['state'] in ('submitted', 'working')
+        stage.open('hello')
+        await ended(client, task['id'])
+
+
+async def test_files_and_data_go_both_ways() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
+        return ModelResponse(parts=[TextPart('Here.'), FilePart(chart)])
+
+    parts = [
+        {'kind': 'file', 'file': {'bytes': 'iVBORw0KGgoAAAAAAAAAAA==', 'mimeType': 'image/png', 'name': 'sun.png'}},
+        {'kind': 'file', 'file': {'uri': 'https://example.com/a.pdf'}, 'metadata': {'page': 3}},
+        {'kind': 'data', 'data': {'city': 'Paris'}},
+        {'kind': 'data', 'data': {'value': [1, 2]}, 'metadata': {'data_part_compat': True}},
+    ]
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        task = (await post(app, request('message/send', message=said(*parts)))).json['result']
+    assert task['history'][0]['parts'] == parts
+    assert task['artifacts'][0]['parts'] == snapshot(
+        [
+            {'kind': 'text', 'text': 'Here.'},
+            {'kind': 'file', 'file': {'bytes': 'YSxiCg==', 'mimeType': 'text/csv', 'name': 'chart.csv'}},
+        ]
+    )
+
+
+async def test_an_image_is_a_file_and_a_result_is_data() -> None:
+    async def image(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
+
+    shows = Agent(FunctionModel(image, profile={'supports_image_output': True}), output_type=BinaryImage)
+    counts = Agent(TestModel(custom_output_args=42), output_type=int)
+    kinds: list[Any] = []
+    for agent in (shows, counts):
+        app = to_a2a(agent)
+        async with lifespan(app):
+            task = (await post(app, request('message/send', message=said()))).json['result']
+        [[part]] = [artifact['parts'] for artifact in task['artifacts']]
+        kinds.append(part if part['kind'] == 'data' else (part['kind'], part['file']['mimeType'], part['file']['name']))
+    assert kinds == snapshot(
+        [
+            ('file', 'image/png', 'sun.png'),
+            {
+                'kind': 'data',
+                'data': {'result': 42},
+                'metadata': {'json_schema': {'type': 'integer'}, 'python_type': 'int'},
+            },
+        ]
+    )
+
+
+@HEADERS
+@pytest.mark.parametrize('method', ['tasks/get', 'tasks/cancel', 'tasks/resubscribe'])
+async def test_an_error_is_a_code_and_a_message_and_its_correlation_id_is_in_a_header(
+    method: str, headers: dict[str, str]
+) -> None:
+    async with untouched() as client:
+        answer = await post(client.app, request(method, id='no-such-task'), **headers)
+    assert answer.json == {'jsonrpc': '2.0', 'id': 'r-1', 'error': {'code': -32001, 'message': 'Task not found'}}
+    assert len(answer.headers['x-correlation-id']) == 16
+    stream = method == 'tasks/resubscribe'
+    assert answer.headers['content-type'] == ('text/event-stream' if stream else 'application/json')
+
+
+@HEADERS
+@pytest.mark.parametrize('method', [method for method in METHODS.values() if 'push' in method])
+async def test_push_notifications_are_refused_by_their_own_names(method: str, headers: dict[str, str]) -> None:
+    async with untouched() as client:
+        error = refusal(await post(client.app, request(method, id='t'), **headers))
+    assert error.code == -32003
+
+
+@HEADERS
+async def test_a_message_that_asks_for_push_notifications_is_refused(headers: dict[str, str]) -> None:
+    configuration = {'pushNotificationConfig': {'url': 'https://example.com'}}
+    async with untouched() as client:
+        body = request('message/send', message=said(), configuration=configuration)
+        error = refusal(await post(client.app, body, **headers))
+    assert error.code == -32003
+
+
+@HEADERS
+async def test_there_is_no_extended_card(headers: dict[str, str]) -> None:
+    async with untouched() as client:
+        error = refusal(await post(client.app, request('agent/getAuthenticatedExtendedCard'), **headers))
+    assert error.code == -32007
+
+
+EXTENSION = 'https://example.com/a'
+
+
+@HEADERS
+@pytest.mark.parametrize('method', ['message/send', 'message/stream'])
+async def test_extensions_have_a_header_of_their_own_name_both_ways(method: str, headers: dict[str, str]) -> None:
+    app = to_a2a(Agent('test'), extensions=[AgentExtension(uri=EXTENSION)])
+    async with lifespan(app):
+        body = request(method, message=said())
+        active = await post(app, body, X_A2A_Extensions=f'{EXTENSION}, https://example.com/other', **headers)
+        other = await post(app, body, A2A_Extensions=EXTENSION, **headers)
+    assert active.headers['x-a2a-extensions'] == EXTENSION
+    assert [name for name in (*active.headers, *other.headers) if name == 'a2a-extensions'] == []
+    assert 'x-a2a-extensions' not in other.headers
+
+
+async def test_a_message_without_an_extension_that_the_agent_requires_is_an_invalid_request() -> None:
+    async with untouched(extensions=[AgentExtension(uri=EXTENSION, required=True)]) as client:
+        refused = refusal(await post(client.app, request('message/send', message=said())))
+        reads = refusal(await post(client.app, request('tasks/get', id='no-such-task')))
+    assert (refused.code, reads.code) == (-32600, -32001)
+    assert refused.message.endswith('does not declare in X-A2A-Extensions')
+
+
+FILE_OF_BOTH = {'kind': 'file', 'file': {'bytes': 'AAEC', 'uri': 'https://example.com'}}
+
+
+@HEADERS
+@pytest.mark.parametrize(
+    ('message', 'configuration', 'named'),
+    [
+        (said({'kind': 'text'}), {}, 'message.parts[0]: '),
+        (said({'kind': 'text', 'data': {}}), {}, 'message.parts[0]: '),
+        (said({'kind': 'image', 'text': 'a'}), {}, 'message.parts[0].kind: '),
+        (said({'kind': 'file', 'file': {}}), {}, 'message.parts[0]'),
+        (said(FILE_OF_BOTH), {}, 'message.parts[0]'),
+        (said({'kind': 'file', 'file': {'bytes': '!'}}), {}, 'message.parts[0].file.bytes: '),
+        (said({'kind': 'data', 'data': [1]}), {}, 'message.parts[0].data: '),
+        (said(role='ROLE_USER'), {}, 'message.role: '),
+        (said(role='agent'), {}, 'message.role: '),
+        (said(kind='task'), {}, 'message.kind: '),
+        (said(), {'blocking': 'yes'}, 'configuration.blocking: '),
+    ],
+)
+async def test_wrong_params_are_refused_by_the_names_that_they_have_here(
+    message: Any, configuration: Any, named: str, headers: dict[str, str]
+) -> None:
+    async with untouched() as client:
+        body = request('message/send', message=message, configuration=configuration)
+        error = refusal(await post(client.app, body, **headers))
+    assert error.code == -32602
+    assert error.message.startswith(f'Invalid parameters: {named}')
+
+
+async def test_a_task_of_one_version_is_the_same_task_in_the_other() -> None:
+    async with serving(Agent(TestModel(custom_output_text='It is sunny.'))) as client:
+        task = await client.send('hello')
+        assert [each['id'] for each in await tasks_of(client)] == [task['id']]
+        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'GetTask', 'params': {'id': task['id']}}).encode()
+        newer = (await post(client.app, body)).json['result']
+        older = (await post(client.app, request('tasks/get', id=task['id']))).json['result']
+    assert newer['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert newer['artifacts'][0]['parts'] == [{'text': 'It is sunny.', 'mediaType': 'text/plain'}]
+    assert older['artifacts'][0]['parts'] == [{'kind': 'text', 'text': 'It is sunny.'}]

@@ -1,0 +1,344 @@
+"""What an agent returns, as its client gets it."""
+
+from __future__ import annotations
+
+import json
+import math
+from base64 import b64decode
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel, Field, TypeAdapter
+from pydantic_ai import Agent
+from pydantic_ai.messages import (
+    BinaryContent,
+    BinaryImage,
+    DocumentUrl,
+    FilePart,
+    ImageUrl,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.output import TextOutput
+
+from pydantic_ai_a2a import Artifacts, to_a2a
+
+from ...client import Client, lifespan, message, state_of
+from ...dialects import spoken
+from ..rows import covers
+
+PNG = b'\x89PNG\r\n\x1a\n' + bytes(8)
+
+
+class Weather(BaseModel):
+    place: Annotated[str, Field(serialization_alias='placeName')]
+    celsius: float = 20.5
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+async def answered(agent: Agent[Any, Any]) -> dict[str, Any]:
+    """The finished task of one message, which must be the same for who streams it."""
+    app = to_a2a(agent)
+    async with lifespan(app):
+        task = await Client(app).send()
+        async with Client(app).send_streaming() as stream:
+            updates = [
+                event.result['artifactUpdate'] for event in await stream.rest() if 'artifactUpdate' in event.result
+            ]
+    assert state_of(task) == 'COMPLETED'
+    assert updates[-1]['lastChunk'] is True
+    if 'text' not in task['artifacts'][0]['parts'][0]:
+        streamed = [update['artifact']['parts'] for update in updates]
+        assert streamed == [artifact['parts'] for artifact in task['artifacts']]
+    return task
+
+
+@covers('str')
+async def test_text_is_a_text_part_and_a_message_of_the_agent() -> None:
+    task = await answered(Agent(TestModel(custom_output_text='It is sunny.')))
+    [artifact] = task['artifacts']
+    assert artifact['parts'] == spoken().parts([{'text': 'It is sunny.', 'mediaType': 'text/plain'}])
+    said = task['history'][-1]
+    assert (said['role'], said['parts']) == ('ROLE_AGENT', artifact['parts'])
+    assert (said['taskId'], said['contextId']) == (task['id'], task['contextId'])
+    assert [each['role'] for each in task['history']] == ['ROLE_USER', 'ROLE_AGENT']
+
+
+@covers('str')
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_every_message_of_either_side_says_what_it_belongs_to(streamed: bool) -> None:
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if len(messages) % 4 == 1:
+            return ModelResponse(parts=[TextPart('Let me look.'), ToolCallPart('look')])
+        chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
+        return ModelResponse(parts=[TextPart('Here it is.'), FilePart(chart)])
+
+    def look() -> None:
+        """Look."""
+
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]))
+    async with lifespan(app):
+        client = Client(app)
+        sent = message(parts=[{'text': 'draw'}, {'raw': 'aGk=', 'mediaType': 'text/plain'}])
+        if streamed:
+            async with client.send_streaming(sent) as stream:
+                [first, *_] = await stream.rest()
+            task = await client.get_task(first.result['task']['id'])
+        else:
+            task = await client.send(sent)
+    assert [(each['role'], next(iter(each['parts'][-1].values()))) for each in task['history']] == [
+        ('ROLE_USER', 'aGk='),
+        ('ROLE_AGENT', 'Let me look.'),
+        ('ROLE_AGENT', 'Here it is.'),
+    ]
+    assert task['history'][0]['messageId'] == sent['messageId']
+    assert len({each['messageId'] for each in task['history']}) == 3
+    assert [(each['taskId'], each['contextId']) for each in task['history']] == [(task['id'], task['contextId'])] * 3
+
+
+DATA = covers('model, dataclass, tuple, list, dict, int, None, union')
+
+
+@DATA
+@pytest.mark.parametrize(
+    ('output_type', 'args', 'result', 'python_type'),
+    [
+        pytest.param(Weather, {'place': 'Rome'}, {'placeName': 'Rome', 'celsius': 20.5}, 'Weather', id='model'),
+        pytest.param(Point, {'x': 1, 'y': 2}, {'x': 1, 'y': 2}, 'Point', id='dataclass'),
+        pytest.param(tuple[int, str], [1, 'a'], [1, 'a'], 'tuple[int, str]', id='tuple'),
+        pytest.param(list[Point], [{'x': 1, 'y': 2}], [{'x': 1, 'y': 2}], 'list[Point]', id='list'),
+        pytest.param(dict[str, int], {'a': 1}, {'a': 1}, 'dict[str, int]', id='dict'),
+        pytest.param(int, 42, 42, 'int', id='int'),
+        pytest.param(bool, False, False, 'bool', id='bool'),
+        pytest.param(Literal['a', 'b'], 'b', 'b', "Literal['a', 'b']", id='literal'),
+    ],
+)
+async def test_data_is_a_data_part_with_the_schema_of_its_declared_type(
+    output_type: Any, args: Any, result: object, python_type: str
+) -> None:
+    task = await answered(Agent(TestModel(custom_output_args=args), output_type=output_type))
+    [artifact] = task['artifacts']
+    schema = TypeAdapter[Any](output_type).json_schema(mode='serialization')
+    metadata = {'json_schema': schema, 'python_type': python_type}
+    part = {'data': {'result': result}, 'mediaType': 'application/json', 'metadata': metadata}
+    assert artifact['parts'] == spoken().parts([part])
+    assert [each['role'] for each in task['history']] == ['ROLE_USER']
+
+
+@DATA
+async def test_the_schema_has_the_names_that_the_data_has() -> None:
+    task = await answered(Agent(TestModel(custom_output_args={'place': 'Rome'}), output_type=Weather))
+    [part] = task['artifacts'][0]['parts']
+    assert part['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
+    assert part['metadata'] == snapshot(
+        {
+            'json_schema': {
+                'properties': {
+                    'placeName': {'title': 'Placename', 'type': 'string'},
+                    'celsius': {'default': 20.5, 'title': 'Celsius', 'type': 'number'},
+                },
+                'required': ['placeName'],
+                'title': 'Weather',
+                'type': 'object',
+            },
+            'python_type': 'Weather',
+        }
+    )
+
+
+@DATA
+async def test_nothing_is_a_result_too() -> None:
+    async def nothing() -> None:
+        """Do nothing."""
+
+    [artifact] = (await answered(Agent('test', output_type=nothing)))['artifacts']
+    metadata = {'json_schema': {'type': 'null'}, 'python_type': 'None'}
+    part = {'data': {'result': None}, 'mediaType': 'application/json', 'metadata': metadata}
+    assert artifact['parts'] == spoken().parts([part])
+
+
+@DATA
+@pytest.mark.parametrize(
+    ('said', 'part'),
+    [
+        (ToolCallPart('final_result_Weather', {'place': 'Rome'}), {'result': {'placeName': 'Rome', 'celsius': 20.5}}),
+        (ToolCallPart('final_result_Point', {'x': 1, 'y': 2}), {'result': {'x': 1, 'y': 2}}),
+        (TextPart('no idea'), None),
+    ],
+)
+async def test_of_a_union_the_member_is_chosen_that_came(said: ToolCallPart | TextPart, part: object) -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[said])
+
+    app = to_a2a(Agent(FunctionModel(answer), output_type=[Weather, Point, str]))
+    async with lifespan(app):
+        task = await Client(app).send()
+    [[sent]] = [artifact['parts'] for artifact in task['artifacts']]
+    if part is None:
+        assert [sent] == spoken().parts([{'text': 'no idea', 'mediaType': 'text/plain'}])
+    else:
+        assert isinstance(said, ToolCallPart)
+        assert sent['data'] == part
+        assert sent['metadata']['python_type'] == said.tool_name.removeprefix('final_result_')
+
+
+@DATA
+async def test_a_subclass_is_sent_as_the_declared_type() -> None:
+    class Secret(Weather):
+        password: str = 'hunter2'
+
+    def make(city: str) -> Weather:
+        return Secret(place=city)
+
+    [artifact] = (await answered(Agent('test', output_type=make)))['artifacts']
+    assert artifact['parts'][0]['data'] == {'result': {'placeName': 'a', 'celsius': 20.5}}
+    assert 'password' not in json.dumps(artifact)
+
+
+@covers('BinaryImage, files in the response')
+async def test_an_image_is_a_file_part_with_media_type_and_name() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[FilePart(BinaryImage(PNG, media_type='image/png', identifier='sun'))])
+
+    app = to_a2a(Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=BinaryImage))
+    async with lifespan(app):
+        task = await Client(app).send()
+    [[part]] = [artifact['parts'] for artifact in task['artifacts']]
+    assert b64decode(part['raw']) == PNG
+    assert (part['mediaType'], part['filename']) == ('image/png', 'sun.png')
+
+
+@covers('BinaryImage, files in the response')
+async def test_files_in_the_response_follow_its_text() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        chart = BinaryContent(b'a,b\n', media_type='text/csv', identifier='chart')
+        return ModelResponse(parts=[TextPart('Here it is.'), FilePart(chart)])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        task = await Client(app).send()
+        async with Client(app).send_streaming() as stream:
+            events = await stream.rest()
+    assert task['artifacts'][0]['parts'] == spoken().parts(
+        [
+            {'text': 'Here it is.', 'mediaType': 'text/plain'},
+            {'raw': 'YSxiCg==', 'mediaType': 'text/csv', 'filename': 'chart.csv'},
+        ]
+    )
+    [update] = [event.result['artifactUpdate'] for event in events if 'artifactUpdate' in event.result]
+    assert update['artifact']['parts'] == task['artifacts'][0]['parts']
+
+
+@covers('BinaryImage, files in the response')
+async def test_files_in_the_response_follow_its_data() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        map_of_it = FilePart(BinaryImage(PNG, media_type='image/png', identifier='map'))
+        return ModelResponse(parts=[map_of_it, ToolCallPart('final_result', {'place': 'Rome'})])
+
+    app = to_a2a(Agent(FunctionModel(answer, profile={'supports_image_output': True}), output_type=Weather))
+    async with lifespan(app):
+        task = await Client(app).send()
+    [data, file] = task['artifacts'][0]['parts']
+    assert data['data'] == {'result': {'placeName': 'Rome', 'celsius': 20.5}}
+    assert (b64decode(file['raw']), file['mediaType'], file['filename']) == (PNG, 'image/png', 'map.png')
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'made'),
+    [
+        (ImageUrl, ImageUrl('https://example.com/chart.png')),
+        (list[DocumentUrl | BinaryContent], [DocumentUrl('https://example.com/chart', media_type='image/png')]),
+        (Artifacts, Artifacts(result=ImageUrl('https://example.com/chart.png'))),
+    ],
+    ids=['one', 'list', 'artifacts'],
+)
+async def test_a_file_by_its_url_is_a_url_part(output_type: Any, made: Any) -> None:
+    def draw(_: str) -> Any:
+        return made
+
+    draw.__annotations__['return'] = output_type
+    task = await answered(Agent(TestModel(), output_type=TextOutput(draw)))
+    [part] = task['artifacts'][0]['parts']
+    assert (part['url'].partition('/chart')[0], part['mediaType']) == ('https://example.com', 'image/png')
+
+
+@pytest.mark.parametrize('number', [math.nan, math.inf])
+async def test_a_number_that_json_cannot_hold_is_a_failed_validation(
+    number: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_args={'place': 'Rome', 'celsius': number}), output_type=Weather))
+    async with lifespan(app):
+        task = await Client(app).send()
+    status = task['status']
+    assert (state_of(task), status['message']['metadata']['failure']) == ('FAILED', 'bad-output')
+    assert 'artifacts' not in task
+    assert "result['celsius'] of the output is NaN or infinite" in caplog.text
+    assert status['message']['metadata']['correlationId'] in caplog.text
+
+
+async def test_several_results_are_several_artifacts() -> None:
+    def report(city: str) -> Artifacts:
+        return Artifacts(
+            summary=f'All is well in {city}.',
+            figures={'inhabitants': 12},
+            map=BinaryImage(PNG, media_type='image/png', identifier='map'),
+        )
+
+    task = await answered(Agent('test', output_type=report))
+    assert [(artifact['name'], next(iter(artifact['parts'][0]))) for artifact in task['artifacts']] == [
+        ('summary', 'text'),
+        ('figures', 'data'),
+        ('map', 'raw'),
+    ]
+    assert len({artifact['artifactId'] for artifact in task['artifacts']}) == 3
+
+
+@covers('thinking, tool calls')
+async def test_neither_thoughts_nor_tool_calls_are_shown() -> None:
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        thought = ThinkingPart('SECRET thought', signature='SECRET signature', provider_name='function')
+        if len(messages) == 1:
+            return ModelResponse(parts=[thought, ToolCallPart('look_up', {'query': 'SECRET query'})])
+        return ModelResponse(parts=[thought, TextPart('Sunny.')])
+
+    async def stream(
+        messages: list[ModelMessage], _: AgentInfo
+    ) -> AsyncIterator[str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart]]:
+        yield {0: DeltaThinkingPart(content='SECRET thought', signature='SECRET signature')}
+        if len(messages) == 1:
+            yield {1: DeltaToolCall(name='look_up', json_args='{"query": "SECRET query"}')}
+        else:
+            yield 'Sunny.'
+
+    agent = Agent(FunctionModel(answer, stream_function=stream))
+
+    @agent.tool_plain
+    def look_up(query: str) -> str:
+        return f'SECRET result of {query}'
+
+    app = to_a2a(agent)
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send()
+        async with client.send_streaming(message(contextId=task['contextId'])) as events:
+            streamed = await events.rest()
+        listed = await client.call('ListTasks', {'includeArtifacts': True}) if spoken().has_lists else task
+        python = await app.list_tasks()
+    assert state_of(task) == 'COMPLETED'
+    assert streamed[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    for shown in (task, [event.data for event in streamed], listed, python):
+        assert 'SECRET' not in json.dumps(shown)
+        assert 'Sunny.' in json.dumps(shown)

@@ -1,0 +1,156 @@
+"""What a task's metadata says of its runs: their ids, model and usage, for clients that activate the extension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fasta2a.schema import AgentExtension
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from pydantic_ai_a2a import InputRequired, to_a2a
+from pydantic_ai_a2a.protocol.run_metadata import EXTENSION, URI
+
+from ...client import Client, lifespan, message, state_of
+from ...dialects import spoken, unversioned
+from ..rows import covers
+from ..stage import Stage, ended, prompts, serving
+
+
+def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """A model that calls a tool first, whose answer is what the user said last."""
+    usage = RequestUsage(input_tokens=5, output_tokens=2)
+    if len(messages) == 1 and prompts(messages)[-1] == 'use the tool':
+        return ModelResponse(parts=[ToolCallPart('tool')], usage=usage)
+    if prompts(messages)[-1] == 'break':
+        raise ValueError
+    return ModelResponse(parts=[TextPart(prompts(messages)[-1])], usage=usage)
+
+
+AGENT = Agent(FunctionModel(answer, model_name='large'))
+
+
+@AGENT.tool_plain
+def tool() -> str:
+    return 'used'
+
+
+def active() -> dict[str, str]:
+    return {spoken().extensions_header.replace('-', '_'): URI}
+
+
+def of_run(task: dict[str, Any]) -> dict[str, Any]:
+    """What a task's metadata says of its runs, but for the task's id."""
+    told = task['metadata'][URI]
+    return {**told, 'runId': told['runId'].removeprefix(task['id'])}
+
+
+@covers('usage, model')
+async def test_a_task_tells_what_its_run_used_to_whom_has_asked() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        client = Client(app)
+        sent = (await client.call('SendMessage', {'message': message('use the tool')}, **active()))['task']
+        seen = await client.get_task(sent['id'])
+    assert of_run(sent) == snapshot(
+        {
+            'runId': '.1',
+            'model': 'large',
+            'usage': {
+                'requests': 2,
+                'toolCalls': 1,
+                'inputTokens': 10,
+                'outputTokens': 4,
+                'cacheReadTokens': 0,
+                'cacheWriteTokens': 0,
+            },
+        }
+    )
+    assert seen['metadata'] == sent['metadata']
+
+
+async def test_the_last_update_of_a_stream_tells_it() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        client = Client(app)
+        async with client.stream('SendStreamingMessage', {'message': message('go')}, **active()) as stream:
+            assert stream.headers[spoken().extensions_header.lower()] == URI
+            events = [event.result for event in await stream.rest()]
+        task = await client.get_task(events[0]['task']['id'])
+    told = [each['statusUpdate'].get('metadata') for each in events if 'statusUpdate' in each]
+    assert told == [None, task['metadata']]
+    assert of_run(task)['usage']['outputTokens'] == 2
+
+
+@pytest.mark.parametrize('names', [None, 'https://example.com/other', f'{URI}0'])
+async def test_nobody_else_is_told(names: str | None) -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        header = {} if names is None else {spoken().extensions_header.replace('-', '_'): names}
+        said = message('go', metadata={'about': URI})
+        sent = (await Client(app).call('SendMessage', {'message': said}, **header))['task']
+    assert (state_of(sent), 'metadata' in sent) == ('COMPLETED', False)
+
+
+async def test_runs_of_one_task_are_counted_together() -> None:
+    def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        text = prompts(messages)[-1]
+        usage = RequestUsage(input_tokens=3, output_tokens=1)
+        if text == 'first':
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'question': 'And?'})], usage=usage)
+        return ModelResponse(parts=[TextPart(text)], usage=usage)
+
+    app = to_a2a(Agent(FunctionModel(ask), output_type=[str, InputRequired]))
+    async with lifespan(app):
+        client = Client(app)
+        first = (await client.call('SendMessage', {'message': message('first')}, **active()))['task']
+        second = message('second', taskId=first['id'])
+        task = (await client.call('SendMessage', {'message': second}, **active()))['task']
+    assert (state_of(first), state_of(task)) == ('INPUT_REQUIRED', 'COMPLETED')
+    assert [(of_run(each)['usage']['requests'], of_run(each)['usage']['inputTokens']) for each in (first, task)] == [
+        (1, 3),
+        (2, 6),
+    ]
+
+
+async def test_messages_that_a_task_takes_one_after_the_other_are_counted_together() -> None:
+    stage = Stage()
+    async with serving(stage.agent) as client:
+        configuration = {'returnImmediately': True}
+        sent = await client.call('SendMessage', {'message': message('one'), 'configuration': configuration}, **active())
+        await stage.reached('one')
+        two = message('two', taskId=sent['task']['id'])
+        await client.call('SendMessage', {'message': two, 'configuration': configuration}, **active())
+        stage.open('one', 'two')
+        task = await ended(client, sent['task']['id'])
+    assert (of_run(task)['runId'], of_run(task)['usage']['requests']) == ('.2', 2)
+
+
+async def test_a_run_that_fails_tells_what_it_used() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app):
+        task = (await Client(app).call('SendMessage', {'message': message('break')}, **active()))['task']
+    assert (state_of(task), of_run(task)['runId']) == ('FAILED', '.1')
+    assert 'model' not in of_run(task)
+
+
+async def test_an_app_may_keep_it_to_itself() -> None:
+    app = to_a2a(AGENT, run_metadata=False)
+    async with lifespan(app):
+        client = Client(app)
+        sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']
+        card = (await client.get('/.well-known/agent-card.json')).json
+    assert 'metadata' not in sent
+    assert URI not in [each['uri'] for each in card['capabilities']['extensions']]
+
+
+@unversioned('the card is the same for all')
+async def test_the_card_declares_it_beside_extensions_of_the_users_own() -> None:
+    own = AgentExtension(uri='https://example.com/own', required=True)
+    card = (await Client(to_a2a(AGENT, extensions=[own])).get('/.well-known/agent-card.json')).json
+    assert card['capabilities']['extensions'][:2] == [own, EXTENSION]
+    assert 'required' not in EXTENSION

@@ -1,0 +1,232 @@
+"""Forms of a streamed answer: in which pieces text comes, how a stream ends, and data that comes as text as well."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Results, to_a2a
+from pydantic_ai_a2a.settings import TextStream
+
+from ...client import Client, Event, texts
+from ..stage import serving
+from .test_stream_text import shown, speaker, updates
+
+SUNNY = (['It ', 'is ', 'sunny.'], False)
+LONG = 600.0
+"""Seconds that no test waits for."""
+
+
+async def events_of(agent: Agent[Any, Any], **settings: Any) -> tuple[list[Event], dict[str, Any]]:
+    """The events of a stream, and the task after it."""
+    async with serving(agent, results=Results(**settings)) as client, client.send_streaming() as stream:
+        events = await stream.rest()
+        return events, await client.get_task(events[0].result['task']['id'])
+
+
+async def test_pieces_are_replaced_by_the_whole_text() -> None:
+    events, task = await events_of(speaker(SUNNY), stream='replace', interval=0)
+    assert shown(events) == snapshot(
+        [
+            ('WORKING',),
+            ('replace', 'It ', None),
+            ('append', 'is ', None),
+            ('append', 'sunny.', None),
+            ('replace', 'It is sunny.', 'last'),
+            ('COMPLETED',),
+        ]
+    )
+    assert updates(events)[-1]['artifact'] == task['artifacts'][0]
+    assert texts(task) == ['It is sunny.']
+
+
+async def test_pieces_are_ended_by_an_empty_one() -> None:
+    events, task = await events_of(speaker(SUNNY), stream='mark', interval=0)
+    assert shown(events) == snapshot(
+        [
+            ('WORKING',),
+            ('replace', 'It ', None),
+            ('append', 'is ', None),
+            ('append', 'sunny.', None),
+            ('append', '', 'last'),
+            ('COMPLETED',),
+        ]
+    )
+    assert texts(task) == ['It is sunny.']
+
+
+async def test_the_whole_text_comes_without_pieces() -> None:
+    events, task = await events_of(speaker((['Look: '], True), SUNNY), stream='whole', interval=0)
+    assert shown(events) == snapshot(
+        [('WORKING',), ('WORKING', 'Look: '), ('replace', 'It is sunny.', 'last'), ('COMPLETED',)]
+    )
+    assert texts(task) == ['It is sunny.']
+
+
+def test_the_default_is_pieces_that_the_whole_text_replaces() -> None:
+    assert Results() == Results(stream='replace', interval=0.1, size=500, data_as_text=False)
+
+
+@pytest.mark.parametrize('form', ['replace', 'mark', 'whole'])
+async def test_a_text_that_nobody_watches_is_stored_like_one_that_was_streamed(form: TextStream) -> None:
+    _, streamed = await events_of(speaker(SUNNY), stream=form)
+    async with serving(speaker(SUNNY), results=Results(stream=form)) as client:
+        sent = await client.send()
+    ours, theirs = (task['artifacts'][0] for task in (streamed, sent))
+    assert ours.pop('artifactId') == f'{streamed["id"]}.1.result'
+    assert theirs.pop('artifactId') == f'{sent["id"]}.1.result'
+    assert ours == theirs
+
+
+async def read(first: list[str], *rest: list[str], **settings: Any) -> list[Any]:
+    """What a client sees of a model that writes its next pieces once the client has read a piece of those before."""
+    go_on = [asyncio.Event() for _ in rest]
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for piece in first:
+            yield piece
+        for gate, pieces in zip(go_on, rest, strict=True):
+            await gate.wait()
+            for piece in pieces:
+                yield piece
+
+    agent = Agent(FunctionModel(stream_function=stream))
+    async with serving(agent, results=Results(**settings)) as client, client.send_streaming() as reader:
+        events: list[Event] = []
+        for gate in go_on:
+            events.append(await anext(reader))
+            while 'artifactUpdate' not in events[-1].result:
+                events.append(await anext(reader))
+            gate.set()
+        return shown([*events, *await reader.rest()])
+
+
+async def test_the_first_piece_comes_at_once_and_the_rest_is_gathered() -> None:
+    assert await read(['It '], ['is ', 'sunny ', 'in Rome.'], interval=LONG) == snapshot(
+        [
+            ('WORKING',),
+            ('replace', 'It ', None),
+            ('append', 'is sunny in Rome.', None),
+            ('replace', 'It is sunny in Rome.', 'last'),
+            ('COMPLETED',),
+        ]
+    )
+
+
+async def test_gathered_text_comes_when_it_is_long_enough() -> None:
+    assert await read(['It '], ['is ', 'sunny '], ['in Rome.'], interval=LONG, size=9) == snapshot(
+        [
+            ('WORKING',),
+            ('replace', 'It ', None),
+            ('append', 'is sunny ', None),
+            ('append', 'in Rome.', None),
+            ('replace', 'It is sunny in Rome.', 'last'),
+            ('COMPLETED',),
+        ]
+    )
+
+
+async def test_gathered_text_comes_when_the_time_has_passed() -> None:
+    seen = await read(['It '], ['is ', 'sunny '], ['in Rome.'], interval=0.01)  # waits for a piece between two rounds
+    pieces = [update[1] for update in seen[1:-1] if update[2] is None]
+    assert (pieces[0], ''.join(pieces)) == ('It ', 'It is sunny in Rome.')
+
+
+async def test_what_was_gathered_comes_before_a_note() -> None:
+    events, _ = await events_of(speaker((['Let me ', 'look.'], True), SUNNY), interval=LONG)
+    assert shown(events) == snapshot(
+        [
+            ('WORKING',),
+            ('replace', 'Let me ', None),
+            ('append', 'look.', None),
+            ('WORKING', 'Let me look.'),
+            ('replace', 'It is sunny.', None),
+            ('replace', 'It is sunny.', 'last'),
+            ('COMPLETED',),
+        ]
+    )
+
+
+@pytest.mark.parametrize('interval', [0, LONG])
+async def test_a_cancelled_task_keeps_what_was_gathered(interval: float) -> None:
+    written = asyncio.Event()
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for piece in ('It ', 'is '):
+            yield piece
+        written.set()
+        await asyncio.Event().wait()
+
+    agent = Agent(FunctionModel(stream_function=stream))
+    async with serving(agent, results=Results(interval=interval)) as client, client.send_streaming() as reader:
+        task = (await anext(reader)).result['task']
+        await written.wait()
+        await client.call('CancelTask', {'id': task['id']})
+        await reader.rest()
+        assert texts(await client.get_task(task['id'])) == ['It is ']
+
+
+class Weather(BaseModel):
+    city: str
+    degrees: int
+
+
+def report(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'city': 'Rome', 'degrees': 21})])
+
+
+reporter = Agent(FunctionModel(report), output_type=Weather)
+DATA = {'result': {'city': 'Rome', 'degrees': 21}}
+JSON = '{"city":"Rome","degrees":21}'
+
+
+@pytest.mark.parametrize(
+    ('modes', 'contents'),
+    [([], [DATA, JSON]), (['application/json'], [DATA]), (['text/plain'], [JSON]), (['*/*'], [DATA, JSON])],
+)
+async def test_data_comes_as_text_as_well(modes: list[str], contents: list[Any]) -> None:
+    async with serving(reporter, results=Results(data_as_text=True)) as client:
+        task = await client.send(acceptedOutputModes=modes)
+    parts = task['artifacts'][0]['parts']
+    assert [part['data'] if 'data' in part else part['text'] for part in parts] == contents
+    assert len(task['history']) == 1
+
+
+async def test_data_alone_comes_as_it_is_by_default() -> None:
+    async with serving(reporter) as client:
+        task = await client.send()
+    assert [part.get('data') for part in task['artifacts'][0]['parts']] == [DATA]
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'modes'), [(Weather, ['text/plain', 'application/json']), (str, ['text/plain'])]
+)
+async def test_the_card_says_that_data_comes_as_text_as_well(output_type: Any, modes: list[str]) -> None:
+    app = to_a2a(Agent('test', output_type=output_type), results=Results(data_as_text=True))
+    card = (await Client(app).get('/.well-known/agent-card.json')).json
+    assert card['defaultOutputModes'] == modes
+
+
+@pytest.mark.parametrize(
+    ('settings', 'problem'),
+    [
+        (
+            {'stream': 'marks'},
+            "Results(): stream takes 'replace', 'mark' or 'whole', not the string 'marks'. Did you mean 'mark'?",
+        ),
+        ({'interval': -1}, 'Results.interval must be 0 or more, not -1.0.'),
+        ({'size': 0}, 'Results.size must be positive, not 0.'),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=f'^{re.escape(problem)}$'):
+        Results(**settings)

@@ -1,0 +1,234 @@
+"""Event streams as they are on the wire: their frames, what keeps them alive, and how a reader resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.types import ASGIApp, Message
+
+from pydantic_ai_a2a import Limits, Results, to_a2a
+
+from ...client import LIMIT, Client, Event, Exchange, RpcError, lifespan, message, rpc
+from ...dialects import json_rpc, only, spoken
+
+
+async def three_words(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
+    for word in ('one ', 'two ', 'three'):
+        yield word
+
+
+def words() -> Agent:
+    return Agent(FunctionModel(stream_function=three_words))
+
+
+async def whole_stream(app: ASGIApp) -> list[Event]:
+    async with Client(app).send_streaming() as stream:
+        return await stream.rest()
+
+
+async def resumed(app: ASGIApp, task_id: str, after: str) -> list[Event]:
+    async with Client(app).subscribe(task_id, Last_Event_ID=after) as stream:
+        return await stream.rest()
+
+
+async def answer_to_subscription(app: ASGIApp, task_id: str, **headers: str) -> object:
+    """Subscribe to a task, and return the results of its events, or the code of the error."""
+    try:
+        async with Client(app).subscribe(task_id, **headers) as stream:
+            return [event.result for event in await stream.rest()]
+    except RpcError as error:
+        return error.code
+
+
+@json_rpc('the request is JSON-RPC')
+async def test_a_stream_is_server_sent_events_that_no_proxy_holds_back() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        headers = {'Content-Type': 'application/json', 'A2A-Version': spoken().version}
+        body = rpc('SendStreamingMessage', {'message': message()})
+        answer = await Exchange(app, 'POST', '/', headers, body).answer()
+    correlation_id = answer.headers.pop('x-correlation-id')
+    assert (answer.status, answer.headers) == snapshot(
+        (
+            200,
+            {
+                'content-type': 'text/event-stream',
+                'cache-control': 'no-store',
+                'x-accel-buffering': 'no',
+                'x-content-type-options': 'nosniff',
+            },
+        )
+    )
+    assert len(correlation_id) == 16
+
+
+@json_rpc('HTTP+JSON has no envelope')
+async def test_every_event_is_a_numbered_json_rpc_answer_to_the_request() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        headers = {'Content-Type': 'application/json'}
+        body = rpc('SendStreamingMessage', {'message': message()})
+        answer = await Exchange(app, 'POST', '/', headers, body).answer()
+    *frames, end = answer.body.split(b'\n\n')
+    assert end == b''
+    ids: list[int] = []
+    for frame in frames:
+        number, data = frame.split(b'\n')
+        ids.append(int(number.removeprefix(b'id: ')))
+        event = json.loads(data.removeprefix(b'data: '))
+        assert event.keys() == {'jsonrpc', 'id', 'result'}
+        assert (event['jsonrpc'], event['id'], len(spoken().event(event))) == ('2.0', 'r-1', 1)
+    assert ids == list(range(len(frames)))
+
+
+async def test_a_stream_begins_with_the_task_and_ends_with_its_terminal_state() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        events = await whole_stream(app)
+    assert [(event.id, next(iter(event.result))) for event in events] == snapshot(
+        [
+            (0, 'task'),
+            (1, 'statusUpdate'),
+            (2, 'artifactUpdate'),
+            (3, 'artifactUpdate'),
+            (4, 'artifactUpdate'),
+            (5, 'artifactUpdate'),
+            (6, 'statusUpdate'),
+        ]
+    )
+    assert events[0].result['task']['status']['state'] == 'TASK_STATE_SUBMITTED'
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_an_idle_stream_is_kept_alive_by_comments() -> None:
+    release = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), limits=Limits(keep_alive=0.01))
+    async with lifespan(app), Client(app).send_streaming() as stream:
+        await stream.until('TASK_STATE_WORKING')
+        comments = 0
+        async with asyncio.timeout(LIMIT):
+            while comments < 3:
+                part = await stream.exchange.next()
+                assert part['body'] == b': keep-alive\n\n'
+                comments += 1
+        release.set()
+        events = await stream.rest()
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_a_reader_resumes_after_any_event_with_exactly_the_rest() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        events = await whole_stream(app)
+        task_id = events[0].result['task']['id']
+        rests = [await resumed(app, task_id, str(event.id)) for event in events]
+    for event, rest in zip(events, rests, strict=True):
+        # The request of a resumed stream has an id of its own.
+        assert [(each.id, each.result) for each in rest] == [
+            (each.id, each.result) for each in events if each.id > event.id
+        ]
+
+
+async def test_a_reader_that_has_everything_gets_an_empty_stream() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        events = await whole_stream(app)
+        assert await resumed(app, events[0].result['task']['id'], str(events[-1].id)) == []
+
+
+@pytest.mark.parametrize('unknown', ['1000', '9' * 30])
+async def test_a_reader_with_an_event_id_that_was_never_given_gets_the_task_as_it_is(unknown: str) -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        last = (await whole_stream(app))[-1]
+        task = await Client(app).get_task(last.result['statusUpdate']['taskId'])
+        [snapshot_] = await resumed(app, task['id'], unknown)
+    assert (snapshot_.id, snapshot_.result) == (last.id, {'task': task})
+
+
+@pytest.mark.parametrize('value', ['-1', '1.5', 'x', '', '\u00b2'])
+async def test_an_event_id_that_is_no_number_counts_as_none(value: str) -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        task_id = (await whole_stream(app))[-1].result['statusUpdate']['taskId']
+        answers = [await answer_to_subscription(app, task_id, **headers) for headers in ({}, {'Last_Event_ID': value})]
+    assert answers[0] == answers[1]
+
+
+@only('0.3', '1.0 has an error for it')
+async def test_a_finished_task_that_is_subscribed_to_is_shown() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        task = await Client(app).send()
+        async with Client(app).subscribe(task['id']) as stream:
+            events = await stream.rest()
+    assert [event.result for event in events] == [{'task': task}]
+
+
+@only('1.0', '0.3 has no error for it')
+async def test_a_finished_task_can_be_subscribed_to_only_to_resume() -> None:
+    app = to_a2a(words(), results=Results(interval=0))
+    async with lifespan(app):
+        task = await Client(app).send()
+        with pytest.raises(RpcError) as refused:
+            async with Client(app).subscribe(task['id']):
+                raise AssertionError('a stream was opened')
+    assert (refused.value.code, refused.value.reason) == (-32004, 'UNSUPPORTED_OPERATION')
+
+
+async def test_a_client_that_leaves_does_not_stop_its_task() -> None:
+    release = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        async with Client(app).send_streaming() as stream:
+            [first] = [await anext(stream)]
+            await stream.until('TASK_STATE_WORKING')
+        async with Client(app).subscribe(first.result['task']['id']) as stream:
+            release.set()
+            events = await stream.rest()
+    assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+@json_rpc('the request is JSON-RPC')
+async def test_a_server_may_say_once_more_that_the_request_is_over() -> None:
+    said, release = asyncio.Event(), asyncio.Event()
+
+    class Repeating(Exchange):
+        asked = 0
+
+        async def _receive(self) -> Message:
+            self.asked += 1
+            if self.asked == 2:
+                return {'type': 'http.request', 'body': b''}
+            if self.asked == 3:
+                said.set()
+            return await super()._receive()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        body = rpc('SendStreamingMessage', {'message': message()})
+        exchange = Repeating(app, 'POST', '/', {'Content-Type': 'application/json'}, body)
+        await said.wait()
+        release.set()
+        assert b'completed' in (await exchange.answer()).body.lower()

@@ -1,0 +1,119 @@
+"""`versions=`: which protocol versions the card declares and the server serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from a2a.compat.v0_3 import types
+from a2a.types import AgentCard as OfficialCard
+from google.protobuf.json_format import ParseDict
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import APIKeyAuth, to_a2a
+
+from ...client import message, rpc, state_of
+from ...dialects import DIALECTS, only, spoken, unversioned
+from ..refused import refusal, untouched
+from ..stage import serving
+
+KEY = 'the-key-of-ann-1234'
+SETTINGS: dict[str, Any] = {
+    'auth': APIKeyAuth({KEY: 'ann'}),
+    'extended_card': {'description': 'More.'},
+}
+OLDER_FIELDS = {'url', 'preferredTransport', 'protocolVersion', 'supportsAuthenticatedExtendedCard', 'security'}
+NEWER_FIELDS = {'supportedInterfaces', 'securityRequirements'}
+
+
+async def cards(*versions: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The public card, and the extended one."""
+    chosen: Any = versions
+    async with serving(Agent('test'), versions=chosen, **SETTINGS) as client:
+        public = (await client.get('/.well-known/agent-card.json')).json
+        body = rpc('GetExtendedAgentCard', {}, DIALECTS[versions[0]])
+        answer = await client.post(body, {'X-API-Key': KEY, 'A2A-Version': versions[0]})
+    return public, answer.json['result']
+
+
+@unversioned('it is about the card')
+async def test_a_card_of_1_0_alone_has_no_field_of_0_3() -> None:
+    both, _ = await cards('1.0', '0.3')
+    for card in await cards('1.0'):
+        read = ParseDict(card, OfficialCard())  # which refuses what it does not know
+        assert [(each.protocol_binding, each.protocol_version) for each in read.supported_interfaces] == [
+            ('JSONRPC', '1.0'),
+            ('HTTP+JSON', '1.0'),
+        ]
+        assert both.keys() - card.keys() == OLDER_FIELDS
+        assert card['securitySchemes'] == {
+            name: {kind: fields for kind, fields in scheme.items() if kind.endswith('SecurityScheme')}
+            for name, scheme in both['securitySchemes'].items()
+        }
+
+
+@unversioned('it is about the card')
+async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
+    both, _ = await cards('1.0', '0.3')
+    for card in await cards('0.3'):
+        read = types.AgentCard.model_validate(card)
+        assert (read.url, read.preferred_transport, read.protocol_version) == (
+            'http://testserver/',
+            'JSONRPC',
+            '0.3.0',
+        )
+        assert (read.security, read.supports_authenticated_extended_card) == ([{'apiKey': []}], True)
+        assert both.keys() - card.keys() == NEWER_FIELDS
+        assert 'extendedAgentCard' not in card['capabilities']
+        assert read.model_dump(mode='json', by_alias=True, exclude_none=True) == card
+
+
+@pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask'])
+@pytest.mark.parametrize('named', [True, False])
+async def test_a_version_that_is_off_is_refused_in_every_operation(method: str, named: bool) -> None:
+    other: Any = '0.3' if spoken().version == '1.0' else '1.0'
+    async with untouched(versions=[other]) as client:
+        client.headers = {'A2A-Version': spoken().version} if named else {}
+        answer = await client.post(rpc(method, {'message': message(), 'id': 't'}))
+    if spoken().has_envelope:
+        error = answer.json['error']
+        assert (answer.status, answer.json['id'], error['code']) == (200, 'r-1', -32009)
+        assert f"A2A version '{spoken().version}' is not supported" in error['message']
+    else:
+        error = refusal(answer, status=400)
+        assert error.data[0]['metadata']['supportedVersions'] == '0.3'
+
+
+async def test_the_version_that_is_on_is_served() -> None:
+    mine: Any = spoken().version
+    async with serving(Agent('test'), versions=[mine]) as client:
+        task = await client.send()
+        async with client.send_streaming() as stream:
+            events = await stream.rest()
+        client.headers = {}
+        assert (await client.get_task(task['id']))['id'] == task['id']
+    assert (state_of(task), len(events) > 1) == ('COMPLETED', True)
+
+
+@only('HTTP+JSON', 'it is about its paths')
+async def test_the_paths_of_http_say_which_version_to_use() -> None:
+    async with untouched(versions=['0.3']) as client:
+        for path in ('/tasks', '/message:send', '/v1/message:send', '/v1/card'):
+            error = refusal(await client.get(path, method='POST' if 'send' in path else 'GET'), status=400)
+            assert (error.code, error.message.partition('; ')[2]) == (-32009, 'use 0.3 over JSON-RPC.')
+        described = (await client.get('/')).json
+    assert described.keys() == {
+        'name',
+        'description',
+        'version',
+        'url',
+        'preferredTransport',
+        'protocolVersion',
+        'agentCard',
+    }
+
+
+@unversioned('it is about an argument')
+def test_a_version_that_there_is_not_is_refused_when_the_app_is_made() -> None:
+    with pytest.raises(ValueError, match=r"versions\[0\] takes '1\.0' or '0\.3', not the string '2\.0'"):
+        to_a2a(Agent('test'), versions=['2.0'])  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import tracemalloc
+from itertools import repeat
+
+import pytest
+from starlette.types import Message
+
+from pydantic_ai_a2a.http.base import header, read_body
+
+
+@pytest.mark.parametrize(
+    ('name', 'value'), [(b'one', '1'), (b'several', '2,3,4'), (b'none', None)], ids=['one', 'several', 'none']
+)
+def test_the_values_of_a_header_are_one(name: bytes, value: str | None) -> None:
+    headers = [(b'several', b'2'), (b'one', b'1'), (b'several', b'3'), (b'several', b'4')]
+    assert header({'headers': headers}, name) == value
+
+
+async def test_a_body_takes_no_more_memory_if_it_comes_bit_by_bit() -> None:
+    bits = [bytes([n % 251, n % 241]) for n in range(100_000)]
+    messages = iter([*zip(bits, repeat(True)), (b'end', False)])
+
+    async def receive() -> Message:
+        body, more = next(messages)
+        return {'type': 'http.request', 'body': bytes([*body]), 'more_body': more}
+
+    tracemalloc.start()
+    try:
+        body = await read_body({'headers': []}, receive, 10**6)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert body == b''.join([*bits, b'end'])
+    assert peak < 4 * len(body)

@@ -1,0 +1,105 @@
+"""What a store did not take is written later: nothing of it is lost, whatever comes in between."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from pydantic_ai_a2a.errors import StoreUnavailable
+from pydantic_ai_a2a.runs.pending_writes import Attempt, PendingWrites
+
+from ..client import LIMIT
+
+
+def writing(done: list[str], name: str, *errors: BaseException) -> Attempt:
+    """Writes a name, after it has failed so often."""
+    left = [*errors]
+
+    async def attempt() -> None:
+        if left:
+            raise left.pop(0)
+        done.append(name)
+
+    return attempt
+
+
+async def test_what_comes_to_be_owed_while_something_is_written_is_owed_still() -> None:
+    pending_writes, begun, go_on, done = PendingWrites(), asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def slow() -> None:
+        begun.set()
+        await go_on.wait()
+        done.append('first')
+
+    pending_writes.add('first', slow)
+    settling = asyncio.ensure_future(pending_writes.settle())
+    async with asyncio.timeout(LIMIT):
+        await begun.wait()
+        assert pending_writes.tasks() == ['first']
+        pending_writes.add('second', writing(done, 'second'))
+        go_on.set()
+        await settling
+    assert (done, pending_writes.tasks()) == (['first'], ['second'])
+    await pending_writes.settle()
+    assert (done, pending_writes.tasks()) == (['first', 'second'], [])
+
+
+async def test_two_calls_at_once_write_each_thing_once() -> None:
+    pending_writes, done = PendingWrites(), list[str]()
+
+    async def slow(name: str) -> None:
+        await asyncio.sleep(0)
+        done.append(name)
+
+    for name in ('first', 'second', 'third'):
+        pending_writes.add(name, partial(slow, name))
+    async with asyncio.timeout(LIMIT):
+        await asyncio.gather(pending_writes.settle(), pending_writes.settle())
+    assert (done, pending_writes.tasks()) == (['first', 'second', 'third'], [])
+
+
+async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytest.LogCaptureFixture) -> None:
+    pending_writes, done = PendingWrites(), list[str]()
+    pending_writes.add('bad', writing(done, 'bad', OSError('the disk is full')))
+    pending_writes.add('good', writing(done, 'good'))
+    await pending_writes.settle()
+    assert (done, pending_writes.tasks()) == (['good'], ['bad'])
+    assert caplog.messages == ['What is owed for task bad could not be stored.']
+
+
+async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
+    pending_writes, done = PendingWrites(), list[str]()
+    pending_writes.add('first', writing(done, 'first', StoreUnavailable()))
+    pending_writes.add('second', writing(done, 'second'))
+    with pytest.raises(StoreUnavailable):
+        await pending_writes.settle()
+    assert (done, sorted(pending_writes.tasks())) == ([], ['first', 'second'])
+
+
+async def test_a_cancellation_while_something_is_written_loses_nothing() -> None:
+    pending_writes, begun = PendingWrites(), asyncio.Event()
+
+    async def hang() -> None:
+        begun.set()
+        await asyncio.Future()
+
+    giving = asyncio.ensure_future(pending_writes.give('task', hang))
+    async with asyncio.timeout(LIMIT):
+        await begun.wait()
+        giving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await giving
+    assert pending_writes.tasks() == ['task']
+
+
+@pytest.mark.parametrize('away', [True, False], ids=['away', 'silent'])
+async def test_the_last_attempt_is_bounded_and_says_which_tasks_have_to_wait(
+    away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    pending_writes = PendingWrites()
+    pending_writes.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
+    async with asyncio.timeout(LIMIT):
+        await pending_writes.settle_at_last(0.01)
+    assert caplog.messages == ['The store was not told how tasks ended; their leases run out: task']
