@@ -32,6 +32,7 @@ from .values import (
     OVER,
     OWNER,
     chunk,
+    claim_some,
     conversation,
     ending,
     events,
@@ -168,7 +169,10 @@ class Machine(RuleBasedStateMachine):
         lost = [task for task in self.in_order() if task.holder is None or (task.holder != holder and task.expired)]
         queued = sorted((task.round, task.place, task.id) for task in self.known.values() if task.round is not None)
         expected = [*lost, *(self.known[task_id] for *_, task_id in queued)][:limit]
-        claims = self.do(self.backend.queue.claim(holder, at=self.now, lease=LEASE, limit=limit))
+        if expected:
+            claims = self.do(claim_some(self.backend, len(expected), holder, limit=limit, at=self.now))
+        else:
+            claims = self.do(self.backend.queue.claim(holder, at=self.now, lease=LEASE, limit=limit))
         assert [each.header.id for each in claims] == [task.id for task in expected]
         for task, each in zip(expected, claims, strict=True):
             task.attempt += task.holder is not None or task.attempt == 0

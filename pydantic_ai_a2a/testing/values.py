@@ -25,6 +25,7 @@ __all__ = (
     'chunk',
     'claim',
     'claim_one',
+    'claim_some',
     'conversation',
     'ending',
     'erase',
@@ -96,16 +97,32 @@ async def claim(
     return await backend.queue.claim(holder, at=at, lease=lease, limit=limit)
 
 
+async def claim_some(
+    backend: Backend,
+    count: int,
+    holder: str = 'holder',
+    *,
+    limit: int,
+    at: int = AT,
+    lease: int = LEASE,
+    task_id: str | None = None,
+) -> list[Claim]:
+    """Claim at least `count` tasks. A claim skips a task that a database has locked for a moment."""
+    claims: list[Claim] = []
+    async with asyncio.timeout(LIMIT):
+        while len(claims) < count:
+            left = limit - len(claims)
+            claims += await backend.queue.claim(holder, at=at, lease=lease, limit=left, task_id=task_id)
+            await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
+    return claims
+
+
 async def claim_one(
     backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
 ) -> Claim:
-    """One task that may run. A claim skips the task while another process writes that somebody reads the task."""
-    claims: list[Claim] = []
-    async with asyncio.timeout(LIMIT):
-        while not claims:
-            claims = await backend.queue.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
-            await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
-    return claims[0]
+    """Claim one task that may run."""
+    [claimed] = await claim_some(backend, 1, holder, limit=1, at=at, lease=lease, task_id=task_id)
+    return claimed
 
 
 async def expire(backend: Backend, task_id: str, holder: str = 'holder') -> None:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -184,12 +185,12 @@ BOUNDED = ('--timeout-graceful-shutdown', '1')
 async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go_on(
     start: Start, store: str, tmp_path: Path, hours: int
 ) -> None:
-    gates = [f'gate{n}' for n in range(6)]
+    gates = [f'gate{n}' for n in range(12)]
     with start('stepped', *BOUNDED, lease=3.0) as one, start('stepped', *BOUNDED, lease=3.0) as two:
         here, there = Remote(one), Remote(two)
-        kept = [await remote.send(f'wait {gate}', wait=False) for gate in gates for remote in (here, there)]
-        for gate in gates:
-            await asyncio.gather(*(remote.gates.reached(gate) for remote in (here, there)))
+        senders = zip(gates, cycle((here, there)), strict=False)
+        kept = [await sender.send(f'wait {gate}', wait=False) for gate, sender in senders]
+        await asyncio.gather(*(where(gate, here, there) for gate in gates))
         with start('stepped', lease=3.0) as third:
             doomed = Remote(third)
             lost = [await doomed.send('wait lost', wait=False) for _ in range(6)]
