@@ -29,7 +29,7 @@ from ..card import CardSettings, CardTemplate
 from ..conversion.answer_rules import AnswerRules, PlainText
 from ..conversion.asking import EXTENSION as PENDING_CALLS
 from ..conversion.inbound import HTTPS_ONLY
-from ..fasta2a.parts import Conversion, OwnParts, own_parts
+from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
@@ -43,6 +43,7 @@ from ..runs.direct import Rule
 from ..runs.host import Hosting
 from ..settings import Limits, Progress, Push, Quotas, Results, Retention, WhileWorking, Workers
 from .app import A2AApp
+from .conversion import Conversion
 from .parts import Assembly
 from .routes import app_routes, fallback, tenants_of
 from .stores import choose_backend

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card import CardFacts, CardTemplate
 from ..conversion.answer_rules import AnswerRules
-from ..fasta2a.parts import Conversion, LoopExitStack
 from ..http.base import request_late
 from ..http.exchange import Serving
 from ..http.extended_card import ExtendedCard
@@ -33,6 +33,7 @@ from ..runs.worker import Worker
 from ..service.streams import OpenStreams
 from ..service.tasks import Service
 from ..settings import Limits, Push, Results, Retention, WhileWorking, Workers
+from .conversion import Conversion
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
@@ -161,3 +162,20 @@ class Assembly:
             input_schema=None if typed is None else typed.schema,
             output_modes=output_modes or self._conversion.outputs.modes,
         )
+
+
+class LoopExitStack(AbstractAsyncContextManager[None]):
+    """Several things that are entered together, once in each event loop."""
+
+    def __init__(self, *things: AbstractAsyncContextManager[Any]) -> None:
+        self._things = things
+        self._stacks: dict[asyncio.AbstractEventLoop, AsyncExitStack] = {}
+
+    async def __aenter__(self) -> None:
+        async with AsyncExitStack() as stack:
+            for thing in self._things:
+                await stack.enter_async_context(thing)
+            self._stacks[asyncio.get_running_loop()] = stack.pop_all()
+
+    async def __aexit__(self, *error: Any) -> bool | None:
+        return await self._stacks.pop(asyncio.get_running_loop()).__aexit__(*error)
