@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from cProfile import Profile
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -27,6 +29,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 from starlette.types import ASGIApp, Message
 
+import pydantic_ai_a2a
 from pydantic_ai_a2a import to_a2a
 
 from .client import LIMIT, Client, lifespan, message, texts
@@ -36,12 +39,15 @@ SEND_CALLS = 610
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
 GET_CALLS = 140
+SEND_ROOMS = 14
+SEND_OWN_CALLS = 300
 DELTA_CALLS = 100
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
 
 WARM_UP, REPEATS = 4, 9
+PACKAGE = f'{Path(pydantic_ai_a2a.__file__).parent}{os.sep}'
 
 
 def said(messages: list[ModelMessage]) -> str:
@@ -125,6 +131,24 @@ async def calls(work: Work) -> int:
     return int(median(counts[WARM_UP:]))
 
 
+async def rooms(work: Work) -> Counter[str]:
+    """How many functions of each room of the package one repetition calls in this thread."""
+    counts: list[Counter[str]] = []
+    for _ in range(WARM_UP + REPEATS):
+        profile = Profile()
+        profile.enable()
+        try:
+            await work()
+        finally:
+            profile.disable()
+        counts.append(Counter())
+        for entry in profile.getstats():
+            file = '' if isinstance(entry.code, str) else entry.code.co_filename
+            if file.startswith(PACKAGE):
+                counts[-1][file.removeprefix(PACKAGE).partition(os.sep)[0]] += entry.callcount
+    return sorted(counts[WARM_UP:], key=lambda count: count.total())[REPEATS // 2]
+
+
 async def scheduled(work: Work, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """What one repetition asks of the event loop, by the name of the loop's method."""
     loop = asyncio.get_running_loop()
@@ -199,6 +223,14 @@ async def test_a_plain_send_takes_few_calls_more_than_the_run_of_its_agent() -> 
         alone = await calls(lambda: AGENT.run('hello'))
         sent = await calls(served(app, sends('SendMessage')))
     assert sent - alone <= SEND_CALLS
+
+
+async def test_a_plain_send_enters_few_rooms_and_calls_few_functions_of_the_package() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        entered = await rooms(served(app, sends('SendMessage')))
+    assert len(entered) <= SEND_ROOMS
+    assert entered.total() <= SEND_OWN_CALLS
 
 
 async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_its_agent(
