@@ -229,6 +229,14 @@ class OwnPostgres(Postgres):
             shutil.chown(path, user.pw_uid, user.pw_gid)
         self._packages = self._folder
 
+    def make_folder(self, name: str) -> Path:
+        """Make a folder of the server's user beside the databases."""
+        folder = self._folder / name
+        folder.mkdir()
+        owner = self._data.stat()
+        chown(folder, owner.st_uid, owner.st_gid)
+        return folder
+
     # --- the server -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

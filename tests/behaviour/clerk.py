@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 from pydantic_ai import Agent
@@ -12,6 +13,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from ..client import LIMIT, Client, message, rpc
 
 __all__ = ('Clerk', 'readiness', 'refused', 'until_ready')
+
+_LONG = Random(0).randbytes(50_000).hex()
+"""A text that no store makes so short that it fits into what is free of the pages of its tables."""
 
 
 class Clerk:
@@ -30,7 +34,7 @@ class Clerk:
         self.calls += 1
         self.reached.set()
         await self.go_on.wait()
-        return 'x' * 100_000
+        return _LONG
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         self.requests += 1
@@ -54,5 +58,5 @@ async def until_ready(client: Client) -> None:
 
 async def refused(client: Client, **fields: Any) -> tuple[int, str, int]:
     """HTTP status, `Retry-After` and error code of a message that the server does not take."""
-    answer = await client.post(rpc('SendMessage', {'message': message('refused' * 20_000, **fields)}))
+    answer = await client.post(rpc('SendMessage', {'message': message(_LONG, **fields)}))
     return answer.status, answer.headers['retry-after'], answer.json['error']['code']

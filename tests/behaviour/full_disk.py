@@ -1,4 +1,4 @@
-"""Disks that are full for a while, for tests of stores: a small tmpfs, and the limit of a file's size."""
+"""Stores whose disk is full for a while: on a small tmpfs, and below a limit of a file's size."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ('Disk', 'FileSizeLimit', 'SmallFileSystem', 'small_file_system')
+from pydantic_ai_a2a import Postgres
 
-_SIZE = 2_000_000
-"""Bytes of a small file system."""
+from ..e2e.venvs import missing
+from ..postgres import postgres_server
+
+__all__ = ('Disk', 'disk')
 
 
 class Disk(ABC):
-    """A folder for a store, whose disk a test fills."""
+    """The disk of a store, which a test fills.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        backend: The store, as `to_a2a` takes it.
+    """
+
+    def __init__(self, backend: str | Postgres) -> None:
+        self.backend = backend
 
     @abstractmethod
     def fill(self) -> None:
@@ -34,16 +40,20 @@ class Disk(ABC):
 
 
 class SmallFileSystem(Disk):
-    """A tmpfs that another file fills: SQLite gets ENOSPC."""
+    """A tmpfs that another file fills: SQLite and PostgreSQL get ENOSPC."""
+
+    def __init__(self, backend: str | Postgres, folder: Path) -> None:
+        super().__init__(backend)
+        self._filler = folder / 'filler'
 
     def fill(self) -> None:
-        with (self.folder / 'filler').open('wb', buffering=0) as filler, suppress(OSError):
+        with self._filler.open('wb', buffering=0) as filler, suppress(OSError):
             while True:
                 filler.write(bytes(1024))
-        assert not os.statvfs(self.folder).f_bavail
+        assert not os.statvfs(self._filler).f_bavail
 
     def free(self) -> None:
-        (self.folder / 'filler').unlink()
+        self._filler.unlink()
 
 
 class FileSizeLimit(Disk):
@@ -57,24 +67,47 @@ class FileSizeLimit(Disk):
 
 
 @contextmanager
-def small_file_system(folder: Path) -> Generator[Path]:
-    """The folder with a tmpfs mounted on it. Skips the test where this process may not mount one."""
-    mount = ['mount', '-t', 'tmpfs', '-o', f'size={_SIZE}', 'tmpfs', str(folder)]
+def _mounted(folder: Path, size: int) -> Generator[None]:
+    """Mount a tmpfs on the folder, for the folder's owner. Where a process may not mount one, CI fails."""
+    owner = folder.stat()
+    options = f'size={size},uid={owner.st_uid},gid={owner.st_gid}'
+    mount = ['mount', '-t', 'tmpfs', '-o', options, 'tmpfs', str(folder)]
     if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip('this process may not mount a tmpfs: the same is tested with a limit of the size of files')
+        missing('this process may not mount a tmpfs; only SQLite is tested, with a limit of the size of files')
     try:
-        yield folder
+        yield
     finally:
         subprocess.run(['umount', '--lazy', str(folder)], check=True)
 
 
-@pytest.fixture(params=[SmallFileSystem, FileSizeLimit])
+@contextmanager
+def file_on_small_disk(folder: Path) -> Generator[Disk]:
+    """A SQLite file on a tmpfs."""
+    with _mounted(folder, 2_000_000):
+        yield SmallFileSystem(f'sqlite:///{folder}/agent.db', folder)
+
+
+@contextmanager
+def file_of_limited_size(folder: Path) -> Generator[Disk]:
+    """A SQLite file in a process that may not make files longer."""
+    limited = FileSizeLimit(f'sqlite:///{folder}/agent.db')
+    yield limited
+    limited.free()
+
+
+@contextmanager
+def full_tablespace(_: Path) -> Generator[Disk]:
+    """A PostgreSQL database in a tablespace on a tmpfs; the server's other files are elsewhere."""
+    with postgres_server() as server:
+        folder = server.make_folder('tablespace')
+        with _mounted(folder, 32_000_000):
+            server.run(f"CREATE TABLESPACE small LOCATION '{folder}'")
+            server.run('CREATE DATABASE agent TEMPLATE template0 TABLESPACE small')
+            yield SmallFileSystem(Postgres(server.url('agent'), acquire_timeout=0.5), folder)
+
+
+@pytest.fixture(params=[file_on_small_disk, file_of_limited_size, full_tablespace])
 def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
-    """Each kind of disk, and room on it again after the test."""
-    if request.param is FileSizeLimit:
-        limited = FileSizeLimit(tmp_path)
-        yield limited
-        limited.free()
-        return
-    with small_file_system(tmp_path) as folder:
-        yield SmallFileSystem(folder)
+    """Each kind of disk."""
+    with request.param(tmp_path) as made:
+        yield made

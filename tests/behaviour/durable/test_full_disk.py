@@ -21,8 +21,7 @@ __all__ = ('disk',)
 @covers(ROW)
 async def test_a_run_on_a_full_disk_goes_on_once_there_is_room_and_repeats_nothing(disk: Disk) -> None:
     clerk = Clerk()
-    url = f'sqlite:///{disk.folder}/agent.db'
-    async with serving(clerk.agent, backend=url, workers=Workers(lease=0.3, attempts=1)) as client:
+    async with serving(clerk.agent, backend=disk.backend, workers=Workers(lease=0.3, attempts=1)) as client:
         task = await client.send('hi', returnImmediately=True)
         await clerk.reached.wait()
         disk.fill()
@@ -43,7 +42,7 @@ async def test_a_run_on_a_full_disk_goes_on_once_there_is_room_and_repeats_nothi
 @covers(ROW)
 async def test_a_disk_that_is_full_when_nothing_runs_makes_the_server_unready(disk: Disk) -> None:
     clerk = Clerk()
-    async with serving(clerk.agent, backend=f'sqlite:///{disk.folder}/agent.db') as client:
+    async with serving(clerk.agent, backend=disk.backend) as client:
         for _ in range(2):
             assert await readiness(client) == (200, 'ok')
         disk.fill()
