@@ -103,34 +103,33 @@ class Retries:
         return partial(self._call, task_id)
 
     async def _call(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await self._repeat(task_id, attempt)
-        finally:
-            self.waiting.discard(task_id)
-
-    async def _repeat(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
         pause, busy = _PAUSE, 0
-        while True:
-            try:
-                return await attempt()
-            except LeaseLost:
-                raise
-            except StoreUnavailable as error:
-                busy += error.busy
-                if busy >= _BUSY:
-                    raise StoreFailed from error
-                if self._ending.is_set():
+        try:
+            while True:
+                try:
+                    return await attempt()
+                except LeaseLost:
                     raise
-                if task_id not in self.waiting:
-                    logger.warning(
-                        'The store is unavailable; task %s waits for it and then goes on: %s', task_id, error.detail
-                    )
-                self.waiting.add(task_id)
-            except Exception as error:
-                raise StoreFailed from error
-            seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
-            pause = min(2 * pause, _LONGEST)
-            await self._wait(seconds)
+                except StoreUnavailable as error:
+                    busy += error.busy
+                    if busy >= _BUSY:
+                        raise StoreFailed from error
+                    if self._ending.is_set():
+                        raise
+                    self._is_waiting(task_id, error)
+                except Exception as error:
+                    raise StoreFailed from error
+                seconds = pause * random.uniform(0.5, 1)  # nosec B311 - keeps runs apart, and nothing secret
+                pause = min(2 * pause, _LONGEST)
+                await self._wait(seconds)
+        finally:
+            if self.waiting:
+                self.waiting.discard(task_id)
+
+    def _is_waiting(self, task_id: str, error: StoreUnavailable) -> None:
+        if task_id not in self.waiting:
+            logger.warning('The store is unavailable; task %s waits for it and then goes on: %s', task_id, error.detail)
+        self.waiting.add(task_id)
 
     async def _wait(self, seconds: float) -> None:
         try:
