@@ -37,6 +37,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
+from ..conversion.outbound import OutputMapper
 from ..conversion.progress import StepsShown
 from ..conversion.states import STATES, AuthRequired, InputRequired, Rejected
 from ..conversion.stream import AnswerStream
@@ -46,6 +47,7 @@ from ..settings import Limits, Progress
 from ..types import Note, Step, TextDelta
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
+from .finite_outputs import FiniteOutputs
 from .options import (
     NO_MODEL,
     RunInfo,
@@ -104,6 +106,7 @@ class Runner:
         progress: What whoever watches sees beside the answer.
         hidden: Names of the tools whose arguments nobody sees of it.
         download_time: Seconds that the files by URL of a request to the model may take to be downloaded.
+        outputs: Converts the outputs. If it is given, the model is asked again for one that holds NaN or infinity.
 
     Raises:
         TypeError: See `check_options`.
@@ -116,6 +119,8 @@ class Runner:
         progress: Progress = Progress(),
         hidden: Collection[str] = (),
         download_time: float = Limits().download_time,
+        *,
+        outputs: OutputMapper | None = None,
     ) -> None:
         check_options(agent, options)
         self._agent = agent
@@ -123,6 +128,8 @@ class Runner:
         timeout, metadata = options.get('timeout'), options.get('metadata')
         if timeout is not None:
             self._options['timeout'] = seconds(timeout)
+        if outputs is not None and outputs.holds_data:
+            self._options['capabilities'] = [*self._options.get('capabilities', ()), FiniteOutputs(outputs)]
         self._with_downloads = [*self._options.get('capabilities', ()), Downloads(download_time)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)

@@ -101,7 +101,9 @@ class Conversion:
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = (
-            Runner(agent, options, progress, answer_rules.hidden, download_time) if self._foreign is None else None
+            Runner(agent, options, progress, answer_rules.hidden, download_time, outputs=self.outputs)
+            if self._foreign is None
+            else None
         )
         self.has_model = not self._is_known or may_have_model(agent, options)
         """True if runs may have a model without `agent.override`."""

@@ -169,6 +169,8 @@ class OutputMapper:
     """Whether a string is among the declared types: then strings become text parts."""
     streams_text: bool
     """Whether text of the model is the output as it is: not if a function makes the output from it."""
+    holds_data: bool
+    """True if an output can be data, so that numbers can be in it."""
     modes: list[str]
     """Media types of what the agent returns, for the agent card."""
 
@@ -180,6 +182,7 @@ class OutputMapper:
         several = Artifacts in declared
         self.text = str in declared
         self.streams_text = _answers_in_text(output_type)
+        self.holds_data = bool(data) or several
         files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in file_modes(file)))
         derived = [
             *(('text/plain',) if self.text or several or (data and data_as_text) else ()),
@@ -248,6 +251,17 @@ class OutputMapper:
             Artifact(artifact_id=f'{artifact_id}-{n}' if n > 1 else artifact_id, name=name, parts=parts)
             for n, (name, parts) in enumerate(named, 1)
         ]
+
+    def not_finite(self, output: Any) -> str | None:
+        """Return what is wrong with an output that holds NaN or infinity; None if it holds neither."""
+        if not isinstance(output, _NO_ANSWERS):
+            try:
+                self.artifacts(output, artifact_id='')
+            except NotFinite as error:
+                return str(error)
+            except UnserializableOutput:
+                pass  # the model cannot mend that: the run's result fails
+        return None
 
     def _member_of(self, value: Any) -> _Member:
         """The declared type that a value belongs to: its very class, else the first that holds it, else all of them."""

@@ -133,7 +133,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     @cached_property
     def runner(self) -> Runner:
         """Runs the agent."""
-        return Runner(self.agent, self.options)
+        return Runner(self.agent, self.options, outputs=self.outputs)
 
     @cached_property
     def accepts(self) -> Accepts:
@@ -368,6 +368,7 @@ class WorkerOutputs(OutputMapper):
     def __init__(self, worker: AgentWorker, modes: Sequence[str] | None = None, *, data_as_text: bool = False) -> None:
         output_type = worker.options.get('output_type') or worker.agent.output_type
         super().__init__(output_type, modes, data_as_text=data_as_text)
+        self.holds_data = self.holds_data and not _builds_its_own(worker)
         self._worker = worker
 
     def artifacts(

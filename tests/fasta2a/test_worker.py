@@ -447,6 +447,31 @@ async def test_a_subclass_reads_and_builds_in_its_own_way() -> None:
     assert _contents(served.storage.contexts['c']) == [['now', 'and', 'more']]
 
 
+class Naming(AgentWorker):
+    """Writes numbers in its own way."""
+
+    def build_artifacts(self, result: Any) -> list[Artifact]:
+        return [Artifact(artifact_id='a', parts=[Part(text=f'{result}')])]
+
+
+@pytest.mark.parametrize(
+    ('make', 'requests', 'part'), [(AgentWorker, 2, {'data': {'result': 1.5}}), (Naming, 1, {'text': 'nan'})]
+)
+async def test_a_number_that_json_cannot_hold_is_asked_for_again_unless_the_worker_writes_it(
+    make: type[AgentWorker], requests: int, part: Part
+) -> None:
+    values = iter(['NaN', '1.5'])
+
+    def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, f'{{"response": {next(values)}}}')])
+
+    async with serving(Agent(FunctionModel(measure), output_type=float), make=make) as served:
+        task = await served.done((await served.send('now'))['id'])
+    parts = [each for artifact in task.get('artifacts', ()) for each in artifact['parts']]
+    assert [{name: each.get(name) for name in part} for each in parts] == [part]
+    assert len([*values]) == 2 - requests
+
+
 def _contents(messages: list[ModelMessage]) -> list[Any]:
     """What users and systems said."""
     parts = [part for each in messages for part in each.parts]

@@ -27,9 +27,9 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.output import TextOutput
+from pydantic_ai.output import PromptedOutput, TextOutput
 
-from pydantic_ai_a2a import Artifacts, to_a2a
+from pydantic_ai_a2a import Artifacts, Rejected, to_a2a
 
 from ...client import Client, lifespan, message, state_of
 from ...dialects import spoken
@@ -287,6 +287,63 @@ async def test_a_number_that_json_cannot_hold_is_a_failed_validation(
     assert 'artifacts' not in task
     assert "result['celsius'] of the output is NaN or infinite" in caplog.text
     assert status['message']['metadata']['correlationId'] in caplog.text
+
+
+class Reading(BaseModel):
+    celsius: float
+
+
+def measured(celsius: float) -> Reading:
+    return Reading(celsius=celsius)
+
+
+def reported(celsius: float) -> Artifacts:
+    return Artifacts(celsius=celsius)
+
+
+@pytest.mark.parametrize(
+    ('output_type', 'result'),
+    [
+        (Reading, {'celsius': 21.5}),
+        (PromptedOutput(Reading), {'celsius': 21.5}),
+        (measured, {'celsius': 21.5}),
+        (reported, 21.5),
+    ],
+    ids=['output tool', 'text', 'output function', 'artifacts'],
+)
+async def test_the_model_is_asked_again_for_a_number_that_json_cannot_hold(output_type: Any, result: Any) -> None:
+    asked: list[str] = []
+
+    async def measure(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        asked.append(str(messages[-1]))
+        output = f'{{"celsius": {"NaN" if len(asked) < 3 else 21.5}}}'
+        if info.output_tools:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, output)])
+        return ModelResponse(parts=[TextPart(output)])
+
+    app = to_a2a(Agent(FunctionModel(measure), output_type=output_type, retries={'output': 2}))
+    async with lifespan(app):
+        task = await Client(app).send()
+    assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': result})
+    assert ['is NaN or infinite, which JSON has no number for.' in text for text in asked] == [False, True, True]
+
+
+@pytest.mark.parametrize('output', [object(), Rejected('Not here.')], ids=['unserializable', 'rejected'])
+async def test_the_model_is_not_asked_again_for_an_output_that_it_cannot_mend(output: Any) -> None:
+    asked = 0
+
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        nonlocal asked
+        asked += 1
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
+
+    def make() -> Any:
+        return output
+
+    app = to_a2a(Agent(FunctionModel(answer), output_type=make))
+    async with lifespan(app):
+        task = await Client(app).send()
+    assert (state_of(task), asked) == ('REJECTED' if isinstance(output, Rejected) else 'FAILED', 1)
 
 
 async def test_several_results_are_several_artifacts() -> None:
