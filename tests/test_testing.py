@@ -12,7 +12,7 @@ from .bounds import LIMIT
 
 SOMEBODYS = """
 import pytest
-from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.ports import TaskReader
 from pydantic_ai_a2a.testing import READER_LAG, TaskReaderSuite
 

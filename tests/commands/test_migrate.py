@@ -27,15 +27,15 @@ def schema(path: Path) -> list[tuple[str, str]]:
 
 
 def test_a_store_is_brought_up_to_date(capsys: Capture, directory: Path) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:1]).close()
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
     outcomes = [
         command(capsys, 'migrate', '--backend', URL, *options) for options in (['--check'], [], [], ['--check'])
     ]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0, 0]
     assert [outcome.err.replace(str(NEWEST), 'N') for outcome in outcomes] == snapshot(
         [
-            'pydantic-ai-a2a: the store has the schema 1, and N is the newest\n',
-            'pydantic-ai-a2a: the store has the schema N, and had 1 before\n',
+            'pydantic-ai-a2a: the store has the schema 0, and N is the newest\n',
+            'pydantic-ai-a2a: the store has the schema N, and had 0 before\n',
             'pydantic-ai-a2a: the store has the schema N already\n',
             'pydantic-ai-a2a: the store has the schema N, and N is the newest\n',
         ]
@@ -53,11 +53,11 @@ def test_the_printed_sql_makes_what_a_start_makes(capsys: Capture, directory: Pa
 
 
 def test_only_the_steps_that_a_store_lacks_are_printed_and_none_is_taken(capsys: Capture, directory: Path) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:2]).close()
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
     printed = command(capsys, 'migrate', '--backend', URL, '--sql').out
     assert printed.startswith('BEGIN;\n')
     assert [line for line in printed.splitlines() if line.startswith('-- Step')] == [
-        f'-- Step {n}' for n in range(3, NEWEST + 1)
+        f'-- Step {n}' for n in range(1, NEWEST + 1)
     ]
     assert command(capsys, 'migrate', '--backend', URL, '--check').code == 1
     with closing(sqlite3.connect(directory / 'agent.db')) as connection:
@@ -74,7 +74,7 @@ def test_a_file_that_is_not_there_lacks_every_step(capsys: Capture, directory: P
 
 @pytest.mark.parametrize('target', ['app', 'parent', 'own'])
 def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, target: str) -> None:
-    connect(SqliteFile(path=directory / 'agent.db'), MIGRATIONS[:1]).close()
+    connect(SqliteFile(path=directory / 'agent.db'), []).close()
     outcomes = [command(capsys, 'migrate', f'joker:{target}', *options) for options in (['--check'], [], ['--check'])]
     assert [outcome.code for outcome in outcomes] == [1, 0, 0]
 
@@ -82,7 +82,7 @@ def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, targe
 APPS = """
 from pydantic_ai import Agent
 from pydantic_ai_a2a import mount, to_a2a
-from pydantic_ai_a2a.backends.sqlite import SqliteBackend
+from pydantic_ai_a2a.backends.memory import SqliteBackend
 from starlette.applications import Starlette
 
 agent = Agent('test', name='joker')

@@ -20,10 +20,8 @@ _TYPES = (
     ('BLOB', 'BYTEA'),
     (' WITHOUT ROWID', ''),
 )
-_TRIGGER = re.compile(r'(CREATE TRIGGER (\w+) .*) BEGIN (.*) END')
+_TRIGGER = re.compile(r'(CREATE TRIGGER (\w+) .*) BEGIN(.*)END', re.DOTALL)
 """A trigger as SQLite has it, with its statements; PostgreSQL's calls a function."""
-_ROOM = 'ALTER TABLE task SET (fillfactor = 80)'
-"""A renewed lease then is a new version of the row on its page, and no index has to be told."""
 CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
 """The database's clock (ms since the epoch), as it is when the expression is evaluated."""
 _PAYLOAD = 7000
@@ -45,28 +43,27 @@ def translated(statement: str) -> str:
 
 
 def migrations_of(migrations: Migrations) -> Migrations:
-    """The steps of the schema, with PostgreSQL's types."""
-    steps = [[typed for statement in statements for typed in _typed(statement)] for statements in migrations]
-    steps[0].append(_ROOM)
-    return steps
+    """Translate the steps of the schema for PostgreSQL."""
+    return [[typed for statement in statements for typed in _typed(statement)] for statements in migrations]
 
 
-def script_of(settings: Postgres, migrations: Migrations, known: int) -> str:
-    """The steps after one, as SQL, like `script`."""
+def script_of(settings: Postgres, migrations: Migrations, taken: int) -> str:
+    """Return the steps after the first `taken` ones as SQL, like `script`."""
     first = [f'SET LOCAL search_path TO {settings.schema}']
-    if not known:
+    if not taken:
         first = [f'CREATE SCHEMA IF NOT EXISTS {settings.schema}', *first]
-    return script(migrations_of(migrations), known, first)
+    return script(migrations_of(migrations), taken, first)
 
 
 def _typed(statement: str) -> list[str]:
     for ours, theirs in _TYPES:
         statement = statement.replace(ours, theirs)
+    statement = translated(statement)
     if trigger := _TRIGGER.fullmatch(statement):
         # The function finds the tables whatever the search path of the session is that fires the trigger.
         create, name, body = trigger.groups()
         function = f'CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT'
-        return [f'{function} AS $$ BEGIN {body} RETURN NULL; END $$', f'{create} EXECUTE FUNCTION {name}()']
+        return [f'{function} AS $$ BEGIN{body}RETURN NULL; END $$', f'{create} EXECUTE FUNCTION {name}()']
     return [statement]
 
 

@@ -11,26 +11,10 @@ from ...ports import Checkpoint, Claim
 from . import conversations
 from .vocabulary import HELD, Transaction
 
-__all__ = ('KEPT', 'MIGRATION', 'TAKEN', 'load', 'move', 'save')
-
-MIGRATION = (
-    """
-    CREATE TABLE checkpoint (
-        agent TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        n BIGINT NOT NULL,
-        run TEXT NOT NULL,
-        message BLOB NOT NULL,
-        used BLOB NOT NULL,
-        PRIMARY KEY (agent, task_id, n)
-    )
-    """,
-)
+__all__ = ('KEPT', 'load', 'move', 'save')
 
 KEPT = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
 """Whether the task of a row has a checkpoint."""
-TAKEN = ('ALTER TABLE checkpoint ADD COLUMN taken BIGINT NOT NULL DEFAULT 0',)
-"""A migration: the row of the newest client message that entered the run on its way."""
 _OF_TASK = 'agent = ? AND task_id = ?'
 _ADD = (
     'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'

@@ -16,40 +16,14 @@ from .transaction import Lock, Transaction, Write
 
 __all__ = (
     'BEHIND',
-    'MIGRATION',
     'NEXT',
     'QUEUED',
-    'QUEUED_COLUMN',
     'ROUND',
-    'ROUND_COLUMN',
     'any_queued',
     'let_go',
     'let_go_who_is_first',
     'lock_rounds',
 )
-
-MIGRATION = (
-    'ALTER TABLE task ADD COLUMN behind INTEGER NOT NULL DEFAULT 0',
-    # SQLite prefers the index of which it can use most columns: so state and behind are among them.
-    "CREATE INDEX task_first ON task (agent, state, behind, queue_seq) WHERE state = 'submitted' AND behind = 0",
-)
-QUEUED_COLUMN = (
-    'ALTER TABLE task ADD COLUMN queued INTEGER NOT NULL DEFAULT 0',
-    "UPDATE task SET queued = 1 WHERE state = 'submitted'",
-    'DROP INDEX task_running',
-    "CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working' AND queued = 0",
-    "CREATE INDEX task_held ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0",
-    'DROP INDEX task_first',
-    'CREATE INDEX task_queued ON task (agent, behind, queue_seq) WHERE queued = 1',
-)
-"""A migration: `queued` as a column of its own, and the indexes over queued and running tasks."""
-ROUND_COLUMN = (
-    'ALTER TABLE task ADD COLUMN round BIGINT NOT NULL DEFAULT 0',
-    'DROP INDEX task_queued',
-    'CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued = 1',
-    'CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1',
-)
-"""A migration: `round`, which counts while `behind` is 0."""
 
 _LIVE = "state IN ('submitted', 'working')"
 _OTHERS = (

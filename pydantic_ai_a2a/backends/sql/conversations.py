@@ -29,8 +29,6 @@ from .transaction import Lock, Transaction, Write
 
 __all__ = (
     'HEAD',
-    'MIGRATION',
-    'SCHEMA',
     'SqlConversationStore',
     'StoredEntry',
     'append',
@@ -45,55 +43,6 @@ __all__ = (
     'load_usage',
     'prepare',
 )
-
-SCHEMA = (
-    """
-    CREATE TABLE conversation (
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        id TEXT NOT NULL,
-        head_id TEXT,
-        revision TEXT NOT NULL,
-        updated_at BIGINT NOT NULL,
-        record BLOB NOT NULL,
-        PRIMARY KEY (agent, owner, id)
-    )
-    """,
-    'CREATE INDEX conversation_updated ON conversation (agent, updated_at)',
-    'CREATE INDEX conversation_head ON conversation (agent, owner, head_id)',
-    """
-    CREATE TABLE entry (
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        id TEXT NOT NULL,
-        parent_id TEXT,
-        message BLOB NOT NULL,
-        PRIMARY KEY (agent, owner, id)
-    )
-    """,
-    'CREATE INDEX entry_parent ON entry (agent, owner, parent_id)',
-    """
-    CREATE TABLE conversation_branch (
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        id TEXT NOT NULL,
-        tip TEXT NOT NULL,
-        PRIMARY KEY (agent, owner, tip, id)
-    )
-    """,
-)
-
-MIGRATION = (
-    """
-    CREATE TABLE entry_left (
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        tip TEXT NOT NULL,
-        PRIMARY KEY (agent, owner, tip)
-    )
-    """,
-)
-"""Where the entries of erased conversations begin, from the newest on, that are still to be deleted."""
 
 RECORD_OF_TASK = (
     '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
@@ -117,9 +66,9 @@ _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message F
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
-_LEFT = 'SELECT tip FROM entry_left WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
-_LEAVE = 'INSERT INTO entry_left (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
-_NOT_LEFT = 'DELETE FROM entry_left WHERE agent = ? AND owner = ? AND tip = ?'
+_LEFT = 'SELECT tip FROM entry_erased WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
+_LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
+_NOT_LEFT = 'DELETE FROM entry_erased WHERE agent = ? AND owner = ? AND tip = ?'
 _UNUSED = (
     'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
     ' AND child.parent_id = e.id{})'

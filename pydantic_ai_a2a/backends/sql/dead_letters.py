@@ -15,18 +15,7 @@ from ...types import TaskHeader
 from . import checkpoints, quotas, submit, webhooks
 from .vocabulary import TASK, Transaction, find, find_locked
 
-__all__ = ('MIGRATION', 'STORAGE', 'dead_letters', 'retry')
-
-MIGRATION = (
-    'ALTER TABLE task ADD COLUMN retried_as TEXT',
-    "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure = 'attempts'",
-)
-
-STORAGE = (
-    'DROP INDEX task_dead',
-    "CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempts', 'storage')",
-)
-"""A migration: a task that ended because of its store is a dead letter, too."""
+__all__ = ('dead_letters', 'retry')
 
 _DEAD = f'failure IN {DEAD_LETTERS}'
 _OF_TASK = 'agent = ? AND task_id = ?'

@@ -16,55 +16,7 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from .transaction import Transaction, Write
 
-__all__ = ('MIGRATION', 'OWNERS', 'TAKES', 'drop', 'enqueue')
-
-MIGRATION = (
-    'ALTER TABLE task ADD COLUMN push INTEGER NOT NULL DEFAULT 0',
-    'ALTER TABLE event ADD COLUMN push INTEGER NOT NULL DEFAULT 0',
-    """
-    CREATE TABLE push_config (
-        seq INTEGER PRIMARY KEY,
-        agent TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        id TEXT NOT NULL,
-        version TEXT NOT NULL,
-        takes INTEGER NOT NULL,
-        body BLOB NOT NULL,
-        due_at BIGINT,
-        lease BIGINT NOT NULL DEFAULT 0
-    )
-    """,
-    'CREATE UNIQUE INDEX push_config_id ON push_config (agent, task_id, id)',
-    'CREATE INDEX push_config_due ON push_config (agent, due_at) WHERE due_at IS NOT NULL',
-    """
-    CREATE TABLE delivery (
-        seq INTEGER PRIMARY KEY,
-        agent TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        config BIGINT NOT NULL,
-        id TEXT NOT NULL,
-        n BIGINT NOT NULL,
-        state TEXT,
-        payload BLOB NOT NULL,
-        failures INTEGER NOT NULL DEFAULT 0,
-        error TEXT,
-        died_at BIGINT
-    )
-    """,
-    'CREATE UNIQUE INDEX delivery_id ON delivery (agent, id)',
-    'CREATE INDEX delivery_next ON delivery (agent, config, seq) WHERE died_at IS NULL',
-    'CREATE INDEX delivery_task ON delivery (agent, task_id)',
-    'CREATE INDEX delivery_dead ON delivery (agent, died_at, id) WHERE died_at IS NOT NULL',
-)
-
-OWNERS = (
-    "ALTER TABLE push_config ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    'UPDATE push_config SET owner = COALESCE((SELECT task.owner FROM task WHERE task.agent = push_config.agent'
-    " AND task.id = push_config.task_id), '')",
-    'DROP INDEX push_config_due',
-    'CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL',
-)
-"""The task's owner, in the index too: those of an owner are passed over without a look at their rows."""
+__all__ = ('TAKES', 'drop', 'enqueue')
 
 TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
 """How `push_config.takes` has it."""

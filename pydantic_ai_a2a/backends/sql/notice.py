@@ -8,9 +8,7 @@ from typing import NamedTuple
 from .contexts import QUEUED
 from .transaction import LockTasks, Transaction
 
-__all__ = ('MIGRATION', 'WATCH', 'Noticed', 'look', 'mark')
-
-MIGRATION = ('CREATE INDEX task_watched ON task (agent, watched_until) WHERE watched_until > 0',)
+__all__ = ('WATCH', 'Noticed', 'look', 'mark')
 
 WATCH = 10_000
 """How long a mark says that a task is watched (ms). It is renewed when half of it has passed.

@@ -9,15 +9,7 @@ from ...types import TaskEvent, TaskHeader
 from . import deliveries
 from .vocabulary import TASK, Transaction, add_events, set_status, status_event
 
-__all__ = ('MIGRATION', 'ask_for_rest', 'check', 'go_on')
-
-MIGRATION = (
-    'ALTER TABLE task ADD COLUMN pending BLOB',
-    'ALTER TABLE task ADD COLUMN own_usage BLOB',
-    'ALTER TABLE task ADD COLUMN answer BIGINT',
-    # 1: a message that a waiting task goes on with, 2: one that answers calls of tools. Neither is a prompt to come.
-    'ALTER TABLE inbox ADD COLUMN answer INTEGER NOT NULL DEFAULT 0',
-)
+__all__ = ('ask_for_rest', 'check', 'go_on')
 
 
 def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[Answer | None]:

@@ -15,35 +15,7 @@ from ...lifecycle import TERMINAL
 from ...ports import Bucket, Charge, Spent, amounts_of
 from .transaction import LockTasks, Transaction, Write
 
-__all__ = ('MIGRATION', 'PAID', 'charge', 'charged', 'divide', 'settle', 'spent', 'sweep', 'take')
-
-MIGRATION = (
-    """
-    CREATE TABLE bucket (
-        agent TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        name TEXT NOT NULL,
-        full_at BIGINT NOT NULL,
-        PRIMARY KEY (agent, subject, name)
-    )
-    """,
-    'CREATE INDEX bucket_full ON bucket (agent, full_at)',
-    """
-    CREATE TABLE spending (
-        agent TEXT NOT NULL,
-        subject TEXT NOT NULL,
-        span BIGINT NOT NULL,
-        until BIGINT NOT NULL,
-        requests BIGINT NOT NULL,
-        tokens BIGINT NOT NULL,
-        cost BIGINT NOT NULL,
-        PRIMARY KEY (agent, subject, span, until)
-    )
-    """,
-    'CREATE INDEX spending_until ON spending (agent, until)',
-)
-PAID = ('ALTER TABLE task ADD COLUMN paid BLOB',)
-"""A migration: what was charged of a task's run so far, as JSON: its number, requests, tokens, cost."""
+__all__ = ('charge', 'charged', 'divide', 'settle', 'spent', 'sweep', 'take')
 
 _TASK = 'agent = ? AND id = ?'
 _TAKE = (

@@ -1,99 +1,332 @@
-"""The tables and indexes. Every key begins with the agent's namespace, so that one database serves many agents."""
+"""The tables, indexes and triggers of a store, which are the first step of `migrations`.
+
+The text is SQL of SQLite, and `postgres.statements` translates it. A blank line ends a statement. Text between `/*` and
+`*/` is for PostgreSQL only.
+
+- `agent` is the namespace of an agent. All keys begin with it, so that one database serves many agents.
+- `owner` is a tenant and a caller, as in `tenant/caller`.
+- Times are milliseconds since the epoch, unless the comment of a column says otherwise. Leases are measured by a clock
+  of their own, which nobody can set: "clock of leases", also in milliseconds.
+- `seq` numbers the rows of a table over all agents.
+"""
 
 from __future__ import annotations
 
-from . import conversations
+__all__ = ('SCHEMA',)
 
-__all__ = ('LISTS', 'SCHEMA', 'TURN')
+_SQL = """
+-- Tasks. The fill factor leaves room on each page: a renewed lease then stays on its page, and no index changes.
+CREATE TABLE task (
+    agent TEXT NOT NULL,
+    id TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    context_id TEXT NOT NULL,
+    dialect TEXT NOT NULL, -- codec that read the first message
+    traceparent TEXT, -- W3C trace context of the request that created the task
+    -- The status that clients see.
+    state TEXT NOT NULL,
+    status_at BIGINT NOT NULL, -- time of the status
+    failure TEXT, -- class of the failure of a failed task
+    retried_as TEXT, -- id of the task that repeats this dead letter
+    -- The queue: see the module `contexts`.
+    queued INTEGER NOT NULL DEFAULT 0, -- 1 while the task waits for a worker
+    queue_seq BIGINT NOT NULL, -- order in which the tasks of a context run
+    behind INTEGER NOT NULL DEFAULT 0, -- 1 while an earlier task of the context is queued or running
+    round BIGINT NOT NULL DEFAULT 0, -- round in which the task is claimed; counts once `behind` is 0
+    -- The claim.
+    holder TEXT, -- worker that runs the task
+    lease_until BIGINT, -- clock of leases
+    fence BIGINT NOT NULL DEFAULT 0, -- number of claims; a write with an older number is refused
+    cancel_requested INTEGER NOT NULL DEFAULT 0, -- 1: the holder has to cancel the run
+    -- Numbers of the work on the task, each from 1.
+    attempt INTEGER NOT NULL DEFAULT 0, -- holders that were lost, and the present one
+    run INTEGER NOT NULL DEFAULT 0, -- agent runs
+    turn INTEGER NOT NULL DEFAULT 1, -- prompts that were run; a run after a pause belongs to the same turn
+    -- Messages and events.
+    inbox_read BIGINT NOT NULL DEFAULT 0, -- `inbox.seq` of the newest message that a run has read
+    answer BIGINT, -- `inbox.seq` of the message that ended a pause and begins the next run
+    last_event BIGINT NOT NULL DEFAULT 0, -- newest event when the last run ended; `event` may hold newer ones
+    events_swept INTEGER NOT NULL DEFAULT 0, -- 1 once retention has deleted the events
+    watched_until BIGINT NOT NULL DEFAULT 0, -- until when some process reads the events: clock of leases
+    push INTEGER NOT NULL DEFAULT 0, -- webhooks: 0 none so far, 1 some, 2 at least one that takes every chunk
+    -- The turn of a task that waits for its client: the next run goes on with it.
+    context_head TEXT, -- `entry.id` of the newest entry of the conversation when the turn began
+    pending BLOB, -- questions and calls of tools that the task waits with, as JSON
+    own_usage BLOB, -- usage of the turn so far, as JSON
+    own_messages BLOB, -- model messages of the turn so far, as JSON
+    -- Other JSON.
+    paid BLOB, -- what quotas were charged for a run: its number, requests, tokens, billionths of a US dollar
+    request BLOB, -- what a run needs of the request that created the task
+    metadata BLOB, -- metadata of the task, as clients read it
+    status_message BLOB, -- message of the status
+    PRIMARY KEY (agent, id)
+) /* WITH (fillfactor = 80) */
 
-SCHEMA = (
-    """
-    CREATE TABLE task (
-        agent TEXT NOT NULL,
-        id TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        context_id TEXT NOT NULL,
-        state TEXT NOT NULL,
-        status_at BIGINT NOT NULL,
-        status_message BLOB,
-        metadata BLOB,
-        queue_seq BIGINT NOT NULL,
-        holder TEXT,
-        lease_until BIGINT,
-        fence BIGINT NOT NULL DEFAULT 0,
-        attempt INTEGER NOT NULL DEFAULT 0,
-        run INTEGER NOT NULL DEFAULT 0,
-        cancel_requested INTEGER NOT NULL DEFAULT 0,
-        watched_until BIGINT NOT NULL DEFAULT 0,
-        last_event BIGINT NOT NULL DEFAULT 0,
-        events_swept INTEGER NOT NULL DEFAULT 0,
-        context_head TEXT,
-        inbox_read BIGINT NOT NULL DEFAULT 0,
-        own_messages BLOB,
-        checkpoint BLOB,
-        request BLOB,
-        traceparent TEXT,
-        dialect TEXT NOT NULL,
-        failure TEXT,
-        PRIMARY KEY (agent, id)
-    )
-    """,
-    "CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working'",
-    "CREATE INDEX task_live ON task (agent, owner, context_id, queue_seq) WHERE state IN ('submitted', 'working')",
-    'CREATE INDEX task_state ON task (agent, state, queue_seq)',
-    'CREATE INDEX task_seq ON task (agent, queue_seq)',
-    'CREATE INDEX task_owner ON task (agent, owner, status_at, id)',
-    'CREATE INDEX task_context ON task (agent, owner, context_id, status_at, id)',
-    """
-    CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
-        WHERE state IN ('completed', 'failed', 'canceled', 'rejected')
-    """,
-    "CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')",
-    """
-    CREATE TABLE item (
-        seq INTEGER PRIMARY KEY,
-        agent TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        id TEXT NOT NULL,
-        body BLOB NOT NULL
-    )
-    """,
-    'CREATE INDEX item_task ON item (agent, task_id, kind, seq)',
-    """
-    CREATE TABLE inbox (
-        seq INTEGER PRIMARY KEY,
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        replay_key TEXT,
-        digest BLOB NOT NULL,
-        task_id TEXT NOT NULL,
-        item BIGINT NOT NULL,
-        after_event BIGINT NOT NULL,
-        accepted_at BIGINT NOT NULL
-    )
-    """,
-    'CREATE UNIQUE INDEX inbox_replay ON inbox (agent, owner, replay_key) WHERE replay_key IS NOT NULL',
-    'CREATE INDEX inbox_task ON inbox (agent, task_id, seq)',
-    """
-    CREATE TABLE event (
-        agent TEXT NOT NULL,
-        task_id TEXT NOT NULL,
-        n BIGINT NOT NULL,
-        state TEXT,
-        payload BLOB NOT NULL,
-        PRIMARY KEY (agent, task_id, n)
-    ) WITHOUT ROWID
-    """,
-    *conversations.SCHEMA,
+-- Finds the next `queue_seq`.
+CREATE INDEX task_seq ON task (agent, queue_seq)
+
+-- Lists the tasks of an owner, in the order of pages.
+CREATE INDEX task_owner ON task (agent, owner, status_at, id)
+
+-- Lists the tasks of an owner in one state.
+CREATE INDEX task_owner_state ON task (agent, owner, state, status_at, id)
+
+-- Lists the tasks of a context.
+CREATE INDEX task_context ON task (agent, owner, context_id, status_at, id)
+
+-- Lists the tasks of a context in one state.
+CREATE INDEX task_context_state ON task (agent, owner, context_id, state, status_at, id)
+
+-- Finds the tasks that run before and after a task of its context.
+CREATE INDEX task_live ON task (agent, owner, context_id, queue_seq) WHERE state IN ('submitted', 'working')
+
+-- Keeps a context from running two tasks at once.
+CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working' AND queued = 0
+
+-- Finds running tasks whose lease has expired.
+CREATE INDEX task_held ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0
+
+-- Finds running tasks that have to be cancelled.
+CREATE INDEX task_canceling ON task (agent, cancel_requested) WHERE state = 'working' AND cancel_requested = 1
+
+-- Finds the task that is claimed next, and counts the queue.
+CREATE INDEX task_queued ON task (agent, behind, round, queue_seq) WHERE queued = 1
+
+-- Finds the newest round of an owner.
+CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1
+
+-- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
+CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
+    WHERE state IN ('completed', 'failed', 'canceled', 'rejected')
+
+-- Finds waiting tasks that expire.
+CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')
+
+-- Lists dead letters.
+CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempts', 'storage')
+
+-- Finds tasks whose events other processes read.
+CREATE INDEX task_watched ON task (agent, watched_until) WHERE watched_until > 0
+
+-- Messages and artifacts of tasks.
+CREATE TABLE item (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    kind TEXT NOT NULL, -- 'message' or 'artifact'
+    id TEXT NOT NULL, -- messageId or artifactId; empty for the message of an earlier status
+    body BLOB NOT NULL -- JSON of A2A 1.0
 )
 
-TURN = ('ALTER TABLE task ADD COLUMN turn INTEGER NOT NULL DEFAULT 1',)
-"""Number of the task's current turn: see `Claim.turn`."""
-LISTS = (
-    'DROP INDEX task_state',
-    "CREATE INDEX task_canceling ON task (agent, cancel_requested) WHERE state = 'working' AND cancel_requested = 1",
-    'CREATE INDEX task_owner_state ON task (agent, owner, state, status_at, id)',
-    'CREATE INDEX task_context_state ON task (agent, owner, context_id, state, status_at, id)',
+-- Finds the newest messages, and the artifacts, of a task.
+CREATE INDEX item_task ON item (agent, task_id, kind, seq)
+
+-- Messages that clients have sent, in the order in which they were accepted.
+CREATE TABLE inbox (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    replay_key TEXT, -- the same for a message that is sent again; NULL: no message counts as sent again
+    digest BLOB NOT NULL, -- of the content: the same id with another digest is refused
+    task_id TEXT NOT NULL,
+    item BIGINT NOT NULL, -- `item.seq` of the message
+    after_event BIGINT NOT NULL, -- newest event of the task when the message was accepted
+    accepted_at BIGINT NOT NULL,
+    answer INTEGER NOT NULL DEFAULT 0, -- 0: prompt of a run, 1: ended a pause, 2: answered calls of tools
+    request BLOB -- like `task.request`, for a later message: NULL stands for that of the task, empty for none
 )
-"""A migration: indexes that have the tasks of a state in the order of lists, and one of running tasks to cancel."""
+
+-- Finds a message that is sent again.
+CREATE UNIQUE INDEX inbox_replay ON inbox (agent, owner, replay_key) WHERE replay_key IS NOT NULL
+
+-- Finds the unread messages of a task.
+CREATE INDEX inbox_task ON inbox (agent, task_id, seq)
+
+-- The event log of each task.
+CREATE TABLE event (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    n BIGINT NOT NULL, -- from 1 for each task, without gaps
+    state TEXT, -- state of a status update; NULL for an artifact update
+    push INTEGER NOT NULL DEFAULT 0, -- `task.push` when a run stored the event
+    payload BLOB NOT NULL, -- JSON of A2A 1.0
+    PRIMARY KEY (agent, task_id, n)
+) WITHOUT ROWID
+
+-- Model messages of runs that are not over, for the next attempt.
+CREATE TABLE checkpoint (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    n BIGINT NOT NULL, -- place of the message in the run
+    run TEXT NOT NULL, -- id of the run, the same in all its attempts
+    taken BIGINT NOT NULL, -- `inbox.seq` of the newest message that has entered the run while it worked
+    used BLOB NOT NULL, -- usage of the run so far, as JSON
+    message BLOB NOT NULL, -- the model message, as JSON
+    PRIMARY KEY (agent, task_id, n)
+)
+
+-- Contexts, as conversations of Pydantic AI.
+CREATE TABLE conversation (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL, -- the context id
+    head_id TEXT, -- `entry.id` of the newest message
+    revision TEXT NOT NULL, -- changes with each write
+    updated_at BIGINT NOT NULL,
+    record BLOB NOT NULL, -- the whole ConversationRecord, as JSON
+    PRIMARY KEY (agent, owner, id)
+)
+
+-- Finds the oldest conversations.
+CREATE INDEX conversation_updated ON conversation (agent, updated_at)
+
+-- Finds out if a message is the newest one of a conversation.
+CREATE INDEX conversation_head ON conversation (agent, owner, head_id)
+
+-- Model messages of conversations. Conversations that were forked share them.
+CREATE TABLE entry (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL,
+    parent_id TEXT, -- the message before; NULL for the first one
+    message BLOB NOT NULL, -- the model message, as JSON
+    PRIMARY KEY (agent, owner, id)
+)
+
+-- Finds the messages that follow a message.
+CREATE INDEX entry_parent ON entry (agent, owner, parent_id)
+
+-- Newest messages of the branches that a conversation has left.
+CREATE TABLE conversation_branch (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    id TEXT NOT NULL, -- the conversation
+    tip TEXT NOT NULL, -- `entry.id`
+    PRIMARY KEY (agent, owner, tip, id)
+)
+
+-- Newest messages of erased conversations: sweeps delete these messages, and those before them.
+CREATE TABLE entry_erased (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    tip TEXT NOT NULL, -- `entry.id`
+    PRIMARY KEY (agent, owner, tip)
+)
+
+-- Webhooks of tasks.
+CREATE TABLE push_config (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    owner TEXT NOT NULL, -- owner of the task
+    id TEXT NOT NULL, -- id that clients use
+    version TEXT NOT NULL, -- codec that writes the notifications
+    takes INTEGER NOT NULL, -- 0: statuses, 1: whole artifacts, too, 2: every chunk
+    due_at BIGINT, -- when the next delivery is tried: clock of leases, 0 for at once; NULL: there is none
+    lease BIGINT NOT NULL DEFAULT 0, -- number of leases; a sender with an older number changes nothing
+    body BLOB NOT NULL -- the configuration with its credentials, encrypted if the server has a key
+)
+
+-- Finds a webhook by its id, and the webhooks of a task.
+CREATE UNIQUE INDEX push_config_id ON push_config (agent, task_id, id)
+
+-- Finds the webhooks whose delivery is due. Those of an owner are passed over without a look at their rows.
+CREATE INDEX push_config_due ON push_config (agent, due_at, seq, owner) WHERE due_at IS NOT NULL
+
+-- Events that a webhook has not received.
+CREATE TABLE delivery (
+    seq INTEGER PRIMARY KEY, -- order of the deliveries
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    config BIGINT NOT NULL, -- `push_config.seq`
+    id TEXT NOT NULL, -- the same in each attempt
+    n BIGINT NOT NULL, -- number, state and payload of the event
+    state TEXT,
+    failures INTEGER NOT NULL DEFAULT 0, -- attempts that have failed
+    error TEXT, -- why the last attempt failed
+    died_at BIGINT, -- when the sender gave up
+    payload BLOB NOT NULL
+)
+
+-- Finds a delivery by its id.
+CREATE UNIQUE INDEX delivery_id ON delivery (agent, id)
+
+-- Finds the next delivery of a webhook.
+CREATE INDEX delivery_next ON delivery (agent, config, seq) WHERE died_at IS NULL
+
+-- Finds the deliveries of a task.
+CREATE INDEX delivery_task ON delivery (agent, task_id)
+
+-- Lists dead deliveries.
+CREATE INDEX delivery_dead ON delivery (agent, died_at, id) WHERE died_at IS NOT NULL
+
+-- Rates of requests.
+CREATE TABLE bucket (
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL, -- who is counted: a caller or a tenant
+    name TEXT NOT NULL, -- which rate
+    full_at BIGINT NOT NULL, -- when the whole burst is free again (microseconds since the epoch)
+    PRIMARY KEY (agent, subject, name)
+)
+
+-- Finds full buckets, which sweeps delete.
+CREATE INDEX bucket_full ON bucket (agent, full_at)
+
+-- What runs have used, in sliding windows.
+CREATE TABLE spending (
+    agent TEXT NOT NULL,
+    subject TEXT NOT NULL, -- who is charged: a caller or a tenant
+    span BIGINT NOT NULL, -- length of the window (ms)
+    until BIGINT NOT NULL, -- when the row no longer counts
+    requests BIGINT NOT NULL, -- requests to models
+    tokens BIGINT NOT NULL,
+    cost BIGINT NOT NULL, -- billionths of a US dollar
+    PRIMARY KEY (agent, subject, span, until)
+)
+
+-- Finds rows that no longer count, which sweeps delete.
+CREATE INDEX spending_until ON spending (agent, until)
+
+-- Numbers of tasks and of conversations, up to the last sweep: see the module `totals`.
+CREATE TABLE total (
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL, -- empty for all owners together
+    kind TEXT NOT NULL, -- state of the tasks, or 'conversation'
+    number BIGINT NOT NULL,
+    PRIMARY KEY (agent, owner, kind)
+)
+
+-- Changes of totals since the last sweep.
+CREATE TABLE total_change (
+    seq INTEGER PRIMARY KEY,
+    agent TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    old_kind TEXT, -- counted once less
+    new_kind TEXT -- counted once more
+)
+
+-- Finds the changes of an owner.
+CREATE INDEX total_change_owner ON total_change (agent, owner)
+
+CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
+END
+
+CREATE TRIGGER task_moved AFTER UPDATE OF state ON task FOR EACH ROW WHEN (OLD.state <> NEW.state) BEGIN
+    INSERT INTO total_change (agent, owner, old_kind, new_kind) VALUES (NEW.agent, NEW.owner, OLD.state, NEW.state);
+END
+
+CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, OLD.owner, OLD.state);
+END
+
+CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, '', 'conversation');
+END
+
+CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, '', 'conversation');
+END
+"""
+
+SCHEMA = tuple(_SQL.strip().split('\n\n'))

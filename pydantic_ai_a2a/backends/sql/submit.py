@@ -25,10 +25,7 @@ from .vocabulary import (
     status_event,
 )
 
-__all__ = ('MIGRATION', 'cancel', 'locks_of_submit', 'submit')
-
-MIGRATION = ('ALTER TABLE inbox ADD COLUMN request BLOB',)
-"""`Submission.request` of a message that did not begin its task, empty if there is none; NULL: the task's."""
+__all__ = ('cancel', 'locks_of_submit', 'submit')
 
 REPLAYABLE_ANONYMOUS_ID = 16
 """From this length on a message id is unlikely to be another anonymous client's."""

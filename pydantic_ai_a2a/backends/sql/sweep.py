@@ -188,7 +188,7 @@ def drop_task(agent: str, task_id: str) -> Transaction[int]:
 
 def _sweep_left(agent: str) -> Transaction[int]:
     """Delete what erased conversations have left."""
-    rows = yield 'SELECT DISTINCT owner FROM entry_left WHERE agent = ? LIMIT ?', (agent, TASKS)
+    rows = yield 'SELECT DISTINCT owner FROM entry_erased WHERE agent = ? LIMIT ?', (agent, TASKS)
     swept = 0
     for (owner,) in rows:
         swept += yield from conversations.drop_left(agent, owner, ROWS - swept)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from .transaction import Lock, Statement, Transaction
 
-__all__ = ('CONVERSATIONS', 'COUNTED', 'ENDED', 'ENDED_STATES', 'MIGRATION', 'count', 'fold', 'lock_sweep')
+__all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_sweep')
 
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
 ENDED = f'state IN {ENDED_STATES}'
@@ -22,55 +22,6 @@ CONVERSATIONS = 'conversation'
 EVERYBODY = ''
 """The owner of the totals of all owners."""
 
-COUNTED = (
-    'CREATE TABLE kept (agent TEXT NOT NULL, name TEXT NOT NULL, number BIGINT NOT NULL, PRIMARY KEY (agent, name))',
-    'ALTER TABLE task ADD COLUMN counted INTEGER NOT NULL DEFAULT 0',
-    'ALTER TABLE conversation ADD COLUMN counted INTEGER NOT NULL DEFAULT 0',
-    f'CREATE INDEX task_uncounted ON task (agent, counted) WHERE counted = 0 AND {ENDED}',
-    'CREATE INDEX conversation_uncounted ON conversation (agent, counted) WHERE counted = 0',
-)
-"""An older migration, whose table and columns are not used any more."""
-_CHANGE = 'BEGIN INSERT INTO total_change (agent, owner, old_kind, new_kind) VALUES'
-MIGRATION = (
-    'DROP INDEX task_uncounted',
-    'DROP INDEX conversation_uncounted',
-    'DROP TABLE kept',
-    """
-    CREATE TABLE total (
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        number BIGINT NOT NULL,
-        PRIMARY KEY (agent, owner, kind)
-    )
-    """,
-    """
-    CREATE TABLE total_change (
-        seq INTEGER PRIMARY KEY,
-        agent TEXT NOT NULL,
-        owner TEXT NOT NULL,
-        old_kind TEXT,
-        new_kind TEXT
-    )
-    """,
-    'CREATE INDEX total_change_owner ON total_change (agent, owner)',
-    'CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW'
-    f' {_CHANGE} (NEW.agent, NEW.owner, NULL, NEW.state); END',
-    'CREATE TRIGGER task_moved AFTER UPDATE OF state ON task FOR EACH ROW WHEN (OLD.state <> NEW.state)'
-    f' {_CHANGE} (NEW.agent, NEW.owner, OLD.state, NEW.state); END',
-    'CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW'
-    f' {_CHANGE} (OLD.agent, OLD.owner, OLD.state, NULL); END',
-    'CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW'
-    f" {_CHANGE} (NEW.agent, '{EVERYBODY}', NULL, '{CONVERSATIONS}'); END",
-    'CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW'
-    f" {_CHANGE} (OLD.agent, '{EVERYBODY}', '{CONVERSATIONS}', NULL); END",
-    'INSERT INTO total (agent, owner, kind, number) SELECT agent, owner, state, COUNT(*) FROM task'
-    ' GROUP BY agent, owner, state',
-    f"INSERT INTO total (agent, owner, kind, number) SELECT agent, '{EVERYBODY}', state, COUNT(*) FROM task"
-    ' GROUP BY agent, state',
-    f"INSERT INTO total (agent, owner, kind, number) SELECT agent, '{EVERYBODY}', '{CONVERSATIONS}', COUNT(*)"
-    ' FROM conversation GROUP BY agent',
-)
 _BATCH = 1000
 """Changes that one transaction moves at most."""
 _ADD = (

@@ -1,147 +1,164 @@
-"""A file that an older version of the package has written is brought up to date, with what is in it."""
+"""A store gets the steps of the schema that it lacks. Its tasks and conversations stay.
+
+There is one step so far. The second step of these tests is made up.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pydantic_ai.usage import RunUsage
 
-from pydantic_ai_a2a.backends.sql import deliveries, totals
-from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends.postgres import connect as postgres_connect
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.statements import migrations_of, script_of
+from pydantic_ai_a2a.backends.sql import reads, totals
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS, script
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect
+from pydantic_ai_a2a.backends.sqlite.steps import perform
+from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Backend
-from pydantic_ai_a2a.testing.push import lease
-from pydantic_ai_a2a.testing.values import AT, OWNER, READER_LAG, claim, conversation, events, history, run, turn
-from pydantic_ai_a2a.types import TaskQuery, TaskState
-
-TASK = (
-    'INSERT INTO task (agent, id, owner, context_id, state, status_at, status_message, queue_seq, fence, attempt, run,'
-    " last_event, inbox_read, dialect, failure) VALUES ('agent', ?, '/ada', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '1.0', ?)"
+from pydantic_ai_a2a.testing.values import (
+    OWNER,
+    READER_LAG,
+    conversation,
+    history,
+    message,
+    run,
+    state_of,
+    submit,
+    text_of,
+    turn,
 )
-ITEM = "INSERT INTO item (seq, agent, task_id, kind, id, body) VALUES (?, 'agent', ?, ?, ?, ?)"
-INBOX = (
-    'INSERT INTO inbox (seq, agent, owner, replay_key, digest, task_id, item, after_event, accepted_at)'
-    " VALUES (?, 'agent', '/ada', ?, x'00', ?, ?, 0, ?)"
-)
-RECORD = (
-    b'{"conversation_id":"c","head_id":"done.1.0","scope":"/ada","branches":[],"revision":"done.1",'
-    b'"updated_at":"2023-11-14T22:13:20Z","format_version":1,"usage":{"requests":2}}'
-)
-PROMPT = b'{"parts":[{"content":"hi","timestamp":"2023-11-14T22:13:20Z","part_kind":"user-prompt"}],"kind":"request"}'
-WHY = b'{"messageId":"w","role":"ROLE_AGENT","parts":[],"metadata":{"correlationId":"dead.1.4"}}'
 
-LISTS: list[tuple[str | None, TaskState | None]] = [
-    (OWNER, None),
-    (OWNER, 'failed'),
-    (OWNER, 'working'),
-    (None, None),
-    (None, 'completed'),
-]
-"""Lists of tasks: owner and state."""
+from ...postgres import Postgres as Server
+from ..gates import database
 
-
-def says(task_id: str, context_id: str, text: str) -> bytes:
-    """A message as it is stored."""
-    return b'{"messageId":"m-%s","role":"ROLE_USER","parts":[{"text":"%s"}],"taskId":"%s","contextId":"%s"}' % (
-        task_id.encode(),
-        text.encode(),
-        task_id.encode(),
-        context_id.encode(),
+STEP = (
+    """
+    CREATE TABLE note (
+        seq INTEGER PRIMARY KEY,
+        task_id TEXT NOT NULL,
+        body BLOB
     )
+    """,
+    'ALTER TABLE task ADD COLUMN noted INTEGER NOT NULL DEFAULT 0',
+    "UPDATE task SET noted = 1 WHERE state = 'completed'",
+    'CREATE INDEX task_noted ON task (agent, noted)',
+    """
+    CREATE TRIGGER task_noted AFTER UPDATE OF noted ON task FOR EACH ROW BEGIN
+        INSERT INTO note (task_id) VALUES (NEW.id);
+    END
+    """.strip(),
+)
+LATER = (*MIGRATIONS, STEP)
+NOTED = 'SELECT id, noted FROM task ORDER BY id'
 
 
-def write_first_schema(path: Path) -> None:
-    """A file of the first schema, with a completed, a dead and a queued task, and the conversation of the first."""
-    with closing(connect(SqliteFile(path=path), MIGRATIONS[:1])) as connection:
-        tasks = (
-            ('done', 'c', 'completed', AT, None, 1, 1, 1, 1, 2, 1, None),
-            ('dead', 'd', 'failed', AT, WHY, 2, 4, 4, 1, 2, 2, 'attempts'),
-            ('queued', 'c', 'submitted', AT, None, 3, 0, 0, 0, 0, 0, None),
-        )
-        connection.executemany(TASK, tasks)
-        for seq, (task_id, context_id, *_) in enumerate(tasks, 1):
-            connection.execute(ITEM, (seq, task_id, 'message', f'm-{task_id}', says(task_id, context_id, 'hi')))
-            connection.execute(INBOX, (seq, f'm-{task_id}', task_id, seq, AT))
-        connection.execute(
-            "INSERT INTO event (agent, task_id, n, state, payload) VALUES ('agent', 'done', 2, 'completed', x'7b7d')"
-        )
-        connection.execute(
-            'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record)'
-            " VALUES ('agent', '/ada', 'c', 'done.1.0', 'done.1', ?, ?)",
-            (AT, RECORD),
-        )
-        connection.execute(
-            "INSERT INTO entry (agent, owner, id, message) VALUES ('agent', '/ada', 'done.1.0', ?)", (PROMPT,)
-        )
+async def fill(backend: Backend) -> None:
+    """Store a completed task and a queued one of the same context."""
+    await submit(backend, message(new='done', context='c', text='hi'))
+    await run(backend, 'done', messages=turn('hi', 'hello'))
+    await submit(backend, message(new='queued', context='c', text='more'))
 
 
-@pytest.fixture
-def backend(tmp_path: Path) -> Iterator[Backend]:
-    """That of such a file, opened by this version."""
-    write_first_schema(tmp_path / 'agent.db')
-    made = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG)
-    yield made
-    made.close()
-
-
-async def test_tasks_and_conversations_of_the_first_schema_are_there_and_go_on(backend: Backend) -> None:
-    assert await history(backend, 'done') == ['hi']
-    assert [event.n for event in await events(backend, 'done', after=1)] == [2]
-    assert await conversation(backend, 'c') == ['hi']
-    await run(backend, 'queued', messages=turn('more', 'said'), usage=RunUsage(requests=1))
-    assert await conversation(backend, 'c') == ['hi', 'more', 'said']
-    record = await backend.conversations(OWNER).read_record('c')
-    assert record is not None
-    assert record.usage.requests == 3
-
-
-async def test_tasks_and_conversations_of_the_first_schema_are_in_the_totals(backend: Backend, tmp_path: Path) -> None:
-    pages = [await backend.reader.list(TaskQuery(owner=owner, state=state)) for owner, state in LISTS]
-    assert [page.total for page in pages] == [3, 1, 0, 3, 1]
-    with closing(sqlite3.connect(tmp_path / 'agent.db')) as connection:
-        statement, values = totals.count('agent', None, [totals.CONVERSATIONS])
-        assert connection.execute(statement, values).fetchall() == [(1,)]
-
-
-async def test_a_task_of_the_first_schema_that_was_started_too_often_is_a_dead_letter(backend: Backend) -> None:
-    [letter] = await backend.housekeeping.dead_letters()
-    assert (letter.task_id, letter.attempts, letter.correlation_id) == ('dead', 3, 'dead.1.4')
-    await backend.housekeeping.retry('dead', new_id='again', at=AT)
-    claims = await claim(backend)
-    assert [(each.header.id, each.attempt, each.checkpoint) for each in claims] == [
-        ('queued', 1, None),
-        ('again', 1, None),
-    ]
-
-
-async def test_what_the_first_schema_holds_of_an_owner_is_erased(backend: Backend, tmp_path: Path) -> None:
-    await backend.queue.cancel('queued', OWNER, at=AT)
-    while await backend.housekeeping.erase(OWNER, at=AT):
-        pass
-    with closing(sqlite3.connect(tmp_path / 'agent.db')) as connection:
-        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        counts = {name: connection.execute(f'SELECT COUNT(*) FROM {name}').fetchone()[0] for name in tables}
-    assert {name for name, count in counts.items() if count} == {'a2a_schema', 'a2a_boot'}  # nobody's
-
-
-async def test_a_webhook_of_an_older_schema_gets_what_it_was_not_told_as_its_owners(tmp_path: Path) -> None:
-    older = MIGRATIONS[: MIGRATIONS.index(deliveries.OWNERS)]
-    with closing(connect(SqliteFile(path=tmp_path / 'agent.db'), older)) as connection:
-        connection.execute(TASK, ('t', 'c', 'completed', AT, None, 1, 1, 1, 1, 2, 1, None))
-        connection.execute(
-            'INSERT INTO push_config (seq, agent, task_id, id, version, takes, body, due_at)'
-            " VALUES (7, 'agent', 't', 'c', '1.0', 0, x'', 0)"
-        )
-        connection.execute(
-            'INSERT INTO delivery (agent, task_id, config, id, n, state, payload)'
-            " VALUES ('agent', 't', 7, 'd', 2, 'completed', x'7b7d')"
-        )
-    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=READER_LAG)
-    assert await lease(backend, limit=1, held={OWNER: 1}) == []
-    assert [each.id for each in await lease(backend, limit=1)] == ['d']
+async def file_with_tasks(path: Path) -> SqliteFile:
+    file = SqliteFile(path=path / 'agent.db')
+    backend = SqliteFileBackend(file, 'agent', reader_lag=READER_LAG)
+    await fill(backend)
     backend.close()
+    return file
+
+
+def schema(file: SqliteFile) -> list[tuple[str, str]]:
+    """The name and the SQL of everything that a file has."""
+    with closing(sqlite3.connect(file.path)) as connection:
+        rows = connection.execute('SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL').fetchall()
+    return sorted((name, ' '.join(sql.split())) for name, sql in rows)
+
+
+async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_path: Path) -> None:
+    file = await file_with_tasks(tmp_path)
+    for _ in range(2):
+        with closing(connect(file, LATER)) as connection:
+            assert connection.execute('SELECT version FROM a2a_schema').fetchall() == [(1,), (2,)]
+            assert connection.execute(NOTED).fetchall() == [('done', 1), ('queued', 0)]
+            loading = reads.load('agent', 'done', OWNER, history_length=None, artifacts=True)
+            task = perform(connection, loading)
+            assert task is not None
+            assert [text_of(body) for body in task.history or ()] == ['hi']
+            statement, values = totals.count('agent', None)
+            assert connection.execute(statement, values).fetchall() == [(2,)]
+            connection.execute('UPDATE task SET noted = noted')
+            assert connection.execute('SELECT task_id FROM note ORDER BY task_id').fetchall()[0] == ('done',)
+
+
+async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Path) -> None:
+    printed = script(LATER, 1)
+    assert printed.startswith('BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step 2\n')
+    files: list[SqliteFile] = []
+    for name in ('printed', 'started'):
+        (tmp_path / name).mkdir()
+        files.append(await file_with_tasks(tmp_path / name))
+    with closing(sqlite3.connect(files[0].path)) as connection:
+        connection.executescript(printed)
+    connect(files[0], LATER).close()
+    connect(files[1], LATER).close()
+    assert schema(files[0]) == schema(files[1])
+    assert script(LATER, 2) == ''
+
+
+async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
+    postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    await fill(backend)
+    backend.close()
+    monkeypatch.setattr(postgres_connect, 'MIGRATIONS', LATER)
+    for _ in range(2):
+        backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+        assert await state_of(backend, 'queued') == 'submitted'
+        backend.close()
+    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == ['1', '2']
+    assert in_schema(postgres, postgres_url, NOTED) == ['done|1', 'queued|0']
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    await run(backend, 'queued', messages=turn('more', 'bye'))
+    assert await history(backend, 'done') == ['hi']
+    assert await conversation(backend, 'c') == ['hi', 'hello', 'more', 'bye']
+    backend.close()
+    postgres.run('UPDATE a2a.task SET noted = noted', database(postgres_url))
+    assert in_schema(postgres, postgres_url, 'SELECT task_id FROM note ORDER BY task_id') == ['done', 'queued']
+
+
+def in_schema(postgres: Server, url: str, query: str) -> list[str]:
+    """The rows that a query finds in the tables of the package."""
+    return postgres.run(query.replace('FROM ', 'FROM a2a.'), database(url))
+
+
+def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres: Server, postgres_url: str) -> None:
+    settings = Postgres(postgres_url)
+    postgres.run(script_of(settings, MIGRATIONS, 0), database(postgres_url))
+    printed = script_of(settings, LATER, 1)
+    assert 'CREATE SCHEMA' not in printed
+    assert all(statement.strip() in printed for statement in migrations_of([STEP])[0][1:])
+    postgres.run(printed, database(postgres_url))
+    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == ['1', '2']
+    assert in_schema(postgres, postgres_url, 'SELECT COUNT(*) FROM note') == ['0']
+
+
+def test_a_file_of_a_development_version_is_refused(tmp_path: Path) -> None:
+    file = SqliteFile(path=tmp_path / 'agent.db')
+    with closing(sqlite3.connect(file.path)) as connection, connection:
+        connection.execute('CREATE TABLE a2a_schema (version INTEGER NOT NULL)')
+        connection.execute('INSERT INTO a2a_schema VALUES (17)')
+    with pytest.raises(BackendUnusable) as refused:
+        connect(file)
+    assert str(refused.value) == (
+        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a, or by one'
+        f' from before the first release (schema 17, and this version knows {len(MIGRATIONS)}): upgrade the package,'
+        ' or use another database.'
+    )

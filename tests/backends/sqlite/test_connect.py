@@ -77,9 +77,9 @@ def test_a_file_of_a_newer_version_is_refused(file: SqliteFile) -> None:
     with pytest.raises(BackendUnusable) as refused:
         connect(file)
     assert str(refused.value) == (
-        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a'
-        f' (schema {len(MIGRATIONS) + 1}, and this version knows {len(MIGRATIONS)}): upgrade the package, or use'
-        ' another database.'
+        f'The SQLite file {file.path} cannot be used: it was written by a newer version of pydantic-ai-a2a, or by one'
+        f' from before the first release (schema {len(MIGRATIONS) + 1}, and this version knows {len(MIGRATIONS)}):'
+        ' upgrade the package, or use another database.'
     )
 
 
