@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 __all__ = (
+    'LONG',
     'Budget',
     'Limits',
     'Progress',
@@ -26,6 +27,9 @@ __all__ = (
     'WhileWorking',
     'Workers',
 )
+
+LONG = 262_144
+"""Bytes of a message from which on threads read and convert it, so that the event loop can serve other requests."""
 
 WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
 """What becomes of a message to a task that is queued or runs."""

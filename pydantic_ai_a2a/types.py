@@ -98,6 +98,8 @@ class Call:
     """W3C trace context of the caller, to continue its trace in another process."""
     kept: dict[str, Any] | None = None
     """What else a run may want to know of the call, as JSON values; None if no run does."""
+    size: int = 0
+    """Bytes of the request's body."""
 
 
 class TaskEvent(NamedTuple):

@@ -8,6 +8,8 @@ itself takes is counted beside it and taken off.
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import json
 import os
 import subprocess
@@ -16,8 +18,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from cProfile import Profile
+from hashlib import sha256
 from pathlib import Path
 from statistics import median
+from threading import get_ident
 from typing import Any
 
 import pydantic_core
@@ -268,6 +272,72 @@ async def test_what_is_said_goes_through_json_a_fixed_number_of_times(monkeypatc
     assert passes.of('a question') == {'read': 2, 'written': 2}
     # Written as artifact, as message of the task's history, and for the conversation.
     assert passes.of('The answer.') == {'read': 0, 'written': 3}
+
+
+class LongSteps:
+    """The steps that read, write, hash or decode more than 256 kB, in order, with the threads that take them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken: list[tuple[str, int]] = []
+        self.decoded = 0
+        """Characters of base64 that were decoded."""
+        functions = (json.loads, json.dumps, pydantic_core.from_json, pydantic_core.to_json, sha256)
+        ours = [module for name, module in sys.modules.items() if name.startswith('pydantic_ai_a2a.')]
+        for module in (json, *ours):
+            for name, value in list(vars(module).items()):
+                if value in functions:
+                    monkeypatch.setattr(module, name, self._counted(value))
+        for name in ('validate_json', 'dump_json'):
+            monkeypatch.setattr(TypeAdapter, name, self._counted(getattr(TypeAdapter, name)))
+        monkeypatch.setattr(binascii, 'a2b_base64', self._decoder(binascii.a2b_base64))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            result = real(*args, **kwargs)
+            if max(len(value) for value in (*args, result, b'') if isinstance(value, str | bytes)) > 262_144:
+                self.taken.append((real.__name__, get_ident()))
+            return result
+
+        return step
+
+    def _decoder(self, real: Callable[..., bytes]) -> Callable[..., bytes]:
+        def decode(text: str, **kwargs: Any) -> bytes:
+            self.decoded += len(text)
+            self.taken.append(('a2b_base64', get_ident()))
+            return real(text, **kwargs)
+
+        return decode
+
+
+@pytest.mark.parametrize('place', ['memory', 'file'])
+async def test_a_long_message_is_read_and_converted_once_outside_the_event_loop(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        before_the_model.append([*steps.taken])
+        return ModelResponse(parts=[TextPart('The answer.')])
+
+    # The base64 has the letters NaN, which are no number there.
+    raw = base64.b64encode(b'%PDF-1.7\n\0' + bytes(5_000_000)).decode()[:-8] + 'NaNNaN=='
+    sent = message('Read this.') | {'parts': [{'raw': raw, 'mediaType': 'application/pdf'}]}
+    backend = 'memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}'
+    app = to_a2a(Agent(FunctionModel(model)), backend=backend)
+    body = request('SendMessage', {'message': sent})
+    before_the_model: list[list[tuple[str, int]]] = []
+    steps = LongSteps(monkeypatch)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        assert b'TASK_STATE_COMPLETED' in await post(app, body)
+    [taken] = before_the_model
+    names = [name for name, _ in taken]
+    assert [name for name in dict.fromkeys(names) if name != 'a2b_base64'] == [
+        'validate_json',  # the request
+        'to_json',  # its parts, to be stored
+        'openssl_sha256',
+        'from_json',  # the stored message, for the run
+    ]
+    assert steps.decoded // len(raw) == 1
+    # JSON with one long string is read in a millisecond.
+    assert {name for name, thread in taken if thread == get_ident()} <= {'from_json'}
 
 
 async def test_a_delta_takes_few_calls_more_than_that_of_a_bare_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from ..agent.options import RunOptions, check_tools, may_have_model, models_of
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..conversion.answer_rules import AnswerRules
-from ..conversion.inbound import HTTPS_ONLY, Accepts, accepts, check_types, resolve_profile
+from ..conversion.inbound import HTTPS_ONLY, Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..fasta2a.job import WorkerJob
@@ -122,7 +122,7 @@ class Conversion:
         if self.input is not None:
             self.input.check(message)
         if self._is_known and self._read_task is None:
-            self._read(message)
+            check_parts(message, self.takes)
 
     def check_output(self, modes: Sequence[str]) -> None:
         """Refuse a client that takes nothing of what the agent returns."""

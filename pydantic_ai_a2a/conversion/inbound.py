@@ -45,15 +45,26 @@ from pydantic_core import to_json
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
 from ..private_names import is_private_name
 from ..types import Message, Part
-from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse
+from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse, signature
 
-__all__ = ('HTTPS_ONLY', 'Accepts', 'accepts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
+__all__ = (
+    'HTTPS_ONLY',
+    'Accepts',
+    'accepts',
+    'check_parts',
+    'check_types',
+    'model_messages',
+    'resolve_profile',
+    'user_prompt',
+)
 
 _DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
 """The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
 _IMAGES: tuple[str, ...] = get_args(ImageMediaType)
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
 """Names that cannot break out of the frame they are shown to the model in."""
+_HEAD = 64
+"""Characters of base64 that hold the first bytes of a file, by which its type is detected."""
 _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 """Characters that URL parsers disagree about."""
 
@@ -180,6 +191,25 @@ def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -
     return [_content(part, f'{field}.parts[{index}]', accepts) for index, part in enumerate(parts)]
 
 
+def check_parts(message: Message, accepts: Accepts) -> None:
+    """Refuse a client's message that `user_prompt` refuses. A file is decoded only if it may be text.
+
+    Raises:
+        InvalidParamsError: As for `user_prompt`; the codec has checked the base64.
+        ContentTypeNotSupportedError: As for `user_prompt`.
+    """
+    for index, part in enumerate(message['parts']):
+        if 'text' in part or 'data' in part:
+            continue
+        field = f'message.parts[{index}]'
+        if 'raw' not in part:
+            _content(part, field, accepts)
+            continue
+        media, data = _checked_file(part, field, accepts)
+        if is_text(media.name):
+            _text(data, media, field)
+
+
 def check_types(message: Message) -> None:
     """Refuse text and data that are declared as another media type than text: the model reads both as text.
 
@@ -244,29 +274,46 @@ def _answer(part: Part, field: str) -> TextPart | FilePart:
 
 def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
     """A `raw` part: a file that the model reads, or its text."""
-    data = _bytes(part.get('raw', ''), field)
+    media, data = _checked_file(part, field, accepts)
+    if is_text(media.name):
+        return _text_file(data, media, part, field, accepts)
+    return _binary(_bytes(part.get('raw', ''), field), media.name, part)
+
+
+def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, bytes]:
+    """Return the type of a `raw` part that the model takes, with all bytes of text and the first bytes of others."""
+    raw = part.get('raw', '')
+    data = _bytes(raw[:_HEAD], field)
     media = _declared(part, field)
     where = f'{field}.mediaType' if media else f'{field}.raw'
+    if media is None and (detected := signature(data)):
+        media = MediaType(detected, None)
+    if media is None or is_text(media.name):
+        data = _bytes(raw, field)
     if media is None and (detected := detect(data)):
         media = MediaType(detected, None)
     if media is None:
         raise _unsupported(where, 'needs a mediaType', accepts)
     if not accepts.takes(media.name):
         raise _unsupported(where, f'{media.name} is not supported', accepts)
-    return _text_file(data, media, part, field, accepts) if is_text(media.name) else _binary(data, media.name, part)
+    return media, data
 
 
 def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: Accepts) -> UserContent:
     """A text file, for the model to read; in the prompt, framed as Pydantic AI does it, if it takes no such files."""
-    try:
-        text = decode_text(data, media.charset)
-    except ValueError:
-        raise InvalidParamsError.of(f'{field}.raw', 'must be text in the charset of its mediaType, or UTF-8') from None
+    text = _text(data, media, field)
     file = _binary(text.encode() if media.charset else data, media.name, part)
     if media.name in accepts.documents:
         return file
     begin = f'-----BEGIN FILE id="{file.identifier}" type="{media.name}"-----'
     return f'{begin}\n{text}\n-----END FILE id="{file.identifier}"-----'
+
+
+def _text(data: bytes, media: MediaType, field: str) -> str:
+    try:
+        return decode_text(data, media.charset)
+    except ValueError:
+        raise InvalidParamsError.of(f'{field}.raw', 'must be text in the charset of its mediaType, or UTF-8') from None
 
 
 def _link(part: Part, field: str, accepts: Accepts) -> UserContent:

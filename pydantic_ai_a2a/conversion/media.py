@@ -8,7 +8,7 @@ from encodings import normalize_encoding
 from encodings.aliases import aliases
 from typing import NamedTuple
 
-__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'decode_text', 'detect', 'is_text', 'parse')
+__all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'decode_text', 'detect', 'is_text', 'parse', 'signature')
 
 OCTET_STREAM = 'application/octet-stream'
 """Says nothing about a file: its bytes decide, as if no type were given."""
@@ -72,6 +72,8 @@ _CODECS = frozenset(
 )
 """Python's names of the charsets in use: each is read in one pass, and gives Unicode or an error. Of Python's others,
 `punycode` takes time by the square of the length, and some give what is no text."""
+_CHUNK = 65_536
+"""Characters of base64 that are decoded at once. Other threads run in between."""
 _NAME = re.compile(r"[a-z0-9][\w!#$&^.+'*-]{0,126}/[\w!#$&^.+'*-]{1,127}", re.ASCII)
 _CHARSET = re.compile(r'\bcharset="?([\w.:+-]+)', re.ASCII)
 
@@ -114,7 +116,12 @@ def decode_text(data: bytes, charset: str | None) -> str:
 
 
 def detect(data: bytes) -> str | None:
-    """Tell PNG, JPEG, GIF, WebP, PDF, WAV, MP3 and MP4 by their first bytes, and UTF-8 text; None for anything else."""
+    """Return the media type of a file by its first bytes, or `text/plain` for UTF-8 text; None for anything else."""
+    return signature(data) or ('text/plain' if _is_utf8(data) else None)
+
+
+def signature(data: bytes) -> str | None:
+    """Return the media type of PNG, JPEG, GIF, WebP, PDF, WAV, MP3 and MP4 by the first 12 bytes; None for others."""
     for prefix, name in _PREFIXES:
         if data.startswith(prefix):
             return name
@@ -123,9 +130,7 @@ def detect(data: bytes) -> str | None:
     # The box's length comes first: below 16 MB its first byte is zero, which text never has.
     if data[4:8] == b'ftyp' and data[0] == 0:
         return _FTYP.get(data[8:12], 'video/mp4')
-    if _is_mp3(data):
-        return 'audio/mpeg'
-    return 'text/plain' if _is_utf8(data) else None
+    return 'audio/mpeg' if _is_mp3(data) else None
 
 
 def _is_mp3(data: bytes) -> bool:
@@ -154,6 +159,10 @@ def decode_base64(value: str) -> bytes:
         ValueError: It is not base64.
     """
     text = value.rstrip('=')
+    if '=' in text:  # at the end of a chunk it would pass
+        raise ValueError
     if '-' in text or '_' in text:
         text = text.replace('-', '+').replace('_', '/')
-    return binascii.a2b_base64(text + '=' * (-len(text) % 4), strict_mode=True)
+    text += '=' * (-len(text) % 4)
+    chunks = (text[start : start + _CHUNK] for start in range(0, len(text), _CHUNK))
+    return b''.join(binascii.a2b_base64(chunk, strict_mode=True) for chunk in chunks)

@@ -27,6 +27,7 @@ from ..quotas import Metering, audit_refusal
 from ..runs.direct import Direct
 from ..service.streams import OpenStreams
 from ..service.tasks import EventStream, Service, TaskList
+from ..settings import LONG
 from ..types import Call, Caller, SendParams, StoredTask, SubscribeParams
 from .base import (
     CHUNK,
@@ -161,9 +162,9 @@ class Exchange(ABC):
             caller = self._caller = self._admitted = await serving.guard.admit(self.scope, self.correlation_id)
             body = await serving.senders.wait(self.read())
             self._unread = False
-            if len(body) > serving.value_limit:  # at a byte each, it may hold more
-                check_values(body, serving.value_limit)
-            operation, params, choice = self.decode(body)
+            size = len(body)
+            decode = self.decode if size <= serving.value_limit else self._decode_checked
+            operation, params, choice = decode(body) if size < LONG else await asyncio.to_thread(decode, body)
             if serving.tenants is not None:
                 caller = self._caller = await self._in_tenant(serving.tenants, caller, params)
             if serving.guard.scoped:
@@ -176,7 +177,7 @@ class Exchange(ABC):
             with telemetry.operation_span(operation.name, self.scope, self.attributes) as span:
                 traceparent = None if span is None else telemetry.traceparent()
                 kept = None if serving.keep is None else serving.keep(self.scope['headers'], caller)
-                call = Call(caller, self.correlation_id, traceparent, kept)
+                call = Call(caller, self.correlation_id, traceparent, kept, size)
                 perform = self.notify or (self._stream if operation.stream else self._answer)
                 if serving.metering is None:
                     await perform(call, operation, params, choice)
@@ -188,6 +189,11 @@ class Exchange(ABC):
             if self._streaming:
                 raise  # the answer has begun: all that is left is to break it off
             await self._fail(exception)
+
+    def _decode_checked(self, body: bytes) -> Request:
+        """Decode a body that is long enough to hold too many values, at a byte each."""
+        check_values(body, self.serving.value_limit)
+        return self.decode(body)
 
     async def _leave(self, gone: ClientGone) -> None:
         """End the connection of a client that does not read its answer; others have ended theirs."""
@@ -371,7 +377,7 @@ class Exchange(ABC):
         Raises:
             ClientGone: It has.
         """
-        submission = self.serving.service.checked(call, params)
+        submission = await self.serving.service.check(call, params)
         message = await direct.answer(submission, self.correlation_id, self._gone)
         if message is None:
             raise ClientGone

@@ -6,7 +6,6 @@ Whether null and empty values are unset is settled by the codec that uses them.
 from __future__ import annotations
 
 import json
-from binascii import a2b_base64
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NotRequired, TypeVar, cast
@@ -71,10 +70,10 @@ def _base64(value: str) -> str:
     text = value.replace('-', '+').replace('_', '/')
     if not text.endswith('='):
         text += '=' * (-len(text) % 4)
-    try:
-        a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise PydanticCustomError('base64', 'must be base64') from None
+    # Nothing is decoded: that takes seven times as long, and the run does it.
+    rest = text.encode(errors='replace').translate(None, _BASE64)
+    if len(text) % 4 or rest not in (b'', b'=', b'==') or not text.endswith(rest.decode()):
+        raise PydanticCustomError('base64', 'must be base64')
     return text
 
 
@@ -106,6 +105,7 @@ def _holds_long_integer(text: bytes) -> bool:
     return _holds_infinity(as_double, to_json(as_double))
 
 
+_BASE64 = b'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
 _LONG_NUMBER = b'0' * 309
 _DIGITS_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

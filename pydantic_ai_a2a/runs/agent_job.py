@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from itertools import takewhile
@@ -30,6 +31,7 @@ from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering
+from ..settings import LONG
 from ..types import Message
 from .recorder import Recorder
 
@@ -106,7 +108,7 @@ class AgentJob:
         pending = None if claim.pending is None else load(claim.pending)
         prompt, before = None, ()
         if pending is None or not pending.answers:  # else the message is an answer and nothing besides
-            prompt, before = await self._told(claim, recorder)
+            prompt, before = await self._told(claim, claim.message, recorder, self._read_task)
         if self._read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
@@ -149,23 +151,26 @@ class AgentJob:
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
 
-    async def _told(self, claim: Claim, recorder: Recorder) -> Told:
-        """Read the message of a claim, or all messages of its task, after the artifacts that the message refers to.
+    async def _told(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> Told:
+        """Read a message, or all messages of the task up to it, after the artifacts that the message refers to.
 
         Raises:
-            BadInput: The reading refuses one of the messages.
+            BadInput: `read_task` refuses one of the messages.
         """
-        message = stored.load_message(claim.message)
-        if self._read_task is None:
-            prompt, before = self._read(message)
+        message = stored.load_message(body)
+        if read_task is None:
+            read = self._read
+            prompt, before = read(message) if len(body) < LONG else await asyncio.to_thread(read, message)
         else:
             messages = await recorder.store(partial(self._messages, claim, message))
             try:
-                prompt, before = self._read_task(messages)
+                prompt, before = read_task(messages)
             except A2AError as refused:
                 raise BadInput(refused.message) from refused
         if 'reference_task_ids' in message:
-            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
+            task_ids, owner = message['reference_task_ids'], claim.header.owner
+            artifacts = await recorder.store(partial(self._refer, task_ids, self._backend.reader, owner))
+            prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
         return prompt, before
 
     async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
@@ -191,18 +196,8 @@ class AgentJob:
 
         return Steering(unread, recorder.taken or claim.inbox, take)
 
-    async def _after_referenced(
-        self, message: Message, prompt: str | Sequence[UserContent], owner: str
-    ) -> Sequence[UserContent]:
-        """A message's prompt, after the artifacts that it refers to."""
-        found = await self._refer(message.get('reference_task_ids', ()), self._backend.reader, owner)
-        return [*found, *([prompt] if isinstance(prompt, str) else prompt)]
-
     async def _content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
-        message = stored.load_message(body)
-        prompt, before = self._read(message)
-        if 'reference_task_ids' in message:
-            prompt = await recorder.store(partial(self._after_referenced, message, prompt, claim.header.owner))
+        prompt, before = await self._told(claim, body, recorder, None)
         return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:

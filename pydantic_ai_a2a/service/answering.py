@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,9 +63,9 @@ def answered(
     return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by))
 
 
-def without_marks(message: Message) -> Message:
-    """A client's message without the metadata that only the server writes."""
-    if 'metadata' not in message or _MARKS.isdisjoint(metadata := message['metadata']):
+def without_marks(message: Message, metadata: Mapping[str, Any]) -> Message:
+    """Return a client's message without the metadata that only the server writes."""
+    if _MARKS.isdisjoint(metadata):
         return message
     return {**message, 'metadata': {name: value for name, value in metadata.items() if name not in _MARKS}}
 

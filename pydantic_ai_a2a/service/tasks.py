@@ -31,7 +31,7 @@ from ..ports import Accepted, Backend, Submission, Subscription
 from ..protocol import stored
 from ..protocol.limits import check_message, check_metadata, check_names
 from ..quotas import Metering
-from ..settings import Limits, Retention
+from ..settings import LONG, Limits, Retention
 from ..types import (
     Call,
     CancelParams,
@@ -133,7 +133,7 @@ class Service:
 
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
-        submission = self._submission(call, params)
+        submission = await self.check(call, params)
         accepted = await self._submit(submission, call, params.message)
         task_id = accepted.header.id
         if params.return_immediately:
@@ -143,7 +143,7 @@ class Service:
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task first and then its events (§3.1.2)."""
-        submission = self._submission(call, params)
+        submission = await self.check(call, params)
         if not submission.new:
             await self._check_seen(submission.task_id, submission.owner)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
@@ -164,19 +164,20 @@ class Service:
         if header.state != 'auth-required':
             raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
-        submission = self._submission(call, SendParams(message=message))
+        submission = await self.check(call, SendParams(message=message))
         # Of two that let it go on at once one does; and another pause is for other credentials, or for an answer.
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
-    def checked(self, call: Call, params: SendParams) -> Submission:
-        """A message that makes no task, checked as if it did; nothing is stored."""
-        return self._submission(call, params)
+    async def check(self, call: Call, params: SendParams) -> Submission:
+        """Check what can be checked without storage, and give the message its stored form."""
+        if call.size < LONG:
+            return self._submission(call, params)
+        return await asyncio.to_thread(self._submission, call, params)
 
     def _submission(self, call: Call, params: SendParams) -> Submission:
-        """Check what can be checked without storage, and give the message its stored form."""
         push_config, push_url = None, None
         if params.push_config is not None:
             registration = self._registration()
@@ -184,7 +185,9 @@ class Service:
             push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
-        message = without_marks(params.message)
+        message = params.message
+        if 'metadata' in message:
+            message = without_marks(message, message['metadata'])
         parts = stored.dump_parts(message['parts'])
         size = len(parts)
         check_message(message, size, self._limits)
@@ -423,7 +426,7 @@ class Service:
 def _members(message: Mapping[str, Any]) -> bytes:
     members = b''
     for name, wire_name in _MEMBERS:
-        if message.get(name):  # `get` costs a call for each
+        if name in message and message[name]:  # noqa: RUF019 - `get` is a call for each
             members += b',"%s":%s' % (wire_name, to_json(message[name]))
     return members
 

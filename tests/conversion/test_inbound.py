@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from functools import cached_property
 from typing import Any
@@ -30,8 +31,15 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 
-from pydantic_ai_a2a.conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
-from pydantic_ai_a2a.errors import ContentTypeNotSupportedError, InvalidParamsError
+from pydantic_ai_a2a.conversion.inbound import (
+    Accepts,
+    accepts,
+    check_parts,
+    model_messages,
+    resolve_profile,
+    user_prompt,
+)
+from pydantic_ai_a2a.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
 from pydantic_ai_a2a.types import Message, Part
 
 PNG = b'\x89PNG\r\n\x1a\n\0\0\0\rIHDR'
@@ -58,7 +66,14 @@ def message(*parts: Part) -> Message:
 
 
 def one(part: Part, takes: Accepts = EVERYTHING) -> Any:
-    prompt = user_prompt(message(part), takes)
+    """What a message of one part is for the model; `check_parts` refuses the same messages."""
+    try:
+        prompt = user_prompt(message(part), takes)
+    except A2AError as refused:
+        with pytest.raises(type(refused), match=f'^{re.escape(refused.message)}$'):
+            check_parts(message(part), takes)
+        raise
+    check_parts(message(part), takes)
     return prompt if isinstance(prompt, str) else prompt[0]
 
 
