@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test fuzz chaos interop lint docs bench clean
+.PHONY: help demo test cover fuzz chaos interop lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,10 +20,14 @@ help: ## Show this list
 demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official A2A client; no API key needed
 	@$(BIN)/python examples/demo.py
 
-test: $(VENV)/.installed-dev ## Run all tests and measure branch coverage
+test: $(VENV)/.installed-dev ## Run all tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+cover: $(VENV)/.installed-dev ## Run all tests, measure branch coverage, and fail below 100 %
 	@$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 	@$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
 	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) \
