@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
 from urllib.parse import parse_qs
@@ -396,7 +397,7 @@ class Exchange(ABC):
         return EventWriter(
             self.send,
             envelope=self.envelope(),
-            encode=codec.event_encoder(first),
+            encoder=partial(codec.event_encoder, first),
             encode_first=codec.result_pieces,
             correlation_id=self.correlation_id,
             headers=self._headers,

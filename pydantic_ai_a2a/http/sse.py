@@ -10,12 +10,12 @@ from starlette.types import Receive, Send
 
 from ..errors import OverloadedError
 from ..ports import Subscription
-from ..protocol.codec import EncodeEvent
+from ..protocol.codec import EncodeEvent, Hold
 from ..service.streams import OpenStreams
 from ..service.tasks import EventStream
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
-from .unsent import Readers, UnsentAnswer
+from .unsent import Held, Readers, UnsentAnswer
 
 __all__ = ('EventWriter', 'parse_event_id')
 
@@ -39,7 +39,7 @@ class EventWriter:
         send: Send,
         *,
         envelope: tuple[bytes, bytes],
-        encode: EncodeEvent,
+        encoder: Callable[[Hold], EncodeEvent],
         encode_first: Callable[[StoredTask], Iterable[bytes]],
         correlation_id: str,
         headers: Sequence[tuple[str, str]],
@@ -49,7 +49,8 @@ class EventWriter:
     ) -> None:
         self._send = send
         self._before, self._after = envelope
-        self._encode = encode
+        self._held = Held(readers)
+        self._encode = encoder(self._held)
         self._encode_first = encode_first
         self._correlation_id = correlation_id
         self._headers = headers
@@ -74,7 +75,10 @@ class EventWriter:
             watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))
             self._streams.add(subscription)
             try:
-                await self._follow(stream, subscription)
+                with self._held:
+                    await self._follow(stream, subscription)
+            except OverloadedError as error:
+                raise AnswerUnread('A stream was cut, because too many long answers have not been read') from error
             finally:
                 self._streams.remove(subscription)
                 subscription.close()
@@ -113,11 +117,7 @@ class EventWriter:
         if size <= CHUNK:
             await self._send_pieces(pieces, None)
             return
-        try:
-            answer = self._readers.answer(size)
-        except OverloadedError as error:
-            raise AnswerUnread('A stream was cut, because too many long answers have not been read') from error
-        with answer:
+        with self._readers.answer(size) as answer:
             await self._send_pieces(pieces, answer)
 
     async def _watch(self, receive: Receive, subscription: Subscription) -> None:

@@ -20,7 +20,7 @@ from ..errors import OverloadedError
 from .base import CHUNK, AnswerUnread
 from .slow_clients import SlowClients
 
-__all__ = ('UNSENT', 'Readers', 'Unsent', 'UnsentAnswer')
+__all__ = ('UNSENT', 'Held', 'Readers', 'Unsent', 'UnsentAnswer')
 
 _STALL = 1.0
 """Seconds after which a client that has taken nothing of its answer is a slow reader."""
@@ -137,6 +137,11 @@ class UnsentAnswer:
             if n % _CHUNKS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
+    def resize(self, size: int) -> None:
+        """Have another size; the answer must not be counted meanwhile."""
+        self.left = size
+        self._moved = monotonic()
+
     def is_slow(self, now: float) -> bool:
         """True if the client has stalled, or takes so little that it will not read the answer in time."""
         if now - self._moved >= _STALL:
@@ -189,6 +194,41 @@ def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
         yield b''.join(parts)
 
 
+class Held:
+    """Bytes that a stream holds for its later events, counted like a long answer while its block runs.
+
+    The block ends with `AnswerUnread` if the stream is cut to make room for others.
+    """
+
+    def __init__(self, readers: Readers) -> None:
+        self._readers = readers
+        self._answer: UnsentAnswer | None = None
+        self._is_counted = False
+        self._size = 0
+
+    def __call__(self, size: int) -> None:
+        """Hold so many bytes from now on.
+
+        Raises:
+            OverloadedError: There is no room for them.
+        """
+        self._size = size
+        if self._answer is not None:
+            self._readers.resize(self._answer, size)
+        elif self._is_counted and size > CHUNK:
+            self._answer = self._readers.answer(size)
+
+    def __enter__(self) -> None:
+        self._is_counted = True
+        self(self._size)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._answer is not None:
+            self._answer.__exit__(kind, error, traceback)
+
+
 class Readers:
     """The clients of an app that read long answers.
 
@@ -211,7 +251,20 @@ class Readers:
             OverloadedError: There is no room for it beside the answers that clients have not read.
         """
         answer = UnsentAnswer(self, size)
+        self._admit(answer)
+        return answer
+
+    def resize(self, answer: UnsentAnswer, size: int) -> None:
+        """Count an answer with another size, as one whose client has just read.
+
+        Raises:
+            OverloadedError: There is no room for it; it is not counted any more.
+        """
+        self.unsent.forget(answer)
+        answer.resize(size)
+        self._admit(answer)
+
+    def _admit(self, answer: UnsentAnswer) -> None:
         if not self.unsent.admit(answer, self._limit):
             text = 'Too many long answers have not been read yet; try again later.'
             raise OverloadedError(text, headers={'Retry-After': '1'})
-        return answer

@@ -26,7 +26,7 @@ from ..types import (
 )
 from .operations import REFUSALS, Capability, Operation
 
-__all__ = ('Codec', 'EncodeEvent', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
+__all__ = ('Codec', 'EncodeEvent', 'Hold', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
 
 Params = (
     SendParams
@@ -49,6 +49,12 @@ def tenant_of(params: Params | None) -> str:
 
 EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
 """Writes an event of one stream; the flag says that the stream ends with it."""
+Hold: TypeAlias = Callable[[int], None]
+"""Counts the bytes that the encoder of one stream holds for later events; is called when their number changes."""
+
+
+def hold_nothing(size: int) -> None:
+    """Count the bytes of an encoder that is used for one event only."""
 
 
 class RpcRequest(NamedTuple):
@@ -137,11 +143,12 @@ class Codec(ABC):
         """Write a message, of 1.0's JSON, as SendMessage answers it and as the one event of a stream (§3.1.2)."""
 
     @abstractmethod
-    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
         """What writes the events of one stream.
 
         Args:
             first: The snapshot that the stream begins with; None where the client resumes.
+            hold: Counts the bytes that the encoder holds.
         """
 
     def encode_page(self, page: Page, *, page_size: int, next_page_token: str) -> bytes:

@@ -23,7 +23,7 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
 from . import push, stored
-from .codec import EncodeEvent, RpcRequest
+from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
 from .envelope import defaults, read, requests
 from .fields import (
     CAMEL_CASE,
@@ -152,9 +152,9 @@ class FastA2ADialect(OlderCodec):
         """Write a message under its name."""
         return b'{"message":' + to_json(self._message(from_json(message))) + b'}'
 
-    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
         """What writes the updates of one stream, and remembers its chunks for the whole artifact at the end."""
-        return _Updates(self, first)
+        return _Updates(self, first, hold)
 
     def encode_status(self, update: Mapping[str, Any]) -> bytes:
         """Write a status update, from its 1.0 JSON."""
@@ -192,11 +192,14 @@ class FastA2ADialect(OlderCodec):
 class _Updates:
     """The updates of one stream."""
 
-    def __init__(self, codec: FastA2ADialect, first: StoredTask | None) -> None:
+    def __init__(self, codec: FastA2ADialect, first: StoredTask | None, hold: Hold) -> None:
         self._codec = codec
+        self._hold = hold
         self._artifacts = None if first is None else [*(first.artifacts or ())]
         """What there was before the stream; None if that is not known, and so neither is what is whole."""
         self._chunks: dict[str, list[bytes]] = {}
+        self._size = 0
+        self._count(sum(map(len, self._artifacts or ())))
 
     def __call__(self, event: TaskEvent, last: bool) -> bytes:
         payload = from_json(event.payload)
@@ -204,22 +207,33 @@ class _Updates:
             return self._codec.encode_status(payload['statusUpdate'])
         update = payload['artifactUpdate']
         if not update.get('lastChunk'):
-            self._remember(update, event.payload)
+            if self._artifacts is not None:
+                self._remember(update, event.payload)
             return self._codec.encode_artifact(update, append=True, last=False)
         if not update.get('append'):
-            self._chunks.pop(update['artifact']['artifactId'], None)
+            self._take(update)
         elif self._artifacts is not None:
             return self._codec.encode_artifact(self._whole(update, event.payload), append=False, last=True)
         return self._codec.encode_artifact(update, append=bool(update.get('append')), last=True)
 
     def _remember(self, update: Mapping[str, Any], payload: bytes) -> None:
-        chunks = self._chunks.setdefault(update['artifact']['artifactId'], [])
         if not update.get('append'):
-            chunks.clear()
-        chunks.append(payload)
+            self._take(update)
+        self._chunks.setdefault(update['artifact']['artifactId'], []).append(payload)
+        self._count(len(payload))
+
+    def _take(self, update: Mapping[str, Any]) -> list[bytes]:
+        """Return the chunks of an artifact, and hold them no longer."""
+        chunks = self._chunks.pop(update['artifact']['artifactId'], [])
+        self._count(-sum(map(len, chunks)))
+        return chunks
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        self._hold(self._size)
 
     def _whole(self, update: Mapping[str, Any], payload: bytes) -> dict[str, Any]:
         artifact_id = update['artifact']['artifactId']
-        chunks = [*self._chunks.pop(artifact_id, ()), payload]
+        chunks = [*self._take(update), payload]
         artifacts = map(from_json, stored.assemble(self._artifacts or (), chunks))
         return {**update, 'artifact': next(each for each in artifacts if each['artifactId'] == artifact_id)}

@@ -22,7 +22,7 @@ from ..errors import (
 )
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
-from .codec import EncodeEvent, RpcRequest
+from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
 from .envelope import defaults, read, requests
 from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
@@ -179,7 +179,7 @@ class V0_3(OlderCodec):
         """Write a bare `Message`."""
         return to_json(self._message(from_json(message)))
 
-    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
         """What writes bare update events; the last of a stream is marked as `final`."""
         return self._event
 

@@ -36,7 +36,7 @@ from ..types import (
     TaskState,
 )
 from . import push, stored
-from .codec import EncodeEvent, HttpCodec, Params, RpcRequest
+from .codec import EncodeEvent, Hold, HttpCodec, Params, RpcRequest, hold_nothing
 from .envelope import check_params, defaults, read, read_params, read_query, requests
 from .fields import (
     PROTO_JSON,
@@ -299,7 +299,7 @@ class V1_0(HttpCodec):
         """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a message."""
         return b'{"message":' + message + b'}'
 
-    def event_encoder(self, first: StoredTask | None) -> EncodeEvent:
+    def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
         """What writes `StreamResponse`s: the payloads as they are stored."""
         return _payload
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 from typing import Any, Literal
 
 import pytest
@@ -272,6 +273,22 @@ def test_a_client_that_resumes_gets_the_last_chunk_as_it_is() -> None:
 
     assert updates(CODEC.event_encoder(None), *chunks) == [(True, False, 'a', 'l'), (True, True, 'a', 'o')]
     assert updates(CODEC.event_encoder(None), answer('Hello')) == [(False, True, 'a', 'Hello')]
+
+
+def test_a_stream_counts_what_it_holds_until_an_artifact_is_whole() -> None:
+    body = stored.dump_artifact({'artifact_id': 'b', 'parts': [{'text': 'before'}]})
+    sizes: list[int] = []
+    encode = CODEC.event_encoder(StoredTask(NEW, None, [body]), sizes.append)
+    first, more = TEXT.chunk('Hel', first=True), TEXT.chunk('l', first=False)
+    updates(encode, first, more, TEXT.chunk('o', first=False, last=True), first, answer('Other'))
+    held = [len(body), len(first), len(more), -len(first) - len(more), len(first), -len(first)]
+    assert [size for n, size in enumerate(sizes) if n == 0 or size != sizes[n - 1]] == [*accumulate(held)]
+
+
+def test_a_stream_that_resumes_holds_nothing() -> None:
+    sizes: list[int] = []
+    updates(CODEC.event_encoder(None, sizes.append), TEXT.chunk('Hel', first=True), TEXT.chunk('l', first=False))
+    assert set(sizes) == {0}
 
 
 def test_streams_know_nothing_of_each_other() -> None:
