@@ -21,8 +21,8 @@ from ..gates import gate
 TASK = "SELECT 1 FROM a2a.task WHERE id = 't' FOR UPDATE"
 CONFIG = "SELECT 1 FROM a2a.push_config WHERE task_id = 't' FOR UPDATE"
 ANOTHER = (
-    'INSERT INTO a2a.push_config (agent, task_id, id, version, takes, body)'
-    " VALUES ('agent', 't', 'another', '1.0', 0, '')"
+    'INSERT INTO a2a.push_config (agent, task_id, owner, id, version, takes, body)'
+    " VALUES ('agent', 't', '/ada', 'another', '1.0', 0, '')"
 )
 DAY = 24 * 3600 * 1000
 
