@@ -5,19 +5,13 @@ Everything that the agent's model cannot take is refused here, before anything i
 
 from __future__ import annotations
 
-import ipaddress
 import mimetypes
 import re
-import socket
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic_ai._ssrf import (
-    is_cloud_metadata_ip,
-    is_private_ip,
-)
 from pydantic_ai.messages import (
     AudioUrl,
     BinaryContent,
@@ -43,7 +37,7 @@ from pydantic_ai.profiles import DEFAULT_PROFILE, ModelProfile
 from pydantic_core import to_json
 
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
-from ..private_names import is_private_name
+from ..public_hosts import is_public_host
 from ..types import Message, Part
 from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse, signature
 
@@ -405,25 +399,6 @@ def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
         raise InvalidParamsError.of(field, 'must be a URL')
     if '@' in target.netloc:
         raise InvalidParamsError.of(field, 'must not hold credentials')
-    if not _is_public(host.rstrip('.')):
+    if not is_public_host(host):
         raise PrivateAddressError.of(field, 'must not point to a private address')
     return target
-
-
-def _is_public(host: str) -> bool:
-    if is_private_name(host):
-        return False
-    address = _address(host)
-    return address is None or not (is_private_ip(address) or is_cloud_metadata_ip(address))
-
-
-def _address(host: str) -> str | None:
-    """The address that a host is written as, in any notation that resolvers take (`127.1`, `0x7f000001`)."""
-    try:
-        return str(ipaddress.ip_address(host))
-    except ValueError:
-        pass
-    try:
-        return socket.inet_ntoa(socket.inet_aton(host))
-    except OSError:
-        return None

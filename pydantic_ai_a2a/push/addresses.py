@@ -8,30 +8,14 @@ each call, and the server connects to an address that was checked.
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
 import httpx2
 
-from ..private_names import is_private_name
+from ..public_hosts import is_public, is_public_host, literal
 
-__all__ = ('AddressPolicy', 'AddressRefused', 'PrivateHost', 'host_of', 'is_public', 'literal')
+__all__ = ('AddressPolicy', 'AddressRefused', 'PrivateHost', 'host_of')
 
-_AZURE = IPv4Address('168.63.129.16')
-"""The platform itself, at an address that is public by its number."""
-_TRANSLATED = IPv6Network('64:ff9b::/96')
-"""NAT64 (RFC 6052): where there is no IPv4, names of hosts that have nothing else resolve to these."""
-_NEVER_NEEDED = (  # which not every version of Python knows
-    IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
-    IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
-    IPv6Network('2001::/23'),  # Teredo, ORCHID and other assignments to protocols
-    IPv6Network('2002::/16'),  # 6to4
-    IPv6Network('3fff::/20'),  # documentation (RFC 9637)
-    IPv6Network('5f00::/16'),  # segment routing (RFC 9602)
-    IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
-)
-_ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
 _NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
 """A host name that resolvers take, in ASCII and lower case (RFC 1035 §2.3.4)."""
 _NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
@@ -44,27 +28,6 @@ class AddressRefused(Exception):
 
 class PrivateHost(AddressRefused):
     """Because it is no host of the public internet."""
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is that of a host of the public internet, and of no other in disguise."""
-    try:
-        ip = ip_address(address)
-    except ValueError:
-        return False
-    if any(ip in network for network in _NEVER_NEEDED):
-        return False
-    if isinstance(ip, IPv4Address):
-        return _is_global(ip) and ip != _AZURE
-    if ip.scope_id is not None or ip.packed[8:12] in _ISATAP:
-        return False
-    if ip in _TRANSLATED:
-        return is_public(str(IPv4Address(ip.packed[12:])))
-    return _is_global(ip) and not ip.is_site_local and ip.ipv4_mapped is None
-
-
-def _is_global(ip: IPv4Address | IPv6Address) -> bool:
-    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
 
 
 class AddressPolicy:
@@ -123,11 +86,9 @@ def _authority(url: str) -> str:
 def _check_public(scheme: str, host: str) -> None:
     if scheme != 'https':
         raise AddressRefused('must begin with https://')
-    if is_private_name(host):
-        raise PrivateHost('must not name a host of a private network')
-    address = literal(host)
-    if address is not None and not is_public(address):
-        raise PrivateHost('must not name an address that is not public')
+    if not is_public_host(host):
+        private = 'a host of a private network' if literal(host) is None else 'an address that is not public'
+        raise PrivateHost(f'must not name {private}')
 
 
 def host_of(url: httpx2.URL) -> str:
@@ -138,15 +99,3 @@ def host_of(url: httpx2.URL) -> str:
 def _key(host: str) -> str:
     """The form in which hosts are compared."""
     return host.strip('[]').rstrip('.').lower()
-
-
-def literal(host: str) -> str | None:
-    """The address that a host is written as, also in the ways that only C libraries read, such as `127.1`; or None."""
-    try:
-        return str(ip_address(host))
-    except ValueError:
-        pass  # a name, perhaps
-    try:
-        return socket.inet_ntoa(socket.inet_aton(host.rstrip('.')))
-    except (OSError, UnicodeError):
-        return None

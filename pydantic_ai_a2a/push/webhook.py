@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 
+from ..public_hosts import literal
 from ..settings import Push
 from ..types import PushTarget
-from .addresses import AddressPolicy, AddressRefused, host_of, literal
+from .addresses import AddressPolicy, AddressRefused, host_of
 
 __all__ = ('Undelivered', 'Webhooks')
 

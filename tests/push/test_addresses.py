@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic_ai._ssrf import is_cloud_metadata_ip, is_private_ip
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.push.addresses import AddressPolicy, AddressRefused, is_public
+from pydantic_ai_a2a.public_hosts import is_public
+from pydantic_ai_a2a.push.addresses import AddressPolicy, AddressRefused
 
 PUBLIC = ['93.184.216.34', '1.1.1.1', '2606:4700:4700::1111', '64:ff9b::5db8:d822']
 PRIVATE = [

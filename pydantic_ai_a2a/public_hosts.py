@@ -1,0 +1,67 @@
+"""The hosts that are never public, by their names and addresses: for the URLs of files and of webhooks."""
+
+from __future__ import annotations
+
+import socket
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+__all__ = ('is_public', 'is_public_host', 'literal')
+
+_PRIVATE = ('localhost', 'local', 'internal', 'home.arpa')
+"""Names that never are a public host's, as are those under them."""
+_AZURE = IPv4Address('168.63.129.16')
+"""The platform itself, at an address that is public by its number."""
+_TRANSLATED = IPv6Network('64:ff9b::/96')
+"""NAT64 (RFC 6052): where there is no IPv4, names of hosts that have nothing else resolve to these."""
+_NEVER_NEEDED = (  # which not every version of Python knows
+    IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
+    IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
+    IPv6Network('2001::/23'),  # Teredo, ORCHID and other assignments to protocols
+    IPv6Network('2002::/16'),  # 6to4
+    IPv6Network('3fff::/20'),  # documentation (RFC 9637)
+    IPv6Network('5f00::/16'),  # segment routing (RFC 9602)
+    IPv6Network('100:0:0:1::/64'),  # dummy prefix (RFC 9780)
+)
+_ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
+
+
+def is_public_host(host: str) -> bool:
+    """Return True for a name or an address that may be a public host's. Names are not resolved."""
+    name = host.rstrip('.').lower()
+    if any(name == private or name.endswith(f'.{private}') for private in _PRIVATE):
+        return False
+    address = literal(host)
+    return address is None or is_public(address)
+
+
+def is_public(address: str) -> bool:
+    """Return True for the address of a host of the public internet, unless it stands for the address of another."""
+    try:
+        ip = ip_address(address)
+    except ValueError:
+        return False
+    if any(ip in network for network in _NEVER_NEEDED):
+        return False
+    if isinstance(ip, IPv4Address):
+        return _is_global(ip) and ip != _AZURE
+    if ip.scope_id is not None or ip.packed[8:12] in _ISATAP:
+        return False
+    if ip in _TRANSLATED:
+        return is_public(str(IPv4Address(ip.packed[12:])))
+    return _is_global(ip) and not ip.is_site_local and ip.ipv4_mapped is None
+
+
+def _is_global(ip: IPv4Address | IPv6Address) -> bool:
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+def literal(host: str) -> str | None:
+    """Return the address that a host is written as, also as only C libraries read it (`127.1`); None for a name."""
+    try:
+        return str(ip_address(host))
+    except ValueError:
+        pass  # a name, perhaps
+    try:
+        return socket.inet_ntoa(socket.inet_aton(host.rstrip('.')))
+    except (OSError, UnicodeError):
+        return None
