@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from dataclasses import replace
-
-from pydantic_core import from_json, to_json
 
 from ..errors import InternalError, InvalidParamsError, PrivateAddressError
 from ..ports import PushConfig, PushConfigs, Takes
 from ..protocol import stored
+from ..protocol.pages import config_after, config_token
 from ..protocol.versions import codec_of
 from ..settings import Push
 from ..types import PushTarget
@@ -87,23 +85,7 @@ class Registration:
         """
         if page_size is None and not token:
             return configs, ''
-        after = _read_token(token, task_id) if token else ''
+        after = config_after(token, task_id) if token else ''
         rest = sorted((config for config in configs if config.id > after), key=lambda config: config.id)
         page = rest[:page_size]
-        return page, '' if len(page) == len(rest) else _token(page[-1].id, task_id)
-
-
-def _token(config_id: str, task_id: str) -> str:
-    return urlsafe_b64encode(to_json([config_id, task_id])).decode()
-
-
-def _read_token(token: str, task_id: str) -> str:
-    try:
-        match from_json(urlsafe_b64decode(token.encode())):
-            case [str(config_id), of] if of == task_id:
-                return config_id
-            case _:
-                pass
-    except ValueError:
-        pass  # no token of ours: refused below like one of another task
-    raise InvalidParamsError.of('pageToken', 'is not a token that this list has given')
+        return page, '' if len(page) == len(rest) else config_token(page[-1].id, task_id)

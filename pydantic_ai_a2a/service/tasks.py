@@ -30,6 +30,7 @@ from ..lifecycle import TERMINAL, check_subscribe
 from ..ports import Accepted, Backend, Submission, Subscription
 from ..protocol import stored
 from ..protocol.limits import check_message, check_metadata, check_names
+from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
 from ..settings import LONG, Limits, Retention
 from ..types import (
@@ -52,7 +53,6 @@ from ..types import (
     TaskState,
 )
 from .answering import answered, audit_answers, with_mark, without_marks
-from .pages import page_token, read_token
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
@@ -296,9 +296,9 @@ class Service:
             include_artifacts=params.include_artifacts,
         )
         if params.page_token is not None:
-            query = replace(query, before=read_token(params.page_token, query))
+            query = replace(query, before=task_before(params.page_token, query))
         page = await self._backend.reader.list(query)
-        return TaskList(page, params.page_size, '' if page.next is None else page_token(page.next, query))
+        return TaskList(page, params.page_size, '' if page.next is None else task_token(page.next, query))
 
     async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
         """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""

@@ -1,0 +1,72 @@
+"""Page tokens: where the next page of a list begins. A token is bound to its list, so that no other list takes it."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from hashlib import sha256
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from ..errors import InvalidParamsError
+from ..types import TaskQuery
+from .fields import MAX_ID
+
+__all__ = ('config_after', 'config_token', 'task_before', 'task_token')
+
+
+def task_token(before: tuple[int, str], query: TaskQuery) -> str:
+    """Return the token of a page of tasks, for this owner and filter only."""
+    return _token(*before, _filter(query))
+
+
+def task_before(token: str, query: TaskQuery) -> tuple[int, str]:
+    """Return before which task a page begins (status time, id).
+
+    Raises:
+        InvalidParamsError: The token is not one of this list with this filter.
+    """
+    match _values(token):
+        case [int(status_at), str(task_id), name] if (
+            name == _filter(query)
+            and type(status_at) is int
+            and 0 <= status_at < 2**63
+            and len(task_id) <= MAX_ID
+            and '\0' not in task_id
+        ):
+            return status_at, task_id
+        case _:
+            raise InvalidParamsError.of('pageToken', 'is not a token that this list with these filters has given')
+
+
+def _filter(query: TaskQuery) -> str:
+    return sha256(to_json([query.owner, query.context_id, query.state, query.since])).hexdigest()[:16]
+
+
+def config_token(config_id: str, task_id: str) -> str:
+    """Return the token of a page of a task's webhooks."""
+    return _token(config_id, task_id)
+
+
+def config_after(token: str, task_id: str) -> str:
+    """Return after which webhook of a task a page begins.
+
+    Raises:
+        InvalidParamsError: The token is not one of this task's list.
+    """
+    match _values(token):
+        case [str(config_id), name] if name == task_id:
+            return config_id
+        case _:
+            raise InvalidParamsError.of('pageToken', 'is not a token that this list has given')
+
+
+def _token(*values: object) -> str:
+    return urlsafe_b64encode(to_json(values)).decode()
+
+
+def _values(token: str) -> Any:
+    try:
+        return from_json(urlsafe_b64decode(token.encode()))
+    except ValueError:
+        return None
