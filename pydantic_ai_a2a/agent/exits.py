@@ -10,13 +10,15 @@ import asyncio
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from pydantic_ai.capabilities import WrapperCapability
+from pydantic_ai.capabilities import AbstractCapability, WrapperCapability
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.output import OutputContext
 from pydantic_ai.run import AgentRun
 from pydantic_ai.tools import RunContext, ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool, WrapperToolset
+
+from .internals import replace_toolset, wrap_hooks, wrap_tool_hooks
 
 __all__ = (
     'Exited',
@@ -98,22 +100,21 @@ def contain_exits(run: AgentRun[Any, Any]) -> None:
 
     As a capability of the run, the same would make each run about a fifth more expensive, also without a tool call.
     """
-    tools = run.ctx.deps.tool_manager
-    assert tools.root_capability is not None, 'Pydantic AI gives every run one'
-    if not isinstance(tools.root_capability, _Contained):
-        tools.root_capability = _Contained(tools.root_capability)
+    wrap_tool_hooks(run, _contain)
 
 
 def contain_model_exits(run: AgentRun[Any, Any]) -> None:
     """Have the streamed model requests of a run raise `Exited`: their hooks run in a task of Pydantic AI's."""
-    if not isinstance(run.ctx.deps.root_capability, _Contained):
-        run.ctx.deps.root_capability = _Contained(run.ctx.deps.root_capability)
+    wrap_hooks(run, _contain)
+
+
+def _contain(capability: AbstractCapability[Any]) -> AbstractCapability[Any]:
+    return capability if isinstance(capability, _Contained) else _Contained(capability)
 
 
 def contain_prepare_exits(run: AgentRun[Any, Any]) -> None:
     """Have the `prepare` functions of tools raise `Exited`: those of several toolsets run in tasks of Pydantic AI's."""
-    tools = run.ctx.deps.tool_manager
-    tools.toolset = tools.toolset.visit_and_replace(_contain_prepare)
+    replace_toolset(run, _contain_prepare)
 
 
 def _contain_prepare(toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:

@@ -41,6 +41,7 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
+from .internals import has_output_validators
 
 __all__ = (
     'NO_MODEL',
@@ -132,8 +133,7 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
                     f'or one with the capability {instead}.'
                 )
         agent = agent.wrapped
-    # Pydantic AI tells by nothing public whether there are any; more may be added later.
-    if options.get('output_type') is not None and getattr(agent, '_output_validators', None):
+    if options.get('output_type') is not None and has_output_validators(agent):  # more may be added later
         raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from copy import copy, deepcopy
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import islice
@@ -48,6 +48,7 @@ from ..types import Note, Step, TextDelta
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import FiniteOutputs
+from .internals import allow_deferred_calls, model_of, set_prompt, tool_of
 from .options import (
     NO_MODEL,
     RunInfo,
@@ -280,7 +281,7 @@ class Runner:
     def _stream(self, node: _Node, shown: _Shown) -> _Events | None:
         """The events of a node that somebody watches; None if nobody needs them, or the model cannot stream."""
         if Agent.is_model_request_node(node):
-            if not can_stream(shown.run.ctx.deps.model):
+            if not can_stream(model_of(shown.run)):
                 return None
             contain_model_exits(shown.run)
             return node.stream(shown.run.ctx)
@@ -324,14 +325,14 @@ class _Shown:
             return replace(event, part=replace(call, args=approval.override_args))
         if approval is not None or call.tool_call_id in answers.calls:
             return event
-        tool = self.run.ctx.deps.tool_manager.get_tool_def(call.tool_name)
+        tool = tool_of(self.run, call.tool_name)
         return None if tool is not None and tool.kind in _DEFERRED else event
 
 
 def _charge_unanswered(run: AgentRun[Any, Any], left: Left | None) -> None:
     """Add what a request has used that was broken off, if anybody counts that."""
     if left is not None and run.new_messages():
-        add_unanswered(run.usage, run.all_messages(), run.ctx.deps.model)
+        add_unanswered(run.usage, run.all_messages(), model_of(run))
 
 
 def _merged(
@@ -341,28 +342,22 @@ def _merged(
 
 
 def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait: bool) -> None:
-    """If a response calls tools, contain their exits and, with `may_wait`, let the run end with deferred calls.
-
-    As `output_type` of the run, `DeferredToolRequests` would have the output's schema built anew for each run, and is
-    refused for agents with output validators.
-    """
+    """If a response calls tools, contain their exits and, with `may_wait`, let the run end with deferred calls."""
     for part in response.parts:
         if part.part_kind == 'tool-call':
             break
     else:
         return
     contain_exits(run)
-    schema = run.ctx.deps.output_schema
-    if may_wait and not schema.allows_deferred_tools:
-        run.ctx.deps.output_schema = allowing = copy(schema)  # the agent's own is shared
-        allowing.allows_deferred_tools = True
+    if may_wait:
+        allow_deferred_calls(run)
 
 
 def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
     if not isinstance(output, DeferredToolRequests):
         return None
     names = {call.tool_name for call in (*output.approvals, *output.calls)}
-    tools = {name: run.ctx.deps.tool_manager.get_tool_def(name) for name in names}
+    tools = {name: tool_of(run, name) for name in names}
     return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
 
 
@@ -381,7 +376,7 @@ async def _resume(
     may_wait: bool,
 ) -> _Node:
     """The node with which a run goes on after the last message that is stored of it."""
-    run.ctx.deps.prompt = prompt
+    set_prompt(run, prompt)
     first = run.next_node
     assert not isinstance(first, End)
     node: _Node = await run.next(first)
