@@ -15,7 +15,7 @@ from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.commands.cli import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 MEMORY = (
     'keeps its tasks in the memory of one process, which has to serve and run them. Give it a backend that processes'
     " can share, such as to_a2a(agent, backend='sqlite:///agent.db')."
