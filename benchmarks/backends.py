@@ -24,7 +24,7 @@ from pydantic_ai.agent import WrapperAgent
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Retention, to_a2a
 from tests.postgres import postgres_server
 
 NAMES = ('memory', 'SQLite file', 'PostgreSQL')
@@ -89,7 +89,7 @@ class Timed(WrapperAgent[Any, Any]):
 async def turns(store: Store, until: int) -> dict[int, tuple[float, float]]:
     """By turn: our seconds, and bytes written."""
     timed = Timed(agent)
-    app = to_a2a(timed, backend=store.make(), namespace='turns')
+    app = to_a2a(timed, backend=store.make(), retention=Retention(namespace='turns'))
     ours: list[float] = []
     written: list[int] = []
     transport = httpx.ASGITransport(app)

@@ -10,7 +10,7 @@ from pydantic_ai import Agent, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import InputRequired, to_a2a
+from pydantic_ai_a2a import Approvals, InputRequired, to_a2a
 
 TOOLS = {'delete': ('delete_file', 'path'), 'order': ('order', 'what'), 'weigh': ('weigh', 'what')}
 
@@ -47,4 +47,4 @@ def weigh(what: str) -> str:
     raise CallDeferred
 
 
-app = to_a2a(agent, plain_text_answers='all')
+app = to_a2a(agent, approvals=Approvals(plain_text_answers='all'))

@@ -15,7 +15,7 @@ from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import BearerAuth, CallContext, to_a2a
+from pydantic_ai_a2a import BearerAuth, CallContext, Messages, to_a2a
 
 DATABASE = 'file:orders?mode=memory&cache=shared'
 database = sqlite3.connect(DATABASE, uri=True)  # which is there as long as this is open
@@ -69,5 +69,5 @@ app = to_a2a(
     agent,
     auth=BearerAuth({'ann-ann-ann-ann-ann': 'ann', 'bob-bob-bob-bob-bob': 'bob'}),
     deps_factory=open_shop,
-    deps_headers=['X-Currency'],
+    messages=Messages(deps_headers=['X-Currency']),
 )

@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Messages, to_a2a
 
 
 def count(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -35,4 +35,4 @@ async def wait() -> str:
     return 'waited'
 
 
-app = to_a2a(agent, while_working='steer')
+app = to_a2a(agent, messages=Messages(while_working='steer'))

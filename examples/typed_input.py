@@ -11,7 +11,7 @@ from pydantic_ai import Agent, StructuredContent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Messages, to_a2a
 
 
 class Trip(BaseModel):
@@ -30,4 +30,4 @@ def plan(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
 
 
 agent = Agent(FunctionModel(plan), name='Travel', description='Plans a trip, day by day.')
-app = to_a2a(agent, input_type=Trip)
+app = to_a2a(agent, messages=Messages(input_type=Trip))

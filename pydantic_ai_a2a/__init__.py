@@ -23,15 +23,30 @@ from .conversion.skills import tool_skills
 from .conversion.states import AuthRequired, InputRequired, Rejected
 from .errors import A2AError
 from .fasta2a.worker import AgentWorker
-from .settings import Budget, Limits, Progress, Push, Quotas, Rate, Results, Retention, Workers
+from .settings import (
+    Access,
+    Approvals,
+    Budget,
+    Limits,
+    Messages,
+    Progress,
+    Push,
+    Quotas,
+    Rate,
+    Results,
+    Retention,
+    Workers,
+)
 from .types import Caller
 
 __all__ = (
     'A2AApp',
     'A2AError',
     'APIKeyAuth',
+    'Access',
     'AgentWorker',
     'AllOf',
+    'Approvals',
     'Artifacts',
     'AuthRequired',
     'Authenticator',
@@ -43,6 +58,7 @@ __all__ = (
     'InvalidCredentials',
     'JWTAuth',
     'Limits',
+    'Messages',
     'Postgres',
     'Progress',
     'Push',

@@ -23,6 +23,8 @@ __all__ = ('Span', 'checked', 'seconds', 'suggestion')
 T = TypeVar('T', bound=Callable[..., Any])
 S = TypeVar('S')
 
+_RENAMED = {'authenticate': 'auth'}
+"""Arguments that have another name."""
 _REQUIRED: Any = object()
 _UNIONS = (Union, UnionType)
 _LISTS = (list, tuple, Sequence)
@@ -78,6 +80,15 @@ def suggestion(word: str, choices: Collection[str]) -> str:
     return f' Did you mean {matches[0]!r}?' if matches else ''
 
 
+def _elsewhere(word: str, hints: Mapping[str, Any]) -> str:
+    """Return a sentence that names the argument whose dataclass has a field of a name; empty if none has."""
+    for argument, hint in hints.items():
+        for kind in _members(hint):
+            if word in getattr(kind, '__dataclass_fields__', ()):
+                return f' Write {argument}={kind.__name__}({word}=...).'
+    return f' Write {_RENAMED[word]}=.' if _RENAMED.get(word) in hints else ''
+
+
 class _Problem(NamedTuple):
     """An argument that does not fit its annotation."""
 
@@ -106,7 +117,7 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
     def call(*args: Any, **kwargs: Any) -> Any:
         hints, names = _annotations(function, annotated)
         if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
-            raise TypeError(f'{name}() takes no {unknown!r}.{suggestion(unknown, names)}')
+            raise TypeError(f'{name}() takes no {unknown!r}.{_elsewhere(unknown, hints) or suggestion(unknown, names)}')
         for argument, value in _given(function, args, kwargs).items():
             problem = _problem(value, hints.get(argument, Any), argument)
             if problem is not None:

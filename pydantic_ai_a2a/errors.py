@@ -196,7 +196,7 @@ class UnauthenticatedError(A2AError):
 
 
 class MisdirectedRequestError(A2AError):
-    """The server does not answer for the host that the request names; `allowed_hosts` says for which it does."""
+    """The server does not answer for the host that the request names; `Access.allowed_hosts` says for which it does."""
 
     code, http_status, status, transport = -32600, 421, 'INVALID_ARGUMENT', True
     refusal = 'host'

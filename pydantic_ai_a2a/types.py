@@ -55,14 +55,14 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls: what `authenticate=` returns. Tasks and conversations are of a (tenant, id) or (tenant, owner)."""
+    """Who calls: what `auth=` returns. Tasks and conversations are of a (tenant, id) or (tenant, owner)."""
 
     id: str = ''
     """Stable name of the caller; empty for an anonymous one."""
     tenant: str = ''
     """The tenant the caller acts in; empty where there are none."""
     owns_as: str = field(default='', compare=False)
-    """Whose the caller's tasks and conversations are, within its tenant; empty: its own. Set by `owner=`."""
+    """Whose the caller's tasks and conversations are, within its tenant; empty: its own. Set by `Access.owner`."""
     scopes: frozenset[str] = field(default=frozenset(), compare=False)
     """What the caller may do, as its credentials say."""
 

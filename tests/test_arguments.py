@@ -19,12 +19,15 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import CombinedToolset, ExternalToolset, FunctionToolset
 
 from pydantic_ai_a2a import (
+    Access,
     AllOf,
     APIKeyAuth,
+    Approvals,
     BearerAuth,
     Budget,
     JWTAuth,
     Limits,
+    Messages,
     Postgres,
     Progress,
     Push,
@@ -57,11 +60,10 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
 @pytest.mark.parametrize(
     ('options', 'text'),
     [
-        ({'auth': SECRET}, 'to_a2a(): auth takes an Authenticator, a list of Authenticator or None, not a string.'),
+        ({'auth': SECRET}, 'auth takes an Authenticator, a list of Authenticator, a function or None, not a string.'),
         ({'auth': BearerAuth}, 'not the class BearerAuth.'),
         ({'auth': [SECRET]}, 'auth[0] takes an Authenticator, not a string.'),
         ({'limits': {'body': 3}}, 'TypeError: to_a2a(): limits takes a Limits, not a dict.'),
-        ({'quotas': Limits()}, 'quotas takes a Quotas or None, not a Limits.'),
         ({'timeout': '5'}, "TypeError: to_a2a(): timeout takes seconds, a timedelta or None, not the string '5'."),
         ({'timeout': True}, 'timeout takes seconds, a timedelta or None, not True.'),
         ({'timeout': nan}, 'ValueError: to_a2a(): timeout takes seconds, a timedelta or None, not nan.'),
@@ -73,12 +75,9 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'urll': 'x'}, "TypeError: to_a2a() takes no 'urll'. Did you mean 'url'?"),
         ({'usage_limit': 3}, "to_a2a() takes no 'usage_limit'. Did you mean 'usage_limits'?"),
         ({'zzz': 3}, "TypeError: to_a2a() takes no 'zzz'."),
-        ({'while_working': 'stear'}, "'queue', 'steer' or 'reject', not the string 'stear'. Did you mean 'steer'?"),
-        ({'reply': 3}, "TypeError: to_a2a(): reply takes 'task', 'message' or a function, not 3."),
-        ({'cors': '*'}, 'cors takes a list or a set of strings, not a string.'),
-        ({'hide_arguments': 'look'}, 'hide_arguments takes a list or a set of strings, not a string.'),
-        ({'scopes': {'SendMessage': 3}}, 'a value of scopes takes a string or a list or a set of strings, not an int.'),
-        ({'scopes': {3: 'a'}}, 'a key of scopes takes a string, not an int.'),
+        ({'cors': ()}, "TypeError: to_a2a() takes no 'cors'. Write access=Access(cors=...)."),
+        ({'authenticate': len}, "TypeError: to_a2a() takes no 'authenticate'. Write auth=."),
+        ({'pool_size': 3}, "TypeError: to_a2a() takes no 'pool_size'. Write backend=Postgres(pool_size=...)."),
         ({'skills': ['a']}, 'skills[0] takes a dict like Skill, not a string.'),
         ({'middleware': [3]}, 'middleware[0] takes a Middleware, not an int.'),
         ({'exception_handlers': []}, 'exception_handlers takes a mapping or None, not a list.'),
@@ -113,6 +112,15 @@ def test_an_argument_that_does_not_fit_names_itself_what_was_given_and_what_is_t
         (Limits, [], {'keep_alive': inf}, 'ValueError: Limits(): keep_alive takes seconds or a timedelta, not inf.'),
         (Limits, [], {'keep_alive': -1}, 'ValueError: Limits.keep_alive must be positive, not -1.0.'),
         (Limits, [], {'max_wait': True}, 'Limits(): max_wait takes seconds, a timedelta or None, not True.'),
+        (Limits, [], {'quotas': Limits()}, 'Limits(): quotas takes a Quotas or None, not a Limits.'),
+        (Messages, [], {'while_working': 'stear'}, "not the string 'stear'. Did you mean 'steer'?"),
+        (Messages, [], {'reply': 3}, "TypeError: Messages(): reply takes 'task', 'message' or a function, not 3."),
+        (Access, [], {'cors': '*'}, 'Access(): cors takes a list or a set of strings, not a string.'),
+        (Approvals, [], {'hide_arguments': 'x'}, 'hide_arguments takes a list or a set of strings, not a string.'),
+        (Access, [], {'scopes': {'SendMessage': 3}}, 'a value of scopes takes a string or a list or a set of strings'),
+        (Access, [], {'scopes': {3: 'a'}}, 'a key of scopes takes a string, not an int.'),
+        (Messages, [], {'deps_headers': 'x-a'}, 'deps_headers takes a list or a set of strings, not a string.'),
+        (Workers, [], {'worker': AGENT}, 'TypeError: Workers(): worker takes a Worker or None, not an Agent.'),
         (Retention, [], {'tasks': timedelta(-1)}, 'ValueError: Retention.tasks must be positive, not -86400.0.'),
         (Workers, [], {'drain_delay': -1}, 'ValueError: Workers.drain_delay must be 0 or more, not -1.0.'),
         (Rate, ['3', 60], {}, "Rate(): count takes an integer, not the string '3'."),
@@ -158,8 +166,18 @@ def test_time_spans_are_seconds_or_timedeltas_everywhere() -> None:
 
 
 def test_what_is_used_today_is_still_taken() -> None:
-    assert to_a2a(AGENT, timeout=timedelta(seconds=5), allowed_file_url_schemes=frozenset({'s3'}), cors=('*',))
-    assert to_a2a(AGENT, hide_arguments=(), extended_card=None, tenants=['a'], url='HTTPS://example.com/agent/')
+    assert to_a2a(
+        AGENT,
+        timeout=timedelta(seconds=5),
+        messages=Messages(allowed_file_url_schemes=frozenset({'s3'})),
+        access=Access(cors=('*',)),
+    )
+    assert to_a2a(
+        AGENT,
+        approvals=Approvals(hide_arguments=()),
+        access=Access(extended_card=None, tenants=['a']),
+        url='HTTPS://example.com/agent/',
+    )
     assert to_a2a(AGENT, instructions=lambda: 'Be fun.', output_type=[int, str], model='test', retries=2)
 
 
@@ -172,20 +190,23 @@ class Name(StrEnum):
 
 
 def test_strings_of_a_subclass_are_taken_for_the_strings_that_they_are() -> None:
-    options: dict[str, Any] = {'while_working': Name.STEER, 'plain_text_answers': Name.WORDS}
-    assert to_a2a(AGENT, versions=cast('Any', [Name.VERSION]), **options)
-    said = refusal(to_a2a, AGENT, while_working=Name.WORDS)
+    options: dict[str, Any] = {
+        'messages': Messages(while_working=cast('Any', Name.STEER)),
+        'approvals': Approvals(plain_text_answers=Name.WORDS),
+    }
+    assert to_a2a(AGENT, access=Access(versions=cast('Any', [Name.VERSION])), **options)
+    said = refusal(Messages, while_working=Name.WORDS)
     assert "while_working takes 'queue', 'steer' or 'reject', not the string" in said
 
 
 def test_sets_of_names_are_taken() -> None:
-    assert to_a2a(AGENT, cors={'https://a.example'}, allowed_hosts={'a.example'})
+    assert to_a2a(AGENT, access=Access(cors={'https://a.example'}, allowed_hosts={'a.example'}))
     assert Push(private_hosts={'hooks.internal'})
 
 
 async def test_none_stands_for_an_option_of_runs_that_is_not_given() -> None:
     options: dict[str, Any] = dict.fromkeys(RunOptions.__annotations__)
-    app = to_a2a(AGENT, deps_factory=lambda _: None, hide_arguments=(), **options)
+    app = to_a2a(AGENT, deps_factory=lambda _: None, approvals=Approvals(hide_arguments=()), **options)
     async with lifespan(app):
         assert state_of(await Client(app).send('hi')) == 'COMPLETED'
 
@@ -222,9 +243,9 @@ KNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     ids=['function', 'combined', 'filtered', 'prepared', 'of-the-run'],
 )
 def test_a_misspelt_tool_in_hide_arguments_is_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
-    said = refusal(to_a2a, agent, hide_arguments=['look', 'lok'], **options)
+    said = refusal(to_a2a, agent, approvals=Approvals(hide_arguments=['look', 'lok']), **options)
     assert "ValueError: hide_arguments has 'lok', but the agent has no such tool. Did you mean 'look'? It has" in said
-    assert to_a2a(agent, hide_arguments=['look'], **options)
+    assert to_a2a(agent, approvals=Approvals(hide_arguments=['look']), **options)
 
 
 def nothing(ctx: Any) -> None: ...
@@ -250,7 +271,7 @@ UNKNOWN_TOOLS: list[tuple[Agent[Any, Any], dict[str, Any]]] = [
     ids=['dynamic', 'prefixed', 'both', 'capability', 'dynamic-capability', 'spec'],
 )
 def test_tools_that_only_a_run_knows_are_not_refused(agent: Agent[Any, Any], options: dict[str, Any]) -> None:
-    assert to_a2a(agent, hide_arguments=['lok'], **options)
+    assert to_a2a(agent, approvals=Approvals(hide_arguments=['lok']), **options)
 
 
 class Speaker(Protocol):

@@ -209,15 +209,11 @@ def dependencies(
     """What gives runs their `deps`, if a factory does.
 
     Raises:
-        TypeError: There are `deps` as well, or headers without a factory; or the factory is a generator function.
+        TypeError: The factory is a generator function.
         ValueError: A header has credentials, by its name or as one of the schemes.
     """
     if factory is None:
-        if headers:
-            raise TypeError('deps_headers= are for a deps_factory=.')
         return None
-    if options.get('deps') is not None:
-        raise TypeError('Give deps= or deps_factory=, not both.')
     if isasyncgenfunction(factory) or isgeneratorfunction(factory):
         raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
     keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from fasta2a.worker import Worker
 from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import Dependencies
@@ -17,8 +16,7 @@ from ..agent.hooks import Hooks
 from ..agent.options import RunOptions, check_tools, may_have_model, models_of
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
-from ..conversion.answer_rules import AnswerRules
-from ..conversion.inbound import HTTPS_ONLY, Accepts, accepts, check_parts, check_types, resolve_profile
+from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..fasta2a.job import WorkerJob
@@ -28,7 +26,7 @@ from ..ports import Backend
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, plain_read
 from ..runs.job import Job
-from ..settings import Limits, Progress, Results
+from ..settings import Settings
 from ..types import Message
 
 __all__ = ('Conversion',)
@@ -39,22 +37,11 @@ class Conversion:
 
     Args:
         agent: The agent.
+        settings: The app's.
         options: Given to every run.
-        worker: A worker of the user's own.
         output_modes: What the user calls the agent's output on the card.
-        progress: What clients see besides the answer.
-        results: How answers reach clients.
-        url_schemes: Schemes of the URLs that clients may send.
-        force_download: Whether the files are downloaded here.
-        download_time: Seconds that the files of a request to the model may take to be downloaded.
-        answer_rules: What clients may answer, and which tools' arguments they are not shown.
-        input_type: Type of the data that begins a task; None for whatever there is.
         dependencies: Gives each run `deps` of its own.
         hooks: What is told how runs end.
-        steers: Whether messages to a running task enter its run.
-
-    Raises:
-        TypeError: They are to, and a worker of the user's own runs tasks by itself.
     """
 
     takes: Accepts
@@ -63,23 +50,16 @@ class Conversion:
     def __init__(
         self,
         agent: AbstractAgent[Any, Any],
+        settings: Settings,
         options: RunOptions,
-        worker: Worker[Any] | None,
         *,
         output_modes: Sequence[str] | None,
-        progress: Progress,
-        results: Results = Results(),
-        url_schemes: frozenset[str] = HTTPS_ONLY,
-        force_download: bool = True,
-        download_time: float = Limits().download_time,
-        answer_rules: AnswerRules,
-        input_type: Any = None,
-        steers: bool = False,
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
     ) -> None:
-        self.input = None if input_type is None else TypedInput(input_type)
-        self._answer_rules = answer_rules
+        messages, worker = settings.messages, settings.workers.worker
+        self._settings = settings
+        self.input = None if messages.input_type is None else TypedInput(messages.input_type)
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
         """What runs may want to know of a call, from its headers and caller; None if no run does."""
@@ -89,31 +69,26 @@ class Conversion:
         self._is_known = own is not None or worker is None
         if own is not None:
             options = own.options
+        as_text = settings.results.data_as_text
         self.outputs = (
-            OutputMapper(
-                options.get('output_type') or agent.output_type, output_modes, data_as_text=results.data_as_text
-            )
+            OutputMapper(options.get('output_type') or agent.output_type, output_modes, data_as_text=as_text)
             if own is None
-            else WorkerOutputs(own, output_modes, data_as_text=results.data_as_text)
+            else WorkerOutputs(own, output_modes, data_as_text=as_text)
         )
         profile = resolve_profile(models_of(agent, options))
-        self.takes = accepts(profile, url_schemes, force_download=force_download) if own is None else own.accepts
+        self.takes = (
+            accepts(profile, messages.allowed_file_url_schemes, force_download=messages.force_download)
+            if own is None
+            else own.accepts
+        )
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
-        self._runner = (
-            Runner(agent, options, progress, answer_rules.hidden, download_time, outputs=self.outputs)
-            if self._foreign is None
-            else None
-        )
+        self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs)
         self.has_model = not self._is_known or may_have_model(agent, options)
         """True if runs may have a model without `agent.override`."""
         if self._is_known:
-            for argument, tools in answer_rules.named_tools.items():
+            for argument, tools in settings.approvals.named_tools.items():
                 check_tools(agent, options, argument, tools)
-        if steers and self._foreign is not None:
-            raise TypeError("while_working='steer' needs an agent that to_a2a() runs: your worker= takes one message.")
-        self._steers = steers
-        self._streams_text = results.stream != 'whole'
 
     def check_content(self, message: Message) -> None:
         """Refuse a message that the agent cannot take. A worker that runs tasks by itself is not asked."""
@@ -129,8 +104,8 @@ class Conversion:
         if self._is_known:
             self.outputs.check(modes)
 
-    def job(self, backend: Backend, metering: Metering | None = None, *, referenced: int) -> Job:
-        """What does the tasks; their messages bring along so many bytes of artifacts that they refer to."""
+    def job(self, backend: Backend, metering: Metering | None = None) -> Job:
+        """Return what does the tasks."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
         assert self._runner is not None, 'there is no other worker'
@@ -140,11 +115,14 @@ class Conversion:
             read=self._read,
             read_task=self._read_task,
             outputs=self.outputs,
-            streams_text=self._streams_text,
+            settings=self._settings,
             metering=metering,
-            answer_rules=self._answer_rules,
-            steers=self._steers,
-            refer=partial(read_referenced, accepts=self.takes, size=referenced),
+            refer=partial(read_referenced, accepts=self.takes, size=self._settings.limits.referenced),
             dependencies=self._dependencies,
             hooks=self._hooks,
         )
+
+
+def _runner(agent: AbstractAgent[Any, Any], options: RunOptions, settings: Settings, outputs: OutputMapper) -> Runner:
+    hidden, download_time = settings.approvals.hide_arguments, settings.limits.download_time
+    return Runner(agent, options, settings.results.progress, hidden, download_time, outputs=outputs)

@@ -16,7 +16,6 @@ from ..agent.options import NO_MODEL
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card import CardFacts, CardTemplate
-from ..conversion.answer_rules import AnswerRules
 from ..http.base import request_late
 from ..http.exchange import Serving
 from ..http.extended_card import ExtendedCard
@@ -27,12 +26,12 @@ from ..http.unsent import Readers
 from ..ports import Backend
 from ..protocol.versions import Versions
 from ..quotas import Metering
-from ..runs.direct import Direct, Rule
+from ..runs.direct import Direct
 from ..runs.host import Hosting
 from ..runs.worker import Worker
 from ..service.streams import OpenStreams
 from ..service.tasks import Service
-from ..settings import Limits, Push, Results, Retention, WhileWorking, Workers
+from ..settings import Push, Settings
 from .conversion import Conversion
 
 if TYPE_CHECKING:
@@ -59,34 +58,27 @@ class Assembly:
         self,
         agent: AbstractAgent[Any, Any],
         backend: Backend,
+        settings: Settings,
         *,
-        limits: Limits,
         metering: Metering | None,
-        retention: Retention,
-        workers: Workers,
         conversion: Conversion,
-        answer_rules: AnswerRules,
-        results: Results = Results(),
-        while_working: WhileWorking = 'queue',
-        push: Push | None = None,
-        reply: Rule = 'task',
     ) -> None:
         self._agent = agent
         self._conversion = conversion
-        self._limits = limits
+        self._limits = limits = settings.limits
         self._metering = metering
         self.streams = OpenStreams(limits.keep_alive)
+        workers, push = settings.workers, settings.push
 
         def make_worker() -> Worker:
             if not conversion.has_model:
                 logger.warning('%s Without a model its runs fail.', NO_MODEL)
-            job = conversion.job(backend, metering, referenced=limits.referenced)
-            return Worker(backend, job, settings=workers, retention=retention, results=results, metering=metering)
+            return Worker(backend, conversion.job(backend, metering), settings, metering=metering)
 
         self.direct = None
         """Answers messages with messages; None if all answers are tasks."""
-        if reply != 'task':
-            job = partial(conversion.job, backend, metering, referenced=limits.referenced)
+        if (reply := settings.messages.reply) != 'task':
+            job = partial(conversion.job, backend, metering)
             limit, max_wait = workers.running, limits.max_wait
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
         registration, sending = (None, None) if push is None else _webhooks(backend, push)
@@ -107,16 +99,13 @@ class Assembly:
         self.ready = Ready(self.hosting.components, smallest_read, backend.check_writes)
         self.service = Service(
             backend,
-            limits=limits,
-            retention=retention,
+            settings,
             check_content=conversion.check_content,
             check_output=conversion.check_output,
             accepting=self.hosting.accepting,
             now=backend.now,
             metering=metering,
             push=registration,
-            answer_rules=answer_rules,
-            only_waiting=while_working == 'reject',
         )
 
     def serving(

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ExceptionHandler, Scope
 
-from ..auth.tenants import TenantRule, Tenants, is_name
+from ..auth.tenants import Tenants, is_name
 from ..http import http_json
 from ..http.card import CARD_PATH, OLDER_CARD_PATH, Discovery
 from ..http.exchange import Serving
@@ -21,6 +21,7 @@ from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.paths import AnyPath
+from ..settings import TenantRule
 
 __all__ = ('app_routes', 'fallback', 'tenants_of')
 

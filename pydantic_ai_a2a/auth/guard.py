@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 from fasta2a.schema import SecurityRequirement, SecurityScheme
 from starlette.requests import Request
@@ -14,6 +14,7 @@ from starlette.types import Scope
 from ..audit import Event, Fact, audit
 from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
 from ..protocol.fields import MAX_ID
+from ..settings import Access
 from ..types import ANONYMOUS, Caller
 from .base import AllOf, Authenticate, Authenticator, CallableAuth, InvalidCredentials
 from .challenge import challenges
@@ -21,46 +22,37 @@ from .hosts import OF_PROXIES, remote
 from .jwt import JWTAuth
 from .scopes import needed_scopes
 
-__all__ = ('Guard', 'Owner', 'guard')
+__all__ = ('Auth', 'Guard', 'guard')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-Owner: TypeAlias = Callable[[Caller], str]
-"""Says whose a caller's tasks are, within the caller's tenant."""
+Auth: TypeAlias = Authenticator | Sequence[Authenticator] | Authenticate
+"""The values of `auth=`."""
 
 _QUERY = 'pydantic_ai_a2a.query'
 """Where a scope has the query as it was sent, for who authenticates."""
 
 
 def guard(
-    auth: Authenticator | Sequence[Authenticator] | None,
-    authenticate: Authenticate | None,
-    scopes: Mapping[str, str | Collection[str]] | None,
+    auth: Auth | None,
+    access: Access,
     schemes: Mapping[str, SecurityScheme] | None,
     requirements: Sequence[SecurityRequirement] | None,
-    *,
-    owner: Owner | None = None,
 ) -> Guard:
-    """The guard of an app, from what the user gave.
+    """Return the guard of an app, from the options of `to_a2a`.
 
     Raises:
-        TypeError: `auth` is given with `authenticate`, or with schemes or requirements for the card, which are its own;
-            or scopes or an owner with neither.
         ValueError: `auth` is empty, two of it give one name to different schemes or take callers of two issuers for the
             same, or scopes are wrong.
     """
-    if auth is None:
-        alone = [] if authenticate is None else [CallableAuth(authenticate, schemes or {})]
-        return Guard(alone, scopes or {}, card=(dict(schemes or {}), list(requirements or ())), owner=owner)
-    if authenticate is not None:
-        raise TypeError('Give auth= or authenticate=, not both.')
-    if schemes or requirements:
-        raise TypeError('With auth=, the card gets its security_schemes and security_requirements from it.')
-    authenticators = [auth] if isinstance(auth, Authenticator) else list(auth)
+    if auth is None or not isinstance(auth, Authenticator | Sequence):
+        alone = [] if auth is None else [CallableAuth(auth, schemes or {})]
+        return Guard(alone, access, card=(dict(schemes or {}), list(requirements or ())))
+    authenticators = [auth] if isinstance(auth, Authenticator) else list(cast('Sequence[Authenticator]', auth))
     if not authenticators:
         raise ValueError('auth= is empty; leave it out for a server that everybody may call.')
     _check_issuers(authenticators)
-    return Guard(authenticators, scopes or {}, owner=owner)
+    return Guard(authenticators, access)
 
 
 def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
@@ -82,24 +74,18 @@ class Guard:
 
     Args:
         authenticators: Alternatives, asked in this order; without any, everybody is anonymous.
-        scopes: What operations need.
+        access: What callers may do, and whose their tasks are.
         card: Schemes and requirements of the card; None takes them from the authenticators.
-        owner: Whose a caller's tasks are; None: its own.
     """
 
     def __init__(
         self,
         authenticators: Sequence[Authenticator],
-        scopes: Mapping[str, str | Collection[str]],
+        access: Access,
         *,
         card: tuple[dict[str, SecurityScheme], list[SecurityRequirement]] | None = None,
-        owner: Owner | None = None,
     ) -> None:
-        if scopes and not authenticators:
-            raise TypeError('scopes= needs auth= or authenticate=: an anonymous caller has none.')
-        if owner is not None and not authenticators:
-            raise TypeError('owner= needs auth= or authenticate=: all anonymous callers are one owner.')
-        self._owner = owner
+        self._owner = access.owner
         self._authenticators = authenticators
         self.anonymous = not authenticators
         """Whether everybody may call."""
@@ -107,10 +93,9 @@ class Guard:
         """Whether whoever runs the server has said that everybody may: else it is told once that others do."""
         self._here: str | None = None
         """An address that is known to be of this machine."""
-        self._scopes = needed_scopes(scopes)
-        self.anonymous_list: bool | None = None
-        """Whether anonymous callers may list tasks; None: those on this machine."""
-        self.scoped = bool(scopes)
+        self._scopes = needed_scopes(access.scopes or {})
+        self._anonymous_list = access.anonymous_list
+        self.scoped = bool(access.scopes)
         """Whether any operation needs scopes."""
         self._always = frozenset[str].intersection(*self._scopes.values())
         self.schemes, self.requirements = card or (self._declared(), self._required())
@@ -240,9 +225,9 @@ class Guard:
         Raises:
             PermissionDeniedError: The caller is anonymous, and may not.
         """
-        if not caller.anonymous or self.anonymous_list:
+        if not caller.anonymous or self._anonymous_list:
             return
-        if self.anonymous_list is None and scope.get('client') and remote(scope) is None:
+        if self._anonymous_list is None and scope.get('client') and remote(scope) is None:
             return
         self._audit('forbidden', scope, correlation_id, operation='ListTasks', tenant=caller.tenant or None)
         raise PermissionDeniedError('Anonymous callers may not list tasks here.', headers=self._challenge({}))

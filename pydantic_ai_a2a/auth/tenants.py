@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection
 from dataclasses import replace
 from inspect import isawaitable
-from typing import TypeAlias, cast
+from typing import cast
 
 from ..protocol.fields import MAX_ID
+from ..settings import TenantRule
 from ..types import Caller
 
-__all__ = ('TenantRule', 'Tenants', 'is_name')
-
-TenantRule: TypeAlias = bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]
-"""Which tenants requests may name: any, those of a collection, or those that a function allows a caller."""
+__all__ = ('Tenants', 'is_name')
 
 
 def is_name(name: str, reserved: Collection[str]) -> bool:

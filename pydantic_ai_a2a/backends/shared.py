@@ -197,7 +197,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         if other is not None and other is not self and other.process.peers.live():
             raise BackendUnusable(
                 f'A running app of this process has the namespace {self.namespace!r} of the {self.store}'
-                f' {self._place} already: give this one another namespace= or another {self.store.split()[-1]}.'
+                f' {self._place} already: give this one another Retention.namespace or {self.store.split()[-1]}.'
             )
 
     def close(self) -> None:

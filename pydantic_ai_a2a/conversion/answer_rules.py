@@ -1,29 +1,24 @@
-"""Rules for the answers of clients: when plain words count, their meaning, and the arguments an approval may change."""
+"""Plain words as the answers of clients: when they count, and their meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 from pydantic_core import from_json
 
+from ..settings import Approvals
 from .json_schema import problem
 
 __all__ = (
     'SEVERAL',
-    'AnswerRules',
-    'PlainText',
     'from_words',
     'instruction',
     'is_closed',
     'takes_words',
     'verdict',
 )
-
-PlainText: TypeAlias = Literal['none', 'deny', 'all'] | Collection[str]
-"""The calls that a client may answer in plain words."""
 
 _YES = frozenset({'yes', 'y', 'ok', 'okay', 'approve', 'approved'})
 _NO = frozenset({'no', 'n', 'deny', 'denied'})
@@ -32,38 +27,6 @@ _DATA = 'Answer with data that fits "messageSchema" beside this text.'
 
 SEVERAL = f'Several answers are needed, so plain words are not enough. {_DATA}'
 """The text for a person while more than one decision is open."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRules:
-    """Rules for the answers of clients."""
-
-    plain_text: PlainText = 'deny'
-    """`'deny'`: words answer questions and deny approvals. Names of tools: words approve calls of these tools, too.
-    `'all'`: words approve calls of every tool. `'none'`: words answer nothing."""
-    change_arguments: bool | Collection[str] = True
-    """Tools whose arguments an approval may change: all but the hidden ones, none, or exactly the named ones."""
-    hidden: Collection[str] = ()
-    """Tools whose arguments clients are not shown."""
-
-    @property
-    def named_tools(self) -> dict[str, Collection[str]]:
-        """The tools that the arguments of `to_a2a` name, by argument."""
-        return {
-            'hide_arguments': self.hidden,
-            'plain_text_answers': () if isinstance(self.plain_text, str) else self.plain_text,
-            'change_arguments': () if isinstance(self.change_arguments, bool) else self.change_arguments,
-        }
-
-    def words_approve(self, tool: str) -> bool:
-        """True if plain words may approve a call of a tool."""
-        return self.plain_text == 'all' or (not isinstance(self.plain_text, str) and tool in self.plain_text)
-
-    def may_change(self, tool: str) -> bool:
-        """True if an approval may change the arguments of a call of a tool."""
-        if isinstance(self.change_arguments, bool):
-            return self.change_arguments and tool not in self.hidden
-        return tool in self.change_arguments
 
 
 def verdict(text: str) -> tuple[Literal['approve', 'deny'], str | None] | None:
@@ -106,7 +69,7 @@ def is_closed(schema: Mapping[str, Any] | None) -> bool:
     return schema is not None and takes_words(schema) and (schema['type'] != 'string' or 'enum' in schema)
 
 
-def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: AnswerRules) -> str:
+def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: Approvals) -> str:
     """Return the instruction for a person who answers the only open decision; empty if the question says all.
 
     Args:
@@ -115,7 +78,7 @@ def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: A
         schema: JSON Schema of the answer to a question.
         rules: Rules for the answers of clients.
     """
-    if rules.plain_text == 'none' or kind == 'external':
+    if rules.plain_text_answers == 'none' or kind == 'external':
         return f'Plain words are no answer here. {_DATA}'
     if kind == 'question':
         return _of_question(schema)

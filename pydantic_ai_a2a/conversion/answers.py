@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..errors import InvalidParamsError
+from ..settings import Approvals
 from ..types import Message, Part
-from .answer_rules import AnswerRules, from_words, is_closed, takes_words, verdict
+from .answer_rules import from_words, is_closed, takes_words, verdict
 from .asking import to_write
 from .json_schema import problem
 from .pending import CallAnswer, Pending, PendingCall
@@ -39,7 +40,7 @@ def answers_calls(message: Message) -> bool:
     return False
 
 
-def answered(pending: Pending, message: Message, *, by: str, rules: AnswerRules, late: bool, limit: int) -> Pending:
+def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:
     """What the task waits for after this message.
 
     Args:
@@ -74,7 +75,7 @@ def answered(pending: Pending, message: Message, *, by: str, rules: AnswerRules,
     return replace(pending, answers={**pending.answers, **{id_: replace(answer, by=by) for id_, answer in new.items()}})
 
 
-def _refused(pending: Pending, rules: AnswerRules) -> InvalidParamsError:
+def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
     """The refusal of a message that holds no answer, with what the question says that a person has to write."""
     what = to_write(pending, rules) or 'Answer the question with text.'
     return InvalidParamsError.of('message.parts', f'must answer what the status message of the task asks. {what}')
@@ -87,7 +88,7 @@ def _is_answer(part: Part) -> bool:
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def _structured(pending: Pending, parts: Sequence[Part], rules: AnswerRules) -> dict[str, CallAnswer]:
+def _structured(pending: Pending, parts: Sequence[Part], rules: Approvals) -> dict[str, CallAnswer]:
     """The answers of a data part with `callAnswers`. Words beside it decide nothing, and must not contradict it."""
     at = next(n for n, part in enumerate(parts) if _is_answer(part))
     data = cast('dict[str, Any]', parts[at].get('data'))
@@ -122,7 +123,7 @@ def _id(item: Any, where: str) -> str:
     return call_id
 
 
-def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: AnswerRules) -> CallAnswer:
+def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:
     decisions = _DECISIONS[call.kind]
     decision: Any = item.get('decision')
     if decision not in decisions:
@@ -169,7 +170,7 @@ def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) ->
 # --- words, and data without `callAnswers` --------------------------------------------------------------------------
 
 
-def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> dict[str, CallAnswer]:
+def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> dict[str, CallAnswer]:
     """The answer to the only open call, in words or, to a question with a schema, in bare data."""
     call, *others = pending.open
     data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
@@ -184,7 +185,7 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bo
         answer = CallAnswer(decision='result', result=value)
         _check_words(words, call, answer)
         return {call.id: answer}
-    if rules.plain_text == 'none' or call.kind == 'external':
+    if rules.plain_text_answers == 'none' or call.kind == 'external':
         raise _refused(pending, rules)
     text = '\n'.join(words)
     if call.kind == 'question':
@@ -199,7 +200,7 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bo
 
 
 def _value(
-    text: str, schema: Mapping[str, Any] | None, pending: Pending, rules: AnswerRules, *, late: bool
+    text: str, schema: Mapping[str, Any] | None, pending: Pending, rules: Approvals, *, late: bool
 ) -> str | float:
     """The value that words are as an answer to a question."""
     if not takes_words(schema):
@@ -210,7 +211,7 @@ def _value(
     return value
 
 
-def _check_output(pending: Pending, parts: Sequence[Part], rules: AnswerRules, late: bool) -> None:
+def _check_output(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> None:
     """Check what answers a question of the agent itself, if that has a schema: data decides, else words do."""
     if pending.schema is None:
         return
@@ -221,7 +222,7 @@ def _check_output(pending: Pending, parts: Sequence[Part], rules: AnswerRules, l
     if data:
         call = PendingCall(id='', kind='question', tool='', text='', schema=pending.schema)
         _check_words(words, call, CallAnswer(decision='result', result=data[0][1]))
-    elif not words or rules.plain_text == 'none':
+    elif not words or rules.plain_text_answers == 'none':
         raise _refused(pending, rules)
     else:
         _value('\n'.join(words), pending.schema, pending, rules, late=late)

@@ -14,8 +14,9 @@ from pydantic_ai.messages import ToolCallPart
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import to_json
 
+from ..settings import Approvals
 from ..types import Part, TaskState
-from .answer_rules import SEVERAL, AnswerRules, instruction, takes_words
+from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
 from .states import MARK, AuthRequired, Rejected, State
 
@@ -50,7 +51,7 @@ def ask(
     *,
     order: Sequence[str],
     changed: Mapping[str, dict[str, Any]],
-    rules: AnswerRules,
+    rules: Approvals,
     task_id: str,
 ) -> Asked:
     """Return the end of a run with deferred calls.
@@ -70,7 +71,7 @@ def ask(
             deferred,
             schemas.get(call.tool_name),
             changed=changed.get(call.tool_call_id),
-            is_hidden=call.tool_name in rules.hidden,
+            is_hidden=call.tool_name in rules.hide_arguments,
         )
         for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
@@ -79,7 +80,7 @@ def ask(
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 
 
-def asked_by(state: State, rules: AnswerRules, task_id: str) -> Asked:
+def asked_by(state: State, rules: Approvals, task_id: str) -> Asked:
     """Return the end of a run that came to a state of the agent's choice."""
     if isinstance(state, Rejected):
         return Asked(state='rejected', parts=[_text(state.reason)])
@@ -91,7 +92,7 @@ def asked_by(state: State, rules: AnswerRules, task_id: str) -> Asked:
     return Asked(state='input-required', parts=shown(pending, rules, task_id), pending=pending)
 
 
-def shown(pending: Pending, rules: AnswerRules, task_id: str, *, again: bool = False) -> list[Part]:
+def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False) -> list[Part]:
     """Return the parts that clients are shown: a text for people, and one data part for programs.
 
     Args:
@@ -113,7 +114,7 @@ def shown(pending: Pending, rules: AnswerRules, task_id: str, *, again: bool = F
     return [_text('\n'.join(line for line in lines if line)), _data(data)]
 
 
-def to_write(pending: Pending, rules: AnswerRules) -> str:
+def to_write(pending: Pending, rules: Approvals) -> str:
     """Return the instruction for a person who answers; empty if the question says all, or no answer is needed."""
     if pending.open:
         first, *others = pending.open
@@ -156,7 +157,7 @@ def _call(
     )
 
 
-def _shown(call: PendingCall, rules: AnswerRules) -> dict[str, Any]:
+def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
     if call.args is not None:
         item['args'] = call.args
@@ -168,7 +169,7 @@ def _shown(call: PendingCall, rules: AnswerRules) -> dict[str, Any]:
     return item | {'answerSchema': {'oneOf': choices, **defs}}
 
 
-def _choices(call: PendingCall, rules: AnswerRules, defs: str = '') -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """JSON Schemas of the answers to a call, and the `$defs` of the schema that they stand in.
 
     Args:
@@ -208,7 +209,7 @@ def _with_refs(schema: Any, prefix: str) -> Any:
     return [_with_refs(each, prefix) for each in cast('list[Any]', schema)] if isinstance(schema, list) else schema
 
 
-def _answers_schema(calls: Sequence[PendingCall], rules: AnswerRules) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """JSON Schema of the parts that answer calls, and its `$defs`."""
     choices: list[dict[str, Any]] = []
     defs: dict[str, Any] = {}

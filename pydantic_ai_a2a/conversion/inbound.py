@@ -38,19 +38,11 @@ from pydantic_core import to_json
 
 from ..errors import ContentTypeNotSupportedError, InvalidParamsError, PrivateAddressError
 from ..public_hosts import is_public_host
+from ..settings import HTTPS_ONLY
 from ..types import Message, Part
 from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, is_text, parse, signature
 
-__all__ = (
-    'HTTPS_ONLY',
-    'Accepts',
-    'accepts',
-    'check_parts',
-    'check_types',
-    'model_messages',
-    'resolve_profile',
-    'user_prompt',
-)
+__all__ = ('Accepts', 'accepts', 'check_parts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
 
 _DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
 """The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
@@ -62,9 +54,6 @@ _HEAD = 64
 _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 """Characters that URL parsers disagree about."""
 
-
-HTTPS_ONLY = frozenset({'https'})
-"""The schemes of the URLs that are taken, unless `allowed_file_url_schemes` says otherwise."""
 _DOWNLOADABLE = frozenset({'https', 'http'})
 """The schemes that Pydantic AI can download, which is how a URL is kept from a provider inside the network."""
 

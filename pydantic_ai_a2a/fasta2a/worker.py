@@ -1,7 +1,8 @@
 """A Pydantic AI agent as a `fasta2a.Worker`, for a FastA2A app of the user's own.
 
-In `to_a2a(agent, worker=...)` the tasks are run by the package's own worker, which takes from this one how messages are
-read and artifacts are built. A subclass with a `run_task` or a `cancel_task` of its own runs the tasks itself.
+In `to_a2a(agent, workers=Workers(worker=...))` the tasks are run by the package's own worker, which takes from this one
+how messages are read and artifacts are built. A subclass with a `run_task` or a `cancel_task` of its own runs the tasks
+itself.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import Runner, RunOutput
 from ..agent.turn import canceled_turn
 from ..conversion.failure import SHUTDOWN, Failure, classify
-from ..conversion.inbound import HTTPS_ONLY, Accepts, accepts, model_messages, resolve_profile, user_prompt
+from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
 from ..errors import A2AError, StoreFailed
 from ..lifecycle import TERMINAL
 from ..protocol import stored
+from ..settings import HTTPS_ONLY
 from ..types import Note, Step, TextDelta
 
 __all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
@@ -89,7 +91,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
 
     Tasks of one context run one after another. The context in the storage is the conversation's list of messages. A
     cancelled task's run and its async tools are stopped. The clients of such an app get what FastA2A makes of it; in
-    `to_a2a(agent, worker=...)` they get all that this package does.
+    `to_a2a(agent, workers=Workers(worker=...))` they get all that this package does.
 
     Args:
         agent: Any Pydantic AI agent; enter it for as long as the worker runs.

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from inspect import isawaitable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from fasta2a.schema import AgentCard
 from starlette.types import Scope
 
 from ..card import CardTemplate
 from ..errors import ExtendedAgentCardNotConfiguredError
+from ..settings import MakeCard
 from ..types import Caller
 from .card import base_url
 
-__all__ = ('UNSHARED', 'ExtendedCard', 'MakeCard')
-
-MakeCard: TypeAlias = Callable[[Caller, AgentCard], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
-"""Makes a caller's card of the public one: what it returns stands in the place of the public card's fields. None: this
-caller has none."""
+__all__ = ('UNSHARED', 'ExtendedCard')
 
 UNSHARED = ('Cache-Control', 'private, no-cache')
 """The header that keeps whoever is on the way from giving a caller's card to another one."""

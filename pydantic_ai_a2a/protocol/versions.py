@@ -9,11 +9,12 @@ import re
 from collections.abc import Collection, Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar, cast, get_args
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic_core import from_json
 
 from ..errors import A2AError, InvalidRequestError, VersionNotSupportedError
+from ..settings import SUPPORTED, Version
 from . import fasta2a, v0_3
 from .codec import Codec, HttpCodec, RpcRefused
 from .envelope import parse_json
@@ -22,19 +23,13 @@ from .operations import OPERATIONS
 from .v0_3 import V0_3
 from .v1_0 import V1_0
 
-__all__ = ('HTTP', 'SUPPORTED', 'CodecChoice', 'Version', 'Versions', 'codec_of', 'in_dialect_of')
-
-Version: TypeAlias = Literal['1.0', '0.3']
-"""A protocol version, as `Major.Minor`."""
+__all__ = ('HTTP', 'CodecChoice', 'Versions', 'codec_of', 'in_dialect_of')
 
 HTTP: HttpCodec = V1_0()
 """The codec of the HTTP+JSON binding, which has one version."""
 _V0_3 = V0_3()
 _FASTA2A = FastA2ADialect()
 _CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (HTTP, _V0_3)})
-
-SUPPORTED: tuple[Version, ...] = get_args(Version)
-"""The versions that can be served; the newest first."""
 
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32

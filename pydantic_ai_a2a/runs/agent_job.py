@@ -21,7 +21,6 @@ from ..agent.references import Refer
 from ..agent.runner import Runner, RunOutput
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
-from ..conversion.answer_rules import AnswerRules
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
@@ -31,7 +30,7 @@ from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering
-from ..settings import LONG
+from ..settings import LONG, Settings
 from ..types import Message
 from .recorder import Recorder
 
@@ -59,10 +58,8 @@ class AgentJob:
         read: Reads a client's message.
         read_task: Reads a task's messages instead, at the begin of each run.
         outputs: Makes artifacts of what the agent returns.
-        streams_text: Whether text is streamed before it is complete.
+        settings: The app's.
         metering: Knows what a run may use at most.
-        answer_rules: What clients may answer, and which tools' arguments they are not shown when calls wait.
-        steers: Whether messages to a running task enter its run.
         refer: Reads what a message refers to.
         dependencies: Gives each run `deps` of its own.
         hooks: What is told how runs end.
@@ -76,10 +73,8 @@ class AgentJob:
         read: Read,
         read_task: ReadTask | None = None,
         outputs: OutputMapper,
-        streams_text: bool = True,
+        settings: Settings,
         metering: Metering | None = None,
-        answer_rules: AnswerRules,
-        steers: bool = False,
         refer: Refer,
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
@@ -89,10 +84,10 @@ class AgentJob:
         self._read = read
         self._read_task = read_task
         self._outputs = outputs
-        self._streams_text = streams_text and outputs.streams_text
+        self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
         self._metering = metering
-        self._answer_rules = answer_rules
-        self._steers = steers
+        self._approvals = settings.approvals
+        self._steers = settings.messages.while_working == 'steer'
         self._refer = refer
         self._dependencies = dependencies
         self.hooks = hooks
@@ -228,7 +223,7 @@ class AgentJob:
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
 
     def _asked(self, claim: Claim, result: RunOutput) -> Asked:
-        rules, task_id = self._answer_rules, claim.header.id
+        rules, task_id = self._approvals, claim.header.id
         if not isinstance(result.output, DeferredToolRequests):
             return asked_by(result.output, rules, task_id)
         # After a new response of the model, the calls are others, even with the ids of earlier ones.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
@@ -38,19 +38,15 @@ from ..errors import (
 from ..ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..protocol import run_metadata, stored
 from ..quotas import Metering
+from ..settings import Rule
 from ..types import Caller, Message, TaskEvent, TaskHeader
 from .job import Job
 from .recorder import Recorder
 from .retries import Call, Retries
 
-__all__ = ('Direct', 'Reply', 'Rule')
+__all__ = ('Direct',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-Reply: TypeAlias = Literal['task', 'message']
-"""What a message is answered with."""
-Rule: TypeAlias = Reply | Callable[[Message], Reply | Awaitable[Reply]]
-"""The same for all messages that begin something, or what a function says of each."""
 
 Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 _SAID = ('completed', 'input-required', 'rejected')

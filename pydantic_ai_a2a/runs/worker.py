@@ -23,7 +23,7 @@ from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
 from ..errors import LeaseLost, StoreUnavailable
 from ..ports import Backend, Claim
 from ..quotas import Metering
-from ..settings import Results, Retention, Workers
+from ..settings import Settings
 from .ends import RunEnds, run_id
 from .heartbeat import Heartbeat
 from .job import Job, Token
@@ -60,20 +60,18 @@ class Worker:
         self,
         backend: Backend,
         job: Job,
+        settings: Settings,
         *,
-        settings: Workers,
-        retention: Retention,
-        results: Results = Results(),
         metering: Metering | None = None,
     ) -> None:
         self.holder = urandom(8).hex()
         """Names this worker on the tasks it holds."""
         self._backend = backend
         self._job = job
-        self._settings = settings
-        self._lease = int(settings.lease * 1000)
-        self._retention = retention
-        self._results = results
+        self._settings = settings.workers
+        self._lease = int(settings.workers.lease * 1000)
+        self._retention = settings.retention
+        self._results = settings.results
         self._metering = metering
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
@@ -83,11 +81,11 @@ class Worker:
         """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
         self._pending_writes = PendingWrites()
         self._retries = Retries()
-        self._outages = Outages(settings.lease)
+        self._outages = Outages(settings.workers.lease)
         self._ends = RunEnds(
             backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
         )
-        self._slots = settings.running
+        self._slots = settings.workers.running
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
         self._finished = 0

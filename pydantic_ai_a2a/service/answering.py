@@ -10,10 +10,10 @@ from pydantic_core import from_json, to_json
 
 from ..audit import Fact, audit
 from ..conversion import answers, asking, pending
-from ..conversion.answer_rules import AnswerRules
 from ..errors import AnswerNeeded
 from ..ports import Answer, Submission
 from ..protocol import stored
+from ..settings import Approvals
 from ..types import Call, Message
 
 __all__ = ('answered', 'audit_answers', 'with_mark', 'without_marks')
@@ -28,7 +28,7 @@ def answered(
     message: Message,
     needed: AnswerNeeded,
     *,
-    rules: AnswerRules,
+    rules: Approvals,
     late: bool,
     limit: int,
 ) -> Submission:

@@ -14,7 +14,6 @@ from pydantic_core import to_json
 
 from ..audit import Fact, audit
 from ..conversion import answers
-from ..conversion.answer_rules import AnswerRules
 from ..conversion.inbound import check_types
 from ..errors import (
     AnswerNeeded,
@@ -32,7 +31,7 @@ from ..protocol import stored
 from ..protocol.limits import check_message, check_metadata, check_names
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
-from ..settings import LONG, Limits, Retention
+from ..settings import LONG, Settings
 from ..types import (
     Call,
     CancelParams,
@@ -102,22 +101,19 @@ class Service:
     def __init__(
         self,
         backend: Backend,
+        settings: Settings,
         *,
-        limits: Limits,
-        retention: Retention,
         check_content: Callable[[Message], object],
         check_output: Callable[[Sequence[str]], object],
         accepting: Callable[[], bool],
         now: Callable[[], int],
         metering: Metering | None = None,
         push: Registration | None = None,
-        answer_rules: AnswerRules,
-        only_waiting: bool = False,
     ) -> None:
         self._backend = backend
-        self._limits = limits
-        self._max_wait = limits.max_wait
-        self._idempotency_window = -(-retention.idempotency_window // timedelta(milliseconds=1))
+        self._limits = settings.limits
+        self._max_wait = settings.limits.max_wait
+        self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
         self._check_content = check_content
         self._check_output = check_output
         self._accepting = accepting
@@ -126,8 +122,8 @@ class Service:
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities that the agent card declares (§4.4.3)."""
-        self._answer_rules = answer_rules
-        self._only_waiting = only_waiting
+        self._approvals = settings.approvals
+        self._only_waiting = settings.messages.while_working == 'reject'
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -258,7 +254,7 @@ class Service:
                     call,
                     message,
                     needed,
-                    rules=self._answer_rules,
+                    rules=self._approvals,
                     late=needed.pause != first,
                     limit=self._limits.messages,
                 )

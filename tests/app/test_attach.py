@@ -8,7 +8,7 @@ from pydantic_ai.agent import AbstractAgent, WrapperAgent
 from pydantic_ai.models.test import TestModel
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a import A2AApp, Retention, to_a2a
 from pydantic_ai_a2a.app.attach import attach
 from pydantic_ai_a2a.backends.memory import SqliteBackend
 
@@ -47,4 +47,4 @@ def test_a_backend_that_is_none_is_refused() -> None:
 def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
     backend = SqliteBackend('theirs', reader_lag=1_000_000)
     with pytest.raises(TypeError, match='a Backend has its own'):
-        to_a2a(Agent(TestModel()), backend=backend, namespace='mine')
+        to_a2a(Agent(TestModel()), backend=backend, retention=Retention(namespace='mine'))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import Approvals, to_a2a
 from pydantic_ai_a2a.conversion.answer_rules import verdict
 
 
@@ -54,4 +54,4 @@ def delete() -> None:
 )
 def test_an_option_that_is_none_is_refused(options: dict[str, Any], error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
-        to_a2a(Agent('test', tools=[look, delete]), **options)
+        to_a2a(Agent('test', tools=[look, delete]), approvals=Approvals(**options))

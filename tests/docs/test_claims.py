@@ -6,12 +6,27 @@ import re
 import subprocess
 from dataclasses import fields
 from datetime import timedelta
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import Limits, Postgres, Progress, Push, Quotas, Results, Retention, Workers, errors
+from pydantic_ai_a2a import (
+    Access,
+    Approvals,
+    Limits,
+    Messages,
+    Postgres,
+    Progress,
+    Push,
+    Quotas,
+    Results,
+    Retention,
+    Workers,
+    errors,
+    to_a2a,
+)
 from pydantic_ai_a2a.backends.sql.sweep import EXPIRED
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
@@ -32,12 +47,20 @@ def test_the_reference_has_every_public_name() -> None:
 
 def test_the_settings_have_the_documented_defaults() -> None:
     documented = {name: default for name, default, _ in table(DOCS / 'get-started.md', 'Setting')}
-    settings = (Limits(), Quotas(), Retention(), Workers(), Progress(), Results(), Push())
+    limits, results = (Limits(), Quotas()), (Progress(), Results(), Push())
+    settings = (Access(), Approvals(), Messages(), *limits, Retention(), Workers(), *results)
     assert documented == {
         f'{type(each).__name__}.{field.name}': _spoken(getattr(each, field.name))
         for each in settings
         for field in fields(each)
     }
+
+
+def test_the_arguments_are_documented_and_not_more_than_a_reader_can_see_at_once() -> None:
+    arguments = [*signature(to_a2a).parameters]
+    documented = [name for names, _ in table(DOCS / 'get-started.md', 'Argument') for name in re.findall(r'\w+', names)]
+    assert len(arguments) <= 35
+    assert {*arguments} - {'agent', 'run'} <= {*documented}
 
 
 def test_a_database_has_the_documented_defaults() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Caller, JWTAuth, hash_key, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, BearerAuth, Caller, JWTAuth, hash_key, to_a2a
 
 TOKEN, KEY = 'the-token-of-ann-1234', 'the-key-of-bob-1234'
 ISSUER, AUDIENCE, SECRET = 'https://issuer.example.com', 'agent', 'a secret of the issuer and the agent'
@@ -14,5 +14,5 @@ BY_TOKEN = BearerAuth({hash_key(TOKEN): ANN})
 BY_KEY = APIKeyAuth({hash_key(KEY): 'bob'})
 BY_JWT = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
 
-app = to_a2a(Agent('test'), auth=[BY_TOKEN, BY_KEY, BY_JWT], scopes={'SendMessage': 'send'})
+app = to_a2a(Agent('test'), auth=[BY_TOKEN, BY_KEY, BY_JWT], access=Access(scopes={'SendMessage': 'send'}))
 in_query = to_a2a(Agent('test'), auth=APIKeyAuth({hash_key(KEY): 'bob'}, query='key'))

@@ -15,7 +15,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.tools import ToolDefinition
 
-from pydantic_ai_a2a import CallContext, to_a2a
+from pydantic_ai_a2a import CallContext, Messages, to_a2a
 
 CALLED = ('in_loop', 'in_thread', 'output')
 
@@ -118,4 +118,4 @@ async def rule(message: Message) -> Literal['task', 'message']:
     return 'message' if message.get('metadata', {}).get('direct') else 'task'
 
 
-app = to_a2a(agent, deps_factory=dependencies, reply=rule)
+app = to_a2a(agent, deps_factory=dependencies, messages=Messages(reply=rule))

@@ -98,7 +98,7 @@ async def test_health_answers_head_and_refuses_post(path: str) -> None:
 
 
 async def test_health_needs_no_caller() -> None:
-    async with served(to_a2a(Agent(TestModel()), authenticate=lambda request: None)) as client:
+    async with served(to_a2a(Agent(TestModel()), auth=lambda request: None)) as client:
         assert await ready(client) == (200, OK)
 
 

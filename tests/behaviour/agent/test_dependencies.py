@@ -16,7 +16,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Workers
+from pydantic_ai_a2a import A2AApp, APIKeyAuth, AuthRequired, CallContext, Caller, Limits, Messages, Workers
 
 from ...client import Client, message, rpc, state_of, texts
 from ...dialects import unversioned
@@ -142,7 +142,11 @@ async def test_each_run_is_told_of_the_call_that_sent_its_message() -> None:
     def factory(call: CallContext) -> None:
         told.append((call.message['parts'][0].get('text', ''), call.headers, {*call.caller.scopes}, call.metadata))
 
-    options: dict[str, Any] = {'deps_factory': factory, 'deps_headers': ['x-scope'], 'authenticate': authenticate}
+    options: dict[str, Any] = {
+        'deps_factory': factory,
+        'messages': Messages(deps_headers=['x-scope']),
+        'auth': authenticate,
+    }
     async with serving(stage.agent, **options) as client:
         first, second, third = (Client(client.app, headers={'X-Scope': scope}) for scope in ('admin', 'read', 'write'))
         task = await first.send('one', returnImmediately=True)
@@ -219,8 +223,8 @@ async def test_a_run_that_goes_on_in_another_server_is_told_the_same_call(tmp_pa
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
         'deps_factory': told.append,
-        'deps_headers': ['x-region'],
-        'authenticate': known,
+        'messages': Messages(deps_headers=['x-region']),
+        'auth': known,
     }
     async with serving(stage.agent, **options) as client:
         client.headers |= {'X-Region': 'eu'}
@@ -382,7 +386,11 @@ async def test_a_task_that_is_resumed_from_python_has_its_owner_for_a_caller_and
             raise AuthRequired('Log in.')
         return 'seen'
 
-    options: dict[str, Any] = {'deps_factory': told.append, 'deps_headers': ['x-region'], 'authenticate': known}
+    options: dict[str, Any] = {
+        'deps_factory': told.append,
+        'messages': Messages(deps_headers=['x-region']),
+        'auth': known,
+    }
     async with serving(agent, **options) as client:
         client.headers |= {'X-Region': 'eu'}
         task = await client.send()
@@ -406,11 +414,10 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         'Give deps= or deps_factory=, not both.',
     ),
-    'headers alone': ({'deps_headers': ['x-a']}, TypeError, 'deps_headers= are for a deps_factory=.'),
-    'one name': (
-        {'deps_headers': 'x-a', 'deps_factory': fails},
+    'headers alone': (
+        {'messages': Messages(deps_headers=['x-a'])},
         TypeError,
-        'to_a2a(): deps_headers takes a list or a set of strings, not a string.',
+        'Messages.deps_headers are for a deps_factory=.',
     ),
     'no function': ({'deps_factory': 1}, TypeError, 'to_a2a(): deps_factory takes a function or None, not an int.'),
     'generator': (
@@ -419,12 +426,16 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         'deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.',
     ),
     'credentials': (
-        {'deps_factory': fails, 'deps_headers': ['x-a', 'Authorization', 'Cookie']},
+        {'deps_factory': fails, 'messages': Messages(deps_headers=['x-a', 'Authorization', 'Cookie'])},
         ValueError,
         'deps_headers= has Authorization, Cookie: what is stored with a task has no credentials.',
     ),
     'keys': (
-        {'deps_factory': fails, 'deps_headers': ['x-key'], 'auth': APIKeyAuth({'a' * 16: 'ann'}, header='X-Key')},
+        {
+            'deps_factory': fails,
+            'messages': Messages(deps_headers=['x-key']),
+            'auth': APIKeyAuth({'a' * 16: 'ann'}, header='X-Key'),
+        },
         ValueError,
         'deps_headers= has x-key: what is stored with a task has no credentials.',
     ),

@@ -20,7 +20,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message as AsgiMessage
 
-from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Quotas, Rejected, Workers, to_a2a
+from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
 from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -58,7 +58,7 @@ def text_of(said: dict[str, Any]) -> str:
 
 
 async def test_a_message_is_answered_with_a_message_and_no_task_is_made() -> None:
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         said = await say(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(said) == 'hello'
@@ -70,7 +70,7 @@ async def test_the_conversation_goes_on_in_messages_and_in_tasks() -> None:
     def rule(said: FastA2AMessage) -> Literal['task', 'message']:
         return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
 
-    async with serving(ECHO, reply=rule) as client:
+    async with serving(ECHO, messages=Messages(reply=rule)) as client:
         first = await say(client, 'one')
         context_id = first['contextId']
         second = await say(client, 'two', contextId=context_id)
@@ -93,7 +93,7 @@ async def frames(client: Client, text: str) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_is_the_message_and_closes() -> None:
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         [frame] = await frames(client, 'hello')
         assert await tasks_of(client) == []
     assert text_of(official(frame)) == 'hello'
@@ -107,7 +107,7 @@ async def test_fasta2as_client_reads_it() -> None:
         'method': 'message/send',
         'params': {'message': {'messageId': 'm', 'role': 'user', 'parts': [{'text': 'hello'}]}},
     }
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         headers = {'Content-Type': 'application/json'}
         answer = await Exchange(client.app, 'POST', '/', headers, json.dumps(request).encode()).answer()
     read: Any = send_message_response_ta.validate_json(answer.body)
@@ -120,7 +120,7 @@ async def test_a_message_to_a_task_goes_to_the_task() -> None:
         return 'message' if 'direct' in said['parts'][0].get('text', '') else 'task'
 
     stage = Stage()
-    async with serving(stage.agent, reply=never) as client:
+    async with serving(stage.agent, messages=Messages(reply=never)) as client:
         task = await client.send('first', returnImmediately=True)
         await stage.reached('first')
         stage.open('first', 'direct')
@@ -129,7 +129,7 @@ async def test_a_message_to_a_task_goes_to_the_task() -> None:
 
 
 async def test_what_is_wrong_with_a_message_is_refused_as_ever() -> None:
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         bad = await client.post(rpc('SendMessage', {'message': message('x', parts=[])}))
         long = await client.post(rpc('SendMessage', {'message': message('x' * 2_000_000)}))
     assert [refusal(each).code for each in (bad, long)] == [-32602, -32602]
@@ -149,7 +149,9 @@ async def test_a_run_that_fails_is_an_error_with_a_correlation_id(
     method: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     failures: list[Any] = []
-    async with serving(Agent(FunctionModel(break_off)), reply='message', on_failure=failures.append) as client:
+    async with serving(
+        Agent(FunctionModel(break_off)), messages=Messages(reply='message'), on_failure=failures.append
+    ) as client:
         said = message(text, contextId='c')
         answer = await client.post(rpc(method, {'message': said}))
         after = await say(client, 'after', contextId='c')
@@ -169,7 +171,9 @@ async def slow(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 async def test_a_run_takes_no_longer_than_a_send_may_wait() -> None:
-    async with serving(Agent(FunctionModel(slow)), reply='message', limits=Limits(max_wait=0.05)) as client:
+    async with serving(
+        Agent(FunctionModel(slow)), messages=Messages(reply='message'), limits=Limits(max_wait=0.05)
+    ) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
     assert (error.code, error.message) == (-32603, spoken().text('The run ran out of time.'))
 
@@ -182,7 +186,7 @@ async def test_a_run_that_took_too_long_has_stopped_before_a_hook_is_waited_for(
             await slow.stopped.wait()
 
     limits = Limits(max_wait=0.05)
-    async with serving(slow.agent, reply='message', limits=limits, on_failure=stopped) as client:
+    async with serving(slow.agent, messages=Messages(reply='message'), limits=limits, on_failure=stopped) as client:
         while not slow.begun.is_set():  # time may be over before the run begins
             refusal(await client.post(rpc('SendMessage', {'message': message('slow')})))
 
@@ -213,7 +217,7 @@ class Slow:
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_a_client_that_goes_away_takes_its_run_along(method: str) -> None:
     slow = Slow()
-    async with serving(slow.agent, reply='message') as client:
+    async with serving(slow.agent, messages=Messages(reply='message')) as client:
         exchange = slow.ask(client, method)
         await slow.begun.wait()
         exchange.gone.set()
@@ -236,7 +240,7 @@ class Repeating(Exchange):
 
 
 async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         call = rpc('SendMessage', {'message': message('hello')})
         headers = {'Content-Type': 'application/json', **client.headers}
         answer = await Repeating(client.app, call.verb, call.path or '/', headers, call).answer()
@@ -245,7 +249,7 @@ async def test_the_end_of_the_body_is_not_the_end_of_the_client() -> None:
 
 async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> None:
     slow = Slow()
-    app = to_a2a(slow.agent, reply='message', workers=Workers(drain_grace=0.05))
+    app = to_a2a(slow.agent, messages=Messages(reply='message'), workers=Workers(drain_grace=0.05))
     async with asyncio.timeout(LIMIT):
         async with lifespan(app):
             exchange = slow.ask(Client(app))
@@ -258,7 +262,7 @@ async def test_a_server_that_shuts_down_lets_runs_end_and_then_ends_them() -> No
 
 async def test_no_more_run_at_once_than_tasks_would() -> None:
     slow = Slow()
-    async with serving(slow.agent, reply='message', workers=Workers(running=1)) as client:
+    async with serving(slow.agent, messages=Messages(reply='message'), workers=Workers(running=1)) as client:
         exchange = slow.ask(client)
         await slow.begun.wait()
         error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=503)
@@ -273,10 +277,10 @@ async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of:
     slow, budget = Slow(), Budget(window=timedelta(hours=1), requests=9)
     options: dict[str, Any] = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
-        'quotas': Quotas(tasks=1 if of == 'caller' else None, budgets=[budget]),
+        'limits': Limits(quotas=Quotas(tasks=1 if of == 'caller' else None, budgets=[budget])),
         'workers': Workers(running=9 if of == 'caller' else 1),
     }
-    async with serving(slow.agent, reply='message', **options) as client:
+    async with serving(slow.agent, messages=Messages(reply='message'), **options) as client:
         both = [slow.ask(client), slow.ask(client)]
         await slow.begun.wait()
         [refused], [running] = await asyncio.wait([each.task for each in both], return_when='FIRST_COMPLETED')
@@ -289,7 +293,7 @@ async def test_no_more_run_at_once_however_long_it_takes_to_look_a_budget_up(of:
 
 async def test_quotas_hold_for_messages_too() -> None:
     slow = Slow()
-    async with serving(slow.agent, reply='message', quotas=Quotas(tasks=1)) as client:
+    async with serving(slow.agent, messages=Messages(reply='message'), limits=Limits(quotas=Quotas(tasks=1))) as client:
         exchange = slow.ask(client)
         await slow.begun.wait()
         error = refusal(await client.post(rpc('SendMessage', {'message': message('quick')})), status=429)
@@ -297,14 +301,16 @@ async def test_quotas_hold_for_messages_too() -> None:
         await exchange.task
     assert error.code == -32000
     budget = Budget(window=timedelta(hours=1), requests=1)
-    async with serving(ECHO, reply='message', quotas=Quotas(budgets=[budget])) as client:
+    async with serving(
+        ECHO, messages=Messages(reply='message'), limits=Limits(quotas=Quotas(budgets=[budget]))
+    ) as client:
         assert text_of(await say(client, 'one')) == 'one'
         refusal(await client.post(rpc('SendMessage', {'message': message('two')})), status=429)
 
 
 async def test_messages_of_one_conversation_are_answered_one_after_the_other() -> None:
     stage = Stage()
-    async with serving(stage.agent, reply='message') as client:
+    async with serving(stage.agent, messages=Messages(reply='message')) as client:
         one = asyncio.create_task(say(client, 'one', contextId='c'))
         await stage.reached('one')
         two = asyncio.create_task(say(client, 'two', contextId='c'))
@@ -317,7 +323,7 @@ async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept(
         return 'task' if 'task' in said['parts'][0].get('text', '') else 'message'
 
     stage = Stage()
-    async with serving(stage.agent, reply=rule) as client:
+    async with serving(stage.agent, messages=Messages(reply=rule)) as client:
         answering = asyncio.create_task(say(client, 'one', contextId='c'))
         await stage.reached('one')
         stage.open('a task', 'last')
@@ -330,7 +336,7 @@ async def test_a_task_of_the_conversation_does_not_wait_and_both_turns_are_kept(
 
 async def test_a_conversation_that_is_erased_meanwhile_stays_erased() -> None:
     stage = Stage()
-    async with serving(stage.agent, reply='message') as client:
+    async with serving(stage.agent, messages=Messages(reply='message')) as client:
         stage.open('one', 'last')
         await say(client, 'one', contextId='c')
         answering = asyncio.create_task(say(client, 'two', contextId='c'))
@@ -362,7 +368,7 @@ def dangerous() -> str:
 
 
 async def test_a_question_is_a_message_and_what_needs_a_task_is_refused() -> None:
-    async with serving(ASKING, reply='message') as client:
+    async with serving(ASKING, messages=Messages(reply='message')) as client:
         question = await say(client, 'question', contextId='c')
         answer = await say(client, 'this one', contextId='c')
         rejected = await say(client, 'no', contextId='c')
@@ -380,13 +386,13 @@ async def test_several_artifacts_are_the_parts_of_one_message() -> None:
     def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
 
-    async with serving(Agent(FunctionModel(call), output_type=made), reply='message') as client:
+    async with serving(Agent(FunctionModel(call), output_type=made), messages=Messages(reply='message')) as client:
         said = await say(client, 'go')
     assert [each.get('text') or each['data'] for each in said['parts']] == ['Text', {'result': {'a': 1}}]
 
 
 async def test_the_run_metadata_are_the_messages() -> None:
-    async with serving(ECHO, reply='message') as client:
+    async with serving(ECHO, messages=Messages(reply='message')) as client:
         header = {spoken().extensions_header: URI}
         answer: Answer = await client.post(rpc('SendMessage', {'message': message('hi')}), header)
     said = official(answer.json)
@@ -404,7 +410,7 @@ async def test_a_request_ends_while_a_function_decides_about_it() -> None:
         finally:
             ended.set()
 
-    async with serving(ECHO, reply=endless) as client:
+    async with serving(ECHO, messages=Messages(reply=endless)) as client:
         exchange = Slow().ask(client)
         await began.wait()
         exchange.task.cancel()
@@ -417,7 +423,7 @@ async def test_a_function_that_says_something_else_is_an_error_of_the_server() -
     def wrong(said: FastA2AMessage) -> Any:
         return 'both'
 
-    async with serving(ECHO, reply=wrong) as client:
+    async with serving(ECHO, messages=Messages(reply=wrong)) as client:
         assert refusal(await client.post(rpc('SendMessage', {'message': message()}))).code == -32603
 
 
@@ -425,7 +431,7 @@ async def test_a_store_that_cannot_be_reached_is_busy() -> None:
     def unreachable(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         raise StoreUnavailable
 
-    async with serving(Agent(FunctionModel(unreachable)), reply='message') as client:
+    async with serving(Agent(FunctionModel(unreachable)), messages=Messages(reply='message')) as client:
         refusal(await client.post(rpc('SendMessage', {'message': message()})), status=503)
 
 
@@ -454,10 +460,10 @@ class Contended(SqliteBackend):
 
 @unversioned('what is stored is not a matter of versions')
 async def test_a_turn_is_added_after_those_of_others() -> None:
-    async with serving(ECHO, reply='message', backend=Contended(3)) as client:
+    async with serving(ECHO, messages=Messages(reply='message'), backend=Contended(3)) as client:
         assert text_of(await say(client, 'one', contextId='c')) == 'one'
         assert text_of(await say(client, 'two', contextId='c')) == 'one + two'
-    async with serving(ECHO, reply='message', backend=Contended(100)) as client:
+    async with serving(ECHO, messages=Messages(reply='message'), backend=Contended(100)) as client:
         error = refusal(await client.post(rpc('SendMessage', {'message': message()})))
     assert (error.code, error.message) == (-32603, 'The store of the server failed.')
 
@@ -472,7 +478,9 @@ async def streamed(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[
 async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
     agent = Agent(FunctionModel(heard, stream_function=streamed))
     for text, heard_by_then in (('one', 'one'), ('two', 'one + two')):
-        async with serving(agent, reply='message', name='a', backend=f'sqlite:///{tmp_path}/a.db') as client:
+        async with serving(
+            agent, messages=Messages(reply='message'), name='a', backend=f'sqlite:///{tmp_path}/a.db'
+        ) as client:
             assert text_of(await say(client, text, contextId='c')) == heard_by_then
 
 
@@ -480,10 +488,10 @@ async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
 def test_it_needs_conversations_of_our_own() -> None:
     from fasta2a.storage import InMemoryStorage
 
-    with pytest.raises(TypeError, match='reply= needs conversations'):
-        to_a2a(ECHO, reply='message', storage=InMemoryStorage())
+    with pytest.raises(TypeError, match=r'Messages\.reply needs conversations'):
+        to_a2a(ECHO, messages=Messages(reply='message'), storage=InMemoryStorage())
     with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
-        to_a2a(ECHO, reply='both')  # pyright: ignore[reportArgumentType]
+        to_a2a(ECHO, messages=Messages(reply='both'))  # pyright: ignore[reportArgumentType]
 
 
 async def test_without_it_all_answers_are_tasks() -> None:

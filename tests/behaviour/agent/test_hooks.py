@@ -187,7 +187,7 @@ async def test_on_cancel_is_told_of_a_run_that_its_task_did_not_wait_for() -> No
 async def test_on_failure_is_given_the_error_and_what_the_client_reads_of_it() -> None:
     failures = Told()
     agent = Agent(FunctionModel(fail))
-    async with serving(agent, on_failure=failures.hear, authenticate=ann) as client:
+    async with serving(agent, on_failure=failures.hear, auth=ann) as client:
         task = await client.send('hi')
         failure = await failures.one()
     metadata = task['status']['message']['metadata']
@@ -262,4 +262,4 @@ async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
 async def test_with_a_worker_of_ones_own_there_are_no_hooks_and_no_dependencies() -> None:
     worker = AgentWorker(agent=AGENT, broker=InMemoryBroker(), storage=InMemoryStorage())
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps_factory, on_complete, on_failure'):
-        to_a2a(AGENT, worker=worker, on_complete=print, on_failure=print, deps_factory=print)
+        to_a2a(AGENT, workers=Workers(worker=worker), on_complete=print, on_failure=print, deps_factory=print)

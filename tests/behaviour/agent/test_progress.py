@@ -13,7 +13,7 @@ from pydantic_ai import Agent, ModelRetry, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Progress, to_a2a
+from pydantic_ai_a2a import Approvals, Progress, Results, to_a2a
 
 from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
 from ...dialects import spoken
@@ -73,7 +73,7 @@ def shown(events: list[Event]) -> list[Any]:
 
 
 async def streamed(agent: Agent[None, Any], progress: Progress) -> tuple[list[Event], dict[str, Any]]:
-    async with serving(agent, progress=progress) as client:
+    async with serving(agent, results=Results(progress=progress)) as client:
         async with client.send_streaming() as reader:
             events = await reader.rest()
         return events, await client.get_task(events[0].result['task']['id'])
@@ -166,7 +166,7 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
         await go_on.wait()
         return 'sun'
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), progress=ALL)
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
     async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
         task = (await anext(reader)).result['task']
         await looking.wait()
@@ -179,7 +179,7 @@ async def test_they_are_not_the_status_of_the_task_while_it_runs() -> None:
 @ROW
 @pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
 async def test_nothing_is_told_while_nobody_watches(agent: Agent[None, Any]) -> None:
-    app = to_a2a(agent, progress=ALL)
+    app = to_a2a(agent, results=Results(progress=ALL))
     async with lifespan(app), asyncio.timeout(LIMIT):
         client = Client(app)
         task = await client.send()
@@ -203,7 +203,7 @@ async def test_of_tools_at_once_each_return_is_told_when_it_comes() -> None:
     async def fast() -> None:
         """Return at once."""
 
-    app = to_a2a(Agent(FunctionModel(call_both), tools=[slow, fast]), progress=ALL)
+    app = to_a2a(Agent(FunctionModel(call_both), tools=[slow, fast]), results=Results(progress=ALL))
     async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
         first = [await anext(reader) for _ in range(5)]
         slow_may_return.set()
@@ -224,7 +224,7 @@ async def test_a_tool_that_has_to_be_called_again_and_a_failing_one_fare_as_with
         if (mood := next(moods)) is not None:
             raise mood
 
-    async with serving(Agent(FunctionModel(insist), tools=[moody]), progress=ALL) as client:
+    async with serving(Agent(FunctionModel(insist), tools=[moody]), results=Results(progress=ALL)) as client:
         async with client.send_streaming() as reader:
             good = await reader.rest()
         async with client.send_streaming(message()) as reader:
@@ -246,7 +246,7 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
         finally:
             stopped.set()
 
-    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), progress=ALL)
+    app = to_a2a(Agent(FunctionModel(answer), tools=[look]), results=Results(progress=ALL))
     async with lifespan(app), asyncio.timeout(LIMIT), Client(app).send_streaming() as reader:
         task = (await anext(reader)).result['task']
         await looking.wait()
@@ -260,7 +260,10 @@ async def test_a_tool_that_is_watched_is_cancelled_with_its_task() -> None:
 @ROW
 @pytest.mark.parametrize('agent', [STREAMING, PLAIN], ids=['streaming', 'plain'])
 async def test_of_tools_whose_arguments_are_hidden_calls_are_shown_without_them(agent: Agent[None, Any]) -> None:
-    async with serving(agent, progress=ALL, hide_arguments=['look']) as client, client.send_streaming() as reader:
+    async with (
+        serving(agent, results=Results(progress=ALL), approvals=Approvals(hide_arguments=['look'])) as client,
+        client.send_streaming() as reader,
+    ):
         events = await reader.rest()
     assert ('WORKING', {}, 'tool', 'call', 'look', 'call-1') in shown(events)
     assert '"up"' not in json.dumps([event.data for event in events])
@@ -285,7 +288,7 @@ async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_befo
 ) -> None:
     model = FunctionModel(answer, stream_function=stream) if kind == 'streaming' else FunctionModel(answer)
     agent: Agent[None, Any] = Agent(model, tools=[Tool(look, requires_approval=True)])
-    async with serving(agent, progress=ALL) as client:
+    async with serving(agent, results=Results(progress=ALL)) as client:
         async with client.send_streaming() as reader:
             first = await reader.rest()
         task_id = first[0].result['task']['id']

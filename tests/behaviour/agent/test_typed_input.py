@@ -11,7 +11,7 @@ from pydantic_ai import Agent, StructuredContent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import InputRequired
+from pydantic_ai_a2a import InputRequired, Messages
 
 from ...client import RpcError, message, state_of, texts
 from ..rows import covers
@@ -49,7 +49,7 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
 
 @covers('data part')
 async def test_data_that_fits_reaches_the_agent_with_what_goes_with_it() -> None:
-    async with serving(AGENT, input_type=Trip) as client:
+    async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         task = await client.send(message(parts=[{'data': {'city': 'Rome', 'days': 2}}, {'text': 'Soon.'}]))
     assert json.loads(texts(task)[0]) == [{'city': 'Rome', 'days': 2}, 'Soon.']
 
@@ -59,7 +59,7 @@ async def test_data_that_fits_reaches_the_agent_with_what_goes_with_it() -> None
 async def test_what_does_not_fit_is_refused_by_its_fields_and_nothing_is_stored(
     parts: list[Any], fields: list[str]
 ) -> None:
-    async with serving(AGENT, input_type=Trip) as client:
+    async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message(parts=parts))
         assert await tasks_of(client) == []
@@ -92,7 +92,7 @@ async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is
     data: Any, field: str
 ) -> None:
     journey = Annotated[Train | Flight, Field(discriminator='kind')]
-    async with serving(AGENT, input_type=journey) as client:
+    async with serving(AGENT, messages=Messages(input_type=journey)) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message(parts=[{'data': data}]))
     assert refused.value.fields == [f'message.parts[0].data{field}']
@@ -100,7 +100,7 @@ async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is
 
 @covers('card')
 async def test_the_schema_is_published_on_the_skills() -> None:
-    async with serving(AGENT, input_type=Trip) as client:
+    async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
     assert card['defaultInputModes'] == ['application/json']
     assert [skill['inputSchema'] for skill in card['skills']] == [Trip.model_json_schema()]
@@ -108,7 +108,9 @@ async def test_the_schema_is_published_on_the_skills() -> None:
 
 @covers('data part')
 async def test_a_question_may_be_answered_in_words_all_the_same() -> None:
-    async with serving(Agent(FunctionModel(order), output_type=[Pizza, InputRequired]), input_type=Trip) as client:
+    async with serving(
+        Agent(FunctionModel(order), output_type=[Pizza, InputRequired]), messages=Messages(input_type=Trip)
+    ) as client:
         task = await client.send(message(parts=[{'data': {'city': 'Rome', 'days': 1}}, {'text': 'a pizza'}]))
         assert state_of(task) == 'INPUT_REQUIRED'
         assert state_of(await client.send(message('Margherita', taskId=task['id']))) == 'COMPLETED'

@@ -12,9 +12,9 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, AuthRequired, InputRequired, Limits
+from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired, Limits
 from pydantic_ai_a2a.audit import LOGGER
-from pydantic_ai_a2a.conversion.answer_rules import AnswerRules, instruction
+from pydantic_ai_a2a.conversion.answer_rules import instruction
 from pydantic_ai_a2a.conversion.json_schema import problem
 
 from ...client import Client, RpcError, message, state_of, texts
@@ -23,7 +23,7 @@ from ..queues import Overtaken
 from ..rows import covers
 from ..stage import prompts, serving
 
-ALL: dict[str, Any] = {'plain_text_answers': 'all'}
+ALL: dict[str, Any] = {'approvals': Approvals(plain_text_answers='all')}
 WHAT = (
     'Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes data that fits'
     ' "messageSchema" beside this text.'
@@ -67,7 +67,9 @@ async def test_words_deny_an_approval_by_default(words: str, said: str) -> None:
 
 
 @covers(ROW)
-@pytest.mark.parametrize('option', [{}, {'plain_text_answers': ['look']}], ids=['default', 'another tool'])
+@pytest.mark.parametrize(
+    'option', [{}, {'approvals': Approvals(plain_text_answers=['look'])}], ids=['default', 'another tool']
+)
 async def test_words_do_not_approve_by_default_and_question_and_error_say_what_to_write(option: dict[str, Any]) -> None:
     tools = Tools()
     async with serving(tools.agent, **option) as client:
@@ -81,7 +83,7 @@ async def test_words_do_not_approve_by_default_and_question_and_error_say_what_t
 
 
 @covers(ROW)
-@pytest.mark.parametrize('option', [ALL, {'plain_text_answers': ['delete']}], ids=['all', 'named'])
+@pytest.mark.parametrize('option', [ALL, {'approvals': Approvals(plain_text_answers=['delete'])}], ids=['all', 'named'])
 @pytest.mark.parametrize('words', ['yes', 'Yes.', ' OK!\n', 'APPROVED', 'y'])
 async def test_words_approve_where_that_is_said(words: str, option: dict[str, Any]) -> None:
     tools = Tools()
@@ -129,8 +131,8 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
     [
         ('delete two', ALL, 'Several answers are needed'),
         ('fetch', ALL, 'Plain words are no answer here.'),
-        ('delete', {'plain_text_answers': 'none'}, 'Plain words are no answer here.'),
-        ('ask', {'plain_text_answers': 'none'}, 'Plain words are no answer here.'),
+        ('delete', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words are no answer here.'),
+        ('ask', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words are no answer here.'),
     ],
     ids=['several', 'external', 'none, approval', 'none, question'],
 )
@@ -385,9 +387,7 @@ async def test_data_that_does_not_fit_a_question_is_refused(
 
 
 def test_a_question_says_what_to_write() -> None:
-    said = [
-        instruction('question', 'work', schema, AnswerRules()) for schema in (None, INTEGER, NUMBER, STRING, ONE_OF)
-    ]
+    said = [instruction('question', 'work', schema, Approvals()) for schema in (None, INTEGER, NUMBER, STRING, ONE_OF)]
     assert said == snapshot(['', 'Write a whole number.', 'Write a number.', '', 'Write one of these: few, many.'])
 
 
@@ -442,7 +442,7 @@ async def test_the_schema_of_an_output_question_is_enforced(
 
 @covers(ROW)
 async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
-    async with serving(guessing(INTEGER), plain_text_answers='none') as client:
+    async with serving(guessing(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
         task = await client.send('hi')
         error = await refused(client, message('3', taskId=task['id']))
     assert question(task).splitlines()[-1].removesuffix('.') in str(error)

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Push
+from pydantic_ai_a2a import A2AApp, Approvals, Push
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import only
@@ -223,7 +223,7 @@ async def test_a_message_that_came_while_the_run_was_on_neither_answers_a_call_n
 
     tools = Tools()
     with tools.agent.override(model=FunctionModel(slow)):
-        async with serving(tools.agent, plain_text_answers='all') as client:
+        async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
             task = await client.send('delete', returnImmediately=True)
             await began.wait()
             async with client.send_streaming(message('yes', taskId=task['id'])) as early:
@@ -260,7 +260,7 @@ async def test_tools_of_a_toolset_wait_where_it_says_that_they_need_approval() -
 
 @covers(ROW)
 async def test_arguments_are_shown_unless_they_are_hidden() -> None:
-    async with serving(Tools().agent, hide_arguments=['delete']) as client:
+    async with serving(Tools().agent, approvals=Approvals(hide_arguments=['delete'])) as client:
         task = await client.send('delete')
     assert task['status']['message']['parts'][0]['text'].splitlines()[0] == 'May I call delete?'
     assert '"a"' not in json.dumps(task)

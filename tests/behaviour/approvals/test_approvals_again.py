@@ -11,14 +11,14 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import AuthRequired
+from pydantic_ai_a2a import Approvals, AuthRequired
 
 from ...client import Client, message, state_of
 from ..asking import ROW, answers, approve, asked, model
 from ..rows import covers
 from ..stage import serving
 
-HIDDEN: dict[str, Any] = {'hide_arguments': ['delete'], 'change_arguments': ['delete']}
+HIDDEN: dict[str, Any] = {'approvals': Approvals(hide_arguments=['delete'], change_arguments=['delete'])}
 
 
 def waiting(agent: Agent[object, Any], error: Callable[[], Exception], times: int = 2) -> list[str]:

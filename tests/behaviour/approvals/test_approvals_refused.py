@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, SystemPromptPart, 
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Caller
+from pydantic_ai_a2a import A2AApp, Access, Approvals, Caller
 from pydantic_ai_a2a.audit import LOGGER
 
 from ...client import Client, RpcError, message, texts
@@ -176,7 +176,7 @@ async def test_only_who_owns_a_task_answers_its_calls_and_it_is_kept_who_did(cap
 
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(tools.agent, authenticate=authenticate) as client:
+    async with serving(tools.agent, auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         task = await ada.send(message('delete', metadata={'note': 0, 'answeredBy': {'id': 'eve'}, 'resumed': True}))
         with pytest.raises(RpcError) as refused:
@@ -201,7 +201,7 @@ async def test_of_two_answers_in_words_the_first_decides_and_the_other_is_one_me
 ) -> None:
     tools = Tools()
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(tools.agent, plain_text_answers='all') as client:
+    async with serving(tools.agent, approvals=Approvals(plain_text_answers='all')) as client:
         assert isinstance(client.app, A2AApp)
         task = await client.send('delete')
         first, late = (message(word, taskId=task['id']) for word in ('yes', 'no'))
@@ -229,7 +229,7 @@ async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.L
         return 'red'
 
     caplog.set_level(logging.INFO, LOGGER)
-    async with serving(Tools().agent, authenticate=authenticate, owner=team) as client:
+    async with serving(Tools().agent, auth=authenticate, access=Access(owner=team)) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         task = await ada.send('delete two')
         await ada.send(answers(task, approve('c1')))
@@ -246,11 +246,11 @@ async def test_each_decision_is_recorded_as_that_of_who_made_it(caplog: pytest.L
     ('options', 'refused'),
     [
         ({}, False),
-        ({'change_arguments': ['delete']}, False),
-        ({'change_arguments': ['delete'], 'hide_arguments': ['delete']}, False),
-        ({'change_arguments': False}, True),
-        ({'change_arguments': ['look']}, True),
-        ({'hide_arguments': ['delete']}, True),
+        ({'approvals': Approvals(change_arguments=['delete'])}, False),
+        ({'approvals': Approvals(change_arguments=['delete'], hide_arguments=['delete'])}, False),
+        ({'approvals': Approvals(change_arguments=False)}, True),
+        ({'approvals': Approvals(change_arguments=['look'])}, True),
+        ({'approvals': Approvals(hide_arguments=['delete'])}, True),
     ],
     ids=['default', 'named', 'named and hidden', 'off', 'not named', 'hidden'],
 )

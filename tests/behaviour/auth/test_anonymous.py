@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.routing import Host, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, mount, run, serve, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, mount, run, serve, to_a2a
 
 from ...auth.issuer import bearer
 from ...client import LIMIT, Answer, Client, Exchange, rpc
@@ -47,7 +47,7 @@ async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
     anonymous_list: bool | None, may: list[str | None]
 ) -> None:
     everywhere = [HERE, '::1', '::ffff:127.0.0.1', INSIDE, STRANGER, '2001:db8::1', None]
-    async with serving(Agent('test'), anonymous_list=anonymous_list) as client:
+    async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
         await client.send()
         for address in everywhere if anonymous_list is not True else may:
             answer = await listed(client, address)
@@ -73,7 +73,7 @@ BY_PROXY = [
 async def test_what_a_proxy_on_this_machine_passes_on_is_from_a_stranger(
     header: tuple[str, str], anonymous_list: bool | None, status: int
 ) -> None:
-    async with serving(Agent('test'), anonymous_list=anonymous_list) as client:
+    async with serving(Agent('test'), access=Access(anonymous_list=anonymous_list)) as client:
         assert (await listed(client, HERE, dict([header]))).status == status
         assert (await listed(client, HERE)).status == 200
 
@@ -91,7 +91,7 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytes
 
 @LISTS
 async def test_who_is_known_may_list(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), anonymous_list=False) as client:
+    async with serving(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(anonymous_list=False)) as client:
         assert (await listed(client, STRANGER, bearer(ANN))).status == 200
     assert caplog.records == []
 
@@ -102,7 +102,7 @@ def nobody(_: Request) -> Caller:
 
 @LISTS
 async def test_a_stranger_that_is_refused_a_list_is_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Agent('test'), authenticate=nobody) as client:
+    async with serving(Agent('test'), auth=nobody) as client:
         refusal(await listed(client, STRANGER), status=403)
     [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']
     assert [record[fact] for fact in ('event', 'operation', 'remote', 'tenant')] == [
@@ -174,14 +174,14 @@ def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(s
     ('of_app', 'given'), [(None, ['agent.example.com']), (['agent.example.com'], None), (['*'], ['localhost'])]
 )
 def test_a_name_that_is_not_of_this_machine_is_as_good_as_a_public_address(start: Any, of_app: Any, given: Any) -> None:
-    app = Wrapped(to_a2a(Agent('test'), allowed_hosts=of_app))
+    app = Wrapped(to_a2a(Agent('test'), access=Access(allowed_hosts=of_app)))
     with pytest.raises(ValueError, match=r'lets everybody call it, and \S* is reached from elsewhere'):
         start(app, allowed_hosts=given)
 
 
 @unversioned('no operation is called')
 def test_what_is_wrapped_is_served_as_it_would_be_alone() -> None:
-    app = to_a2a(Agent('test'), auth=BearerAuth({ANN: 'ann'}), allowed_hosts=['agent.example.com'])
+    app = to_a2a(Agent('test'), auth=BearerAuth({ANN: 'ann'}), access=Access(allowed_hosts=['agent.example.com']))
     with serve(Wrapped(app)) as server:
         statuses = [
             httpx.get(f'{server.url}health/live', headers={'Host': host}, timeout=LIMIT).status_code

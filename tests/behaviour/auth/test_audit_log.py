@@ -12,7 +12,7 @@ import pytest
 from pydantic_ai import Agent
 from starlette.types import Message
 
-from pydantic_ai_a2a import BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
 from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping, SqlReader
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -92,7 +92,11 @@ async def test_what_may_be_an_attack_is_one_record(
     ask: Callable[[Client], Awaitable[Answer]],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    options: Any = {'allowed_hosts': ['testserver'], 'limits': Limits(body=4_000, body_time=0.01), 'push': Push()}
+    options: Any = {
+        'access': Access(allowed_hosts=['testserver']),
+        'limits': Limits(body=4_000, body_time=0.01),
+        'push': Push(),
+    }
     app = to_a2a(Agent('test'), auth=AUTH, **options)
     async with lifespan(app), asyncio.timeout(LIMIT):
         answer = await ask(Client(app, headers=bearer(ANN)))
@@ -120,7 +124,7 @@ async def test_whoever_may_not_is_one_record(
     headers: dict[str, str], status: int, event: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level('INFO', 'pydantic_ai_a2a.audit')
-    app = to_a2a(Agent('test'), auth=AUTH, scopes={'*': 'admin'})
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
     async with lifespan(app):
         answer = await Client(app, headers=headers).post(SECRET.encode())
     [record] = audited(caplog)
@@ -129,7 +133,7 @@ async def test_whoever_may_not_is_one_record(
 
 
 async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, quotas=Quotas(rates=Rate(1, timedelta(hours=1))))
+    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
     async with lifespan(app):
         statuses = [(await Client(app, headers=bearer(ANN)).post(rpc('ListTasks', {}))).status for _ in range(2)]
     assert statuses == [200, 429]
@@ -140,7 +144,7 @@ async def test_a_quota_is_one_record(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_nothing_that_a_client_names_looks_like_another_record(caplog: pytest.LogCaptureFixture) -> None:
     named = 'a\u2028\x85{"event":"erased"}'
-    app = to_a2a(Agent('test'), authenticate=lambda _: Caller(id='\ud800'), tenants=['acme'])
+    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='\ud800'), access=Access(tenants=['acme']))
     async with lifespan(app):
         answer = await Client(app).post(rpc('GetTask', {'id': 't', 'tenant': named}))
     assert answer.status == 200

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from pydantic_ai_a2a import (
+    Access,
     AllOf,
     APIKeyAuth,
     Authenticator,
@@ -57,7 +58,7 @@ def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
 @pytest.mark.parametrize('credentials', [{}, bearer('wrong'), bearer(ANN)], ids=['none', 'wrong', 'scope'])
 @json_rpc('the other way is in test_wire_rest')
 async def test_nobody_is_refused_only_after_the_body_is_read(credentials: dict[str, str]) -> None:
-    async with untouched(auth=TOKENS, scopes={'*': 'admin'}) as client:
+    async with untouched(auth=TOKENS, access=Access(scopes={'*': 'admin'})) as client:
         answer = await Silent(client.app, 'POST', '/', {**client.headers, **credentials}, b'').answer()
     refusal(answer, status=403 if ANN in str(credentials) else 401, id=None)
 
@@ -146,7 +147,7 @@ async def test_all_of_several_ways_may_be_needed_at_once() -> None:
 @unversioned('one card serves all versions')
 async def test_the_card_declares_what_is_enforced() -> None:
     auth = [TOKENS, AllOf(JWT, KEYS), BearerAuth({CAROL: 'carol'})]
-    async with untouched(auth=auth, scopes={'*': ['b', 'a']}) as client:
+    async with untouched(auth=auth, access=Access(scopes={'*': ['b', 'a']})) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
         assert (await client.get('/health/live')).status == 200
     security = {name: card[name] for name in ('securitySchemes', 'securityRequirements', 'security')}
@@ -179,7 +180,7 @@ async def test_the_card_declares_what_is_enforced() -> None:
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage', 'GetTask', 'SubscribeToTask', 'CancelTask'])
 async def test_what_is_not_named_needs_the_scopes_of_what_does_the_same(method: str) -> None:
     scopes = {'SendMessage': 'write', 'GetTask': ['read'], '*': {'read', 'admin'}}
-    app = to_a2a(Agent('test'), auth=TOKENS, scopes=scopes)
+    app = to_a2a(Agent('test'), auth=TOKENS, access=Access(scopes=scopes))
     async with lifespan(app):
         request = rpc(method, {'id': 'no-such-task', 'message': message()})
         answers = [await Client(app, headers=bearer(who)).post(request) for who in (ANN, CAROL)]
@@ -208,7 +209,7 @@ def nobody(_: Request) -> None:
 
 async def test_a_function_says_who_calls_and_the_card_what_the_user_says() -> None:
     schemes = {'basic': SecurityScheme(http_auth_security_scheme=HttpSecurityScheme(scheme='Basic'))}
-    async with untouched(authenticate=nobody, security_schemes=schemes) as client:
+    async with untouched(auth=nobody, security_schemes=schemes) as client:
         answer = await client.post(send())
         card = (await client.get('/.well-known/agent-card.json')).json
     refusal(answer, status=401, id=None)
@@ -285,7 +286,7 @@ async def test_a_class_may_say_who_calls(stamp: str | None, status: int, caplog:
 async def test_every_refusal_is_in_the_audit_log_and_no_credential_is(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     unsigned = shared('c' * 40)
-    async with untouched(auth=[TOKENS, JWT, KEYS], scopes={'SendMessage': 'write'}) as client:
+    async with untouched(auth=[TOKENS, JWT, KEYS], access=Access(scopes={'SendMessage': 'write'})) as client:
         answers = [
             await client.post(send()),
             await client.post(send(), bearer(unsigned)),
@@ -344,16 +345,15 @@ async def test_a_server_does_not_write_what_nobody_reads(caplog: pytest.LogCaptu
 
 CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({'auth': []}, ValueError, 'auth= is empty'),
-    ({'auth': TOKENS, 'authenticate': nobody}, TypeError, 'not both'),
     ({'auth': TOKENS, 'security_schemes': {'other': {}}}, TypeError, 'gets its security_schemes'),
     ({'auth': TOKENS, 'security_requirements': [{'schemes': {}}]}, TypeError, 'gets its security_schemes'),
     ({'auth': [KEYS, APIKeyAuth({BOB: 'bob'}, query='key')]}, ValueError, "called 'apiKey'"),
     ({'auth': [JWT, JWTAuth('other', AUDIENCE, secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
     ({'auth': [AllOf(JWT, KEYS), JWTAuth('b', 'b', secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
-    ({'auth': TOKENS, 'scopes': {'Send': 'a'}}, ValueError, "'Send', which is no operation"),
-    ({'auth': TOKENS, 'scopes': {'*': 'a b'}}, ValueError, "'a b' is no scope"),
-    ({'auth': TOKENS, 'scopes': {'GetTask': ['a"']}}, ValueError, 'is no scope'),
-    ({'scopes': {'*': 'a'}}, TypeError, 'scopes= needs auth='),
+    ({'auth': TOKENS, 'access': Access(scopes={'Send': 'a'})}, ValueError, "'Send', which is no operation"),
+    ({'auth': TOKENS, 'access': Access(scopes={'*': 'a b'})}, ValueError, "'a b' is no scope"),
+    ({'auth': TOKENS, 'access': Access(scopes={'GetTask': ['a"']})}, ValueError, 'is no scope'),
+    ({'access': Access(scopes={'*': 'a'})}, TypeError, 'Access.scopes needs auth='),
 ]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Caller, JWTAuth, Push, to_a2a
+from pydantic_ai_a2a import Access, Caller, JWTAuth, Push, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...auth.issuer import AUDIENCE, ISSUER, SECRET, bearer, shared
@@ -38,7 +38,9 @@ def token(sub: str = 'ann', *, without: str = '', **changes: Any) -> str:
 async def of_ann() -> AsyncGenerator[tuple[Client, dict[str, Any]]]:
     """A client without credentials, and what names a task of ann's that has ended; at the end there is no other."""
     auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET)
-    app = to_a2a(Agent('test'), auth=auth, scopes=SCOPES, push=Push(), extended_card={'description': 'For you.'})
+    app = to_a2a(
+        Agent('test'), auth=auth, access=Access(scopes=SCOPES, extended_card={'description': 'For you.'}), push=Push()
+    )
     async with lifespan(app):
         ann = Client(app, headers=bearer(token()))
         task_id = (await ann.send())['id']

@@ -14,7 +14,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.requests import HTTPConnection
 
-from pydantic_ai_a2a import Caller, StarletteAuth, mount, to_a2a
+from pydantic_ai_a2a import Access, Caller, StarletteAuth, mount, to_a2a
 
 from ...client import Client, lifespan
 from ..refused import refusal, send, untouched
@@ -56,7 +56,7 @@ async def test_the_middlewares_user_is_the_caller(name: str) -> None:
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
 async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: type[Starlette]) -> None:
     outer = parent(middleware=[AROUND])
-    app = to_a2a(Agent('test'), auth=StarletteAuth(), scopes={'SendMessage': 'write'})
+    app = to_a2a(Agent('test'), auth=StarletteAuth(), access=Access(scopes={'SendMessage': 'write'}))
     mount(outer, '/agent', app)
     async with lifespan(outer):
         for path in ('/agent', '/agent/'):

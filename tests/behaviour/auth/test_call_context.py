@@ -6,7 +6,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import CallContext, Caller
+from pydantic_ai_a2a import CallContext, Caller, Messages
 
 from ...client import message
 from ..stage import serving
@@ -21,7 +21,7 @@ def known(request: Request) -> Caller:
 async def test_a_factory_is_told_the_call_and_of_its_headers_only_those_that_are_listed() -> None:
     told: list[CallContext] = []
     async with serving(
-        AGENT, deps_factory=told.append, deps_headers=('X-Region', 'x-shop'), authenticate=known
+        AGENT, deps_factory=told.append, messages=Messages(deps_headers=('X-Region', 'x-shop')), auth=known
     ) as client:
         client.headers |= {'X-Region': 'eu', 'Authorization': 'Bearer secret', 'X-Other': 'other'}
         sent = {**message('hi', contextId='c'), 'metadata': {'of': 'message'}}

@@ -48,7 +48,7 @@ def recall(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
 @json_rpc('the bodies are JSON-RPC')
 async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authenticate: Authenticate) -> None:
-    async with untouched(authenticate=authenticate) as client:
+    async with untouched(auth=authenticate) as client:
         error = refusal(await client.post(send()), status=401, id=None)
         refusal(await client.post(b'not even JSON', {'Content-Type': 'text/plain'}), status=401, id=None)
     assert (error.code, error.reason, error.message) == (
@@ -60,7 +60,7 @@ async def test_a_caller_that_is_not_known_is_refused_before_anything_else(authen
 
 @pytest.mark.parametrize('authenticate', [by_header, by_header_later])
 async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> None:
-    app = to_a2a(Agent('test'), authenticate=authenticate)
+    app = to_a2a(Agent('test'), auth=authenticate)
     async with lifespan(app):
         task = await caller(app, 'ann').send()
         assert state_of(task) == 'COMPLETED'
@@ -70,7 +70,7 @@ async def test_a_caller_that_is_known_is_served(authenticate: Authenticate) -> N
 
 @unversioned('no operation is called')
 async def test_the_card_is_public() -> None:
-    async with untouched(authenticate=by_header) as client:
+    async with untouched(auth=by_header) as client:
         assert (await client.get('/.well-known/agent-card.json')).status == 200
 
 
@@ -83,7 +83,7 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
         await release.wait()
         return ModelResponse(parts=[TextPart('done')])
 
-    app = to_a2a(Agent(FunctionModel(answer)), authenticate=by_header)
+    app = to_a2a(Agent(FunctionModel(answer)), auth=by_header)
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await caller(app, 'ann').send(returnImmediately=True)
         await started.wait()
@@ -100,7 +100,7 @@ async def test_anothers_task_is_answered_like_one_that_there_is_not(method: str)
 
 @only('1.0', '0.3 has no lists')
 async def test_a_list_shows_the_callers_own_tasks_only() -> None:
-    app = to_a2a(Agent('test'), authenticate=by_header)
+    app = to_a2a(Agent('test'), auth=by_header)
     async with lifespan(app):
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
         mine = [(await ann.send())['id'] for _ in range(2)]
@@ -114,7 +114,7 @@ async def test_a_list_shows_the_callers_own_tasks_only() -> None:
 
 @covers('same contextId from two callers')
 async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_other() -> None:
-    app = to_a2a(Agent(FunctionModel(recall)), authenticate=by_header)
+    app = to_a2a(Agent(FunctionModel(recall)), auth=by_header)
     async with lifespan(app):
         for name in ('ann', 'bob', 'ann'):
             task = await caller(app, name).send(message(f'I am {name}', contextId='shared'))
@@ -126,7 +126,7 @@ async def test_the_same_context_id_names_two_contexts_that_know_nothing_of_each_
 
 
 async def test_the_same_message_id_from_two_callers_is_two_messages() -> None:
-    app = to_a2a(Agent('test'), authenticate=by_header)
+    app = to_a2a(Agent('test'), auth=by_header)
     async with lifespan(app):
         sent = message('hello')
         mine, yours = await caller(app, 'ann').send(sent), await caller(app, 'bob').send(sent)

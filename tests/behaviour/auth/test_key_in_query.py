@@ -14,7 +14,7 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from pydantic_ai_a2a import APIKeyAuth, mount, serve, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, mount, serve, to_a2a
 
 from ...client import LIMIT, Exchange, lifespan
 from ...dialects import unversioned
@@ -50,7 +50,7 @@ JSON = {'Content-Type': 'application/json'}
 async def test_whatever_is_asked_for_the_key_is_gone_when_the_answer_begins(
     verb: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, cors=[APP], allowed_hosts=['testserver'])
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(cors=[APP], allowed_hosts=['testserver']))
     async with lifespan(app):
         exchange = Exchange(app, verb, f'{path}?key={BOB}&x=1', headers, b'{}')
         if 'Host' in headers:

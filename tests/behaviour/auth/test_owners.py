@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, CallContext, Caller, Quotas, Rate, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, CallContext, Caller, Limits, Messages, Quotas, Rate, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, texts
 from ...dialects import only, spoken, unversioned
@@ -31,7 +31,7 @@ def team(caller: Caller) -> str:
 
 
 def shared() -> A2AApp:
-    return to_a2a(Agent(FunctionModel(heard)), authenticate=by_name, owner=team)
+    return to_a2a(Agent(FunctionModel(heard)), auth=by_name, access=Access(owner=team))
 
 
 def client_of(app: A2AApp, who: str) -> Client:
@@ -88,7 +88,7 @@ async def test_the_python_api_takes_callers_as_they_authenticate() -> None:
 
 async def test_what_callers_may_have_they_may_have_together() -> None:
     quotas = Quotas(rates=Rate(1, timedelta(hours=1)))
-    app = to_a2a(Agent('test'), authenticate=by_name, owner=team, quotas=quotas)
+    app = to_a2a(Agent('test'), auth=by_name, access=Access(owner=team), limits=Limits(quotas=quotas))
     async with lifespan(app), asyncio.timeout(LIMIT):
         await client_of(app, 'acme/ann').send()
         await client_of(app, 'acme/carol').send()
@@ -100,7 +100,7 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
     def wrong(_: Caller) -> Any:
         return named
 
-    async with untouched(authenticate=by_name, owner=wrong) as client:
+    async with untouched(auth=by_name, access=Access(owner=wrong)) as client:
         answer = await client.post(send(), {'X-Caller': 'acme/ann'})
     assert refusal(answer, id=None).message == spoken().text('Internal error.')
     assert f'owner= must return a string that names somebody, not {named!r}.' in caplog.text
@@ -108,8 +108,8 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
 
 @unversioned('nothing is sent')
 def test_owners_need_callers_that_are_known() -> None:
-    with pytest.raises(TypeError, match='owner= needs auth= or authenticate='):
-        to_a2a(Agent('test'), owner=team)
+    with pytest.raises(TypeError, match=r'Access\.owner needs auth='):
+        to_a2a(Agent('test'), access=Access(owner=team))
 
 
 def nobody(_: Request) -> Caller:
@@ -117,7 +117,7 @@ def nobody(_: Request) -> Caller:
 
 
 async def test_a_caller_whom_nobody_vouches_for_is_not_asked_about() -> None:
-    app = to_a2a(Agent('test'), authenticate=nobody, owner=team)
+    app = to_a2a(Agent('test'), auth=nobody, access=Access(owner=team))
     async with lifespan(app), asyncio.timeout(LIMIT):
         task = await Client(app).send()
         assert [each['id'] for each in await app.list_tasks(caller=Caller(tenant='acme'))] == [task['id']]
@@ -144,7 +144,13 @@ async def test_a_message_is_run_for_whoever_sent_it_though_another_of_the_team_w
         told.append((text, call.caller.id, sorted(call.caller.scopes), call.headers['x-caller']))
 
     stage = Stage()
-    app = to_a2a(stage.agent, authenticate=known, owner=team, deps_factory=note, deps_headers=['x-caller'])
+    app = to_a2a(
+        stage.agent,
+        auth=known,
+        access=Access(owner=team),
+        deps_factory=note,
+        messages=Messages(deps_headers=['x-caller']),
+    )
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = client_of(app, 'ann'), client_of(app, 'bob')
         await ann.send(message('first', contextId='c'), returnImmediately=True)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from pydantic_ai_a2a import APIKeyAuth, Caller, Push, Quotas, Rate, mount, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Push, Quotas, Rate, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
 from ...dialects import PATHS, Call, json_rpc, only, spoken, unversioned
@@ -36,7 +36,7 @@ def of(app: Any, key: str, tenant: str = '') -> Client:
 
 @BOTH
 async def test_a_path_names_a_tenant_in_which_the_caller_acts(path: str) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=['acme', 'umbrella'])
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['acme', 'umbrella']))
     async with lifespan(app):
         client = Client(app, path=path, headers={'X-API-Key': ANN})
         task = await client.send(message('hello', contextId='c'))
@@ -57,7 +57,7 @@ async def refused(client: Client, task_id: str) -> int:
 
 @only('1.0', '0.3 has no params for it')
 async def test_params_name_it_as_well() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=True)
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True))
     async with lifespan(app):
         client = of(app, ANN)
         task = (await client.call('SendMessage', {'message': message(), 'tenant': 'acme'}))['task']
@@ -77,7 +77,7 @@ async def test_a_tenant_that_there_is_not_and_one_of_others_are_the_same(
     tenant: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING, 'pydantic_ai_a2a.audit')
-    async with untouched(auth=AUTH, tenants=['acme', 'other']) as client:
+    async with untouched(auth=AUTH, access=Access(tenants=['acme', 'other'])) as client:
         known = {'X-API-Key': ANN}
         path = f'/{tenant}/' if tenant == 'umbrella' else '/nobody/'
         unknown = await client.post(rpc('GetTask', {'id': 't'}), known, path=path)
@@ -98,7 +98,7 @@ def not_umbrella(caller: Caller, name: str) -> bool:
 @only('1.0', '0.3 has no params for it')
 @pytest.mark.parametrize('tenant', ['umbrella', 'tasks', 'message:x', '..', 'a' * 257, 'a\u2028b', 'v1', 'health'])
 async def test_params_name_no_other(tenant: str) -> None:
-    async with untouched(auth=AUTH, tenants=not_umbrella) as client:
+    async with untouched(auth=AUTH, access=Access(tenants=not_umbrella)) as client:
         answers = [
             await client.post(rpc('SendMessage', {'message': message(), 'tenant': tenant}), {'X-API-Key': key})
             for key in (ANN, BOB)
@@ -108,7 +108,7 @@ async def test_params_name_no_other(tenant: str) -> None:
 
 @only('1.0', '0.3 has no params for it')
 async def test_what_the_path_and_the_params_say_must_agree() -> None:
-    async with untouched(tenants=True) as client:
+    async with untouched(access=Access(tenants=True)) as client:
         said = {'message': message(), 'tenant': 'umbrella'}
         error = refusal(await client.post(rpc('SendMessage', said), path='/acme/'))
     assert (error.code, error.fields) == (-32602, ['tenant'])
@@ -127,8 +127,8 @@ async def test_what_the_path_and_the_params_say_must_agree() -> None:
     ],
 )
 async def test_what_the_path_and_the_query_say_must_agree(verb: str, path: str) -> None:
-    settings: dict[str, Any] = {'push': Push(), 'extended_card': {'version': '2'}}
-    async with untouched(auth=AUTH, tenants=True, **settings) as client:
+    access = Access(tenants=True, extended_card={'version': '2'})
+    async with untouched(auth=AUTH, access=access, push=Push()) as client:
         known = {'X-API-Key': ANN}
         answer = await client.get(f'/acme{path}?tenant=umbrella', known, method=verb)
         agrees = await client.get('/acme/extendedAgentCard?tenant=acme', known)
@@ -141,7 +141,7 @@ def refusal_of_http(answer: Answer) -> list[str]:
 
 
 async def test_credentials_that_say_a_tenant_need_no_path() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=['umbrella'])
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=['umbrella']))
     async with lifespan(app):
         task = await of(app, BOB).send()
         same = await of(app, BOB, 'acme').get_task(task['id'])
@@ -153,7 +153,7 @@ async def test_a_function_says_who_may_act_in_which() -> None:
     async def allowed(caller: Caller, name: str) -> bool:
         return name == f'{caller.id}s-company'
 
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=allowed)
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=allowed))
     async with lifespan(app):
         task = await of(app, ANN, 'anns-company').send()
         with pytest.raises(RpcError, match='is none that there is'):
@@ -163,7 +163,7 @@ async def test_a_function_says_who_may_act_in_which() -> None:
 
 
 async def test_whose_tasks_are_is_said_within_the_tenant() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, owner=lambda caller: f'team of {caller.tenant}')
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=True, owner=lambda caller: f'team of {caller.tenant}'))
     async with lifespan(app):
         task = await of(app, ANN, 'acme').send()
         same = await of(app, BOB, 'acme').get_task(task['id'])
@@ -172,7 +172,12 @@ async def test_whose_tasks_are_is_said_within_the_tenant() -> None:
 
 
 async def test_another_tenants_name_begins_no_other_rate() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, quotas=Quotas(rates={'GetTask': Rate(1, timedelta(days=1))}))
+    app = to_a2a(
+        Agent('test'),
+        auth=AUTH,
+        access=Access(tenants=True),
+        limits=Limits(quotas=Quotas(rates={'GetTask': Rate(1, timedelta(days=1))})),
+    )
     async with lifespan(app):
         codes = [await refused(of(app, ANN, tenant), 't') for tenant in ('acme', 'umbrella')]
         other = await refused(of(app, BOB), 't')
@@ -180,7 +185,7 @@ async def test_another_tenants_name_begins_no_other_rate() -> None:
 
 
 async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
-    app = to_a2a(Agent('test'), tenants=['a', 'b'])
+    app = to_a2a(Agent('test'), access=Access(tenants=['a', 'b']))
     async with lifespan(app):
         task = await Client(app, path='/a/').send()
         assert (await Client(app, path='/a').get_task(task['id']))['id'] == task['id']
@@ -189,7 +194,7 @@ async def test_anonymous_callers_of_two_tenants_are_two_owners() -> None:
 
 @pytest.mark.parametrize('names', [{}, {'tenant': 'acme'}])
 async def test_without_tenants_what_a_request_names_means_nothing(names: Mapping[str, str]) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=False)
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=False))
     async with lifespan(app):
         task = (await of(app, ANN).call('SendMessage', {'message': message(), **names}))['task']
         [owned] = await app.list_tasks(caller=Caller(id='ann'))
@@ -222,7 +227,7 @@ async def test_without_tenants_both_bindings_serve_a_request_that_names_one() ->
 @only('1.0', 'one version will do')
 async def test_the_apps_own_paths_stay_what_they_are() -> None:
     own = [Route('/own/{rest:path}', PlainTextResponse('own')), Mount('/app', PlainTextResponse('app'))]
-    app = to_a2a(Agent('test'), tenants=True, routes=own)
+    app = to_a2a(Agent('test'), access=Access(tenants=True), routes=own)
     async with lifespan(app):
         client = Client(app)
         paths = ('/own/tasks', '/app/tasks', '/health/live', CARD)
@@ -235,14 +240,14 @@ async def test_the_apps_own_paths_stay_what_they_are() -> None:
     assert (statuses, posted.status, named.status) == ([404, 400, 404], 404, 404)
     for name in ('own', 'app', 'health', '.well-known', 'tasks', 'extendedAgentCard', 'message:send', '', 'a\nb'):
         with pytest.raises(ValueError, match='No tenant can be called'):
-            to_a2a(Agent('test'), tenants=['fine', name], routes=own)
+            to_a2a(Agent('test'), access=Access(tenants=['fine', name]), routes=own)
     with pytest.raises(TypeError, match=r'tenants takes True or False, a list or a set of strings, .* not a string'):
-        to_a2a(Agent('test'), tenants='acme')
+        to_a2a(Agent('test'), access=Access(tenants='acme'))
 
 
 @unversioned('there is one card for all versions')
 async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
-    app, parent = to_a2a(Agent('test'), tenants=['acme']), Starlette()
+    app, parent = to_a2a(Agent('test'), access=Access(tenants=['acme'])), Starlette()
     mount(parent, '/agent', app)
     async with lifespan(parent):
         client = Client(parent)
@@ -263,7 +268,11 @@ async def test_the_card_of_a_tenant_says_how_clients_name_it() -> None:
 
 
 async def test_the_extended_card_is_that_of_the_tenant() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, tenants=True, extended_card=lambda caller, card: {'version': caller.tenant})
+    app = to_a2a(
+        Agent('test'),
+        auth=AUTH,
+        access=Access(tenants=True, extended_card=lambda caller, card: {'version': caller.tenant}),
+    )
     async with lifespan(app):
         answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': ANN}, path='/acme/')
         card = answer.json['result'] if spoken().has_envelope else answer.json
@@ -273,7 +282,7 @@ async def test_the_extended_card_is_that_of_the_tenant() -> None:
 @only('1.0', '0.3 has no params for it')
 @pytest.mark.parametrize('method', ['GetExtendedAgentCard', 'GetTaskPushNotificationConfig'])
 async def test_params_that_are_read_late_name_it_too(method: str) -> None:
-    async with untouched(auth=AUTH, tenants=['acme'], extended_card={'version': '2'}) as client:
+    async with untouched(auth=AUTH, access=Access(tenants=['acme'], extended_card={'version': '2'})) as client:
         params = {'tenant': 'umbrella', 'taskId': 't', 'id': 'c'}
         error = refusal(await client.post(rpc(method, params), {'X-API-Key': ANN}))
     assert (error.code, error.message) == (-32602, NONE)
@@ -282,7 +291,7 @@ async def test_params_that_are_read_late_name_it_too(method: str) -> None:
 @json_rpc('a query has only text')
 @only('1.0', '0.3 has no params for it')
 async def test_what_is_no_name_is_refused_there() -> None:
-    async with untouched(auth=AUTH, tenants=True, extended_card={'version': '2'}) as client:
+    async with untouched(auth=AUTH, access=Access(tenants=True, extended_card={'version': '2'})) as client:
         error = refusal(await client.post(rpc('GetExtendedAgentCard', {'tenant': 5}), {'X-API-Key': ANN}))
     assert (error.code, error.fields) == (-32602, ['tenant'])
 
@@ -302,7 +311,7 @@ async def test_what_is_no_name_is_refused_there() -> None:
 async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
     verb: str, path: str, status: int, reason: str
 ) -> None:
-    async with untouched(tenants=True) as client:
+    async with untouched(access=Access(tenants=True)) as client:
         for tenant in ('', '/acme'):
             answer = await Exchange(client.app, verb, tenant + path, {}, b'').answer()
             assert answer.headers['content-type'] == 'application/a2a+json'
@@ -312,7 +321,7 @@ async def test_http_says_of_a_tenants_paths_what_it_says_of_its_own(
 @unversioned('it is about one binding')
 @pytest.mark.parametrize(('verb', 'path'), PATHS.values(), ids=PATHS)
 async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str) -> None:
-    async with untouched(tenants=True, push=Push()) as client:
+    async with untouched(access=Access(tenants=True), push=Push()) as client:
         refusals: list[Any] = []
         for tenant in ('', '/acme', '/tenant:of%2Fours'):
             sent = tenant + path.format(id='t', taskId='t')
@@ -326,7 +335,7 @@ async def test_every_path_of_http_is_served_below_a_tenants(verb: str, path: str
 @unversioned('it is about one binding')
 @pytest.mark.parametrize('path', ['/acme', '/acme/nothing', '/tasks/tasks/t:none/x', '/a%0Ab/tasks/t/x'])
 async def test_there_is_nothing_below_what_is_no_tenants_path(path: str) -> None:
-    async with untouched(tenants=True) as client:
+    async with untouched(access=Access(tenants=True)) as client:
         assert (await Exchange(client.app, 'DELETE', path, {}, b'').answer()).status == 404
 
 
@@ -336,7 +345,7 @@ def caller_of(request: Request) -> Caller:
 
 @only('1.0', 'deletion needs no versions')
 async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> None:
-    app = to_a2a(Agent('test'), authenticate=caller_of, tenants=True)
+    app = to_a2a(Agent('test'), auth=caller_of, access=Access(tenants=True))
     async with lifespan(app):
         headers = {'X-Caller': 'eve'}
         task = await Client(app, path='/acme/', headers=headers).send()
@@ -347,7 +356,7 @@ async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> 
 @json_rpc('one binding will do')
 async def test_the_audit_log_has_the_tenant_that_a_refused_request_named(caplog: pytest.LogCaptureFixture) -> None:
     parts = [{'url': 'https://10.0.0.1/a.png', 'mediaType': 'image/png'}]
-    async with untouched(auth=AUTH, tenants=['umbrella']) as client:
+    async with untouched(auth=AUTH, access=Access(tenants=['umbrella'])) as client:
         headers = {'X-API-Key': ANN}
         await client.post(rpc('SendMessage', {'message': message(parts=parts)}), headers, path='/umbrella/')
     [record] = [vars(each)['audit'] for each in caplog.records if each.name == 'pydantic_ai_a2a.audit']

@@ -90,7 +90,7 @@ class TwoCallers(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.gate = asyncio.Event()
         self.app = to_a2a(
-            Agent(FunctionModel(self.answer)), authenticate=by_name, workers=Workers(drain_grace=0.1, lease=3_600)
+            Agent(FunctionModel(self.answer)), auth=by_name, workers=Workers(drain_grace=0.1, lease=3_600)
         )
         self.clients = {name: Client(self.app, headers={'X-Caller': name}) for name in CALLERS}
         self.owners: dict[str, str] = {}
@@ -324,7 +324,7 @@ async def test_what_is_anothers_takes_the_same_statements_as_what_is_nobodys(
 
     url = 'memory' if backend == 'memory' else f'sqlite:///{tmp_path}/agent.db'
     workers = Workers(lease=3_600, drain_grace=0.1)
-    app = to_a2a(Agent(FunctionModel(answer)), backend=url, authenticate=by_name, workers=workers)
+    app = to_a2a(Agent(FunctionModel(answer)), backend=url, auth=by_name, workers=workers)
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = (Client(app, headers={'X-Caller': name}) for name in CALLERS)
         async with ann.send_streaming(message(contextId='CONTEXT')) as stream:

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Budget, Quotas, Workers
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Backend, Bucket, Charge, Claim, Finish, QuotaStore, Spent
@@ -60,7 +60,7 @@ class Breaking:
 async def test_a_failure_that_may_have_been_stored_is_charged_once(unread: bool, tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.queue = InDoubt(backend.queue)
-    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
         if unread:
@@ -104,7 +104,7 @@ class ChargesInDoubt(QuotaStore):
 async def test_a_run_that_may_have_been_charged_when_its_task_was_taken_away_is_charged_once(tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.quotas = quotas = ChargesInDoubt(backend.quotas)
-    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
         await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)
@@ -121,7 +121,7 @@ async def test_a_run_that_may_have_been_charged_is_charged_once_although_its_tas
 ) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.quotas = quotas = ChargesInDoubt(backend.quotas)
-    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         quotas.then = lambda: backend.housekeeping.erase_task(task['id'], None, at=backend.now())
         await breaking.begun.wait()
@@ -149,7 +149,7 @@ class Unreachable(Wrapped):
 async def test_a_run_whose_task_was_taken_away_is_charged_although_its_end_met_no_store(tmp_path: Path) -> None:
     backend, breaking = backend_in(tmp_path), Breaking()
     backend.queue, backend.quotas = Unreachable(backend.queue), (quotas := ChargesInDoubt(backend.quotas))
-    async with serving(breaking.agent, backend=backend, quotas=QUOTAS, workers=WORKERS) as client:
+    async with serving(breaking.agent, backend=backend, limits=Limits(quotas=QUOTAS), workers=WORKERS) as client:
         task = await client.send(returnImmediately=True)
         await breaking.begun.wait()
         await backend.queue.cancel(task['id'], '/', at=backend.now(), force=True)

@@ -17,7 +17,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Results, Workers, to_a2a
+from pydantic_ai_a2a import Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.app.stores import open_store
 from pydantic_ai_a2a.errors import BackendUnusable
 from pydantic_ai_a2a.ports import Marks, TaskQueue
@@ -88,7 +88,10 @@ async def test_who_waits_for_a_task_is_told_how_far_it_is_when_the_server_stops(
 
 async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
     agent = Agent(FunctionModel(heard), name='ada')
-    async with serving(agent, backend=file) as client, serving(agent, backend=file, namespace='bob') as other:
+    async with (
+        serving(agent, backend=file) as client,
+        serving(agent, backend=file, retention=Retention(namespace='bob')) as other,
+    ):
         await client.send(message('one', contextId='c'))
         assert texts(await other.send(message('two', contextId='c'))) == ['two']
         with pytest.raises(ValueError, match="running app of this process has the namespace 'ada' of the SQLite file"):

@@ -18,7 +18,7 @@ from pydantic_ai.durable_exec.dbos import DBOSAgent, DBOSDurability  # pyright: 
 from pydantic_ai.exceptions import PydanticAIDeprecationWarning
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import AgentWorker, to_a2a
+from pydantic_ai_a2a import AgentWorker, Workers, to_a2a
 
 from ...client import message, state_of, texts
 from ...dialects import unversioned
@@ -143,7 +143,7 @@ def test_so_are_those_of_other_engines() -> None:
 
 
 async def test_a_worker_of_the_users_own_may_run_any_agent() -> None:
-    async with serving(PrefectAgent(Agent(TestModel(), name='agent')), worker=Acting()) as client:
+    async with serving(PrefectAgent(Agent(TestModel(), name='agent')), workers=Workers(worker=Acting())) as client:
         assert state_of(await client.send('complete')) == 'COMPLETED'
 
 

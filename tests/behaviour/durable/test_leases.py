@@ -16,7 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Budget, Quotas, Workers
+from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.ports import Backend, Claim, Finish, Marks, TaskQueue
@@ -176,7 +176,7 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
         return heard(messages, info)
 
     quotas = Quotas(budgets=[Budget(requests=100, window=timedelta(days=1))])
-    options: dict[str, Any] = {'backend': backend, 'workers': Workers(lease=0.1), 'quotas': quotas}
+    options: dict[str, Any] = {'backend': backend, 'workers': Workers(lease=0.1), 'limits': Limits(quotas=quotas)}
     async with serving(Agent(FunctionModel(answer)), **options) as client:
         with told_in_log('was taken over') as told:
             task = await client.send('hi', returnImmediately=True)

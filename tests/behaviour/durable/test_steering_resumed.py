@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pydantic_ai_a2a import A2AApp, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Messages, Workers, to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, texts
 from ...dialects import unversioned
@@ -23,7 +23,7 @@ pytestmark = unversioned('where tasks are kept is below what versions differ in'
 async def served(desk: Desk, folder: Path) -> AsyncGenerator[Client]:
     """A client of an app that hands its runs back as soon as the block ends."""
     url, workers = f'sqlite:///{folder}/agent.db?synchronous=normal', Workers(drain_grace=0.01)
-    app = to_a2a(desk.agent, name='agent', workers=workers, backend=url, while_working='steer')
+    app = to_a2a(desk.agent, name='agent', workers=workers, backend=url, messages=Messages(while_working='steer'))
     async with lifespan(app), asyncio.timeout(LIMIT):
         yield Client(app)
 

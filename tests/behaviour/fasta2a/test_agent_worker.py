@@ -15,7 +15,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import TextOutput
 from pydantic_ai.profiles import ModelProfile
 
-from pydantic_ai_a2a import AgentWorker, InputRequired, to_a2a
+from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Workers, to_a2a
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ..foreign import foreign
@@ -47,7 +47,7 @@ class Counting(AgentWorker):
 
 async def test_a_run_task_of_a_subclass_runs_the_tasks() -> None:
     worker = Counting(agent=agent, **parts())
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('one')
         second = await client.send(message('two', contextId=first['contextId']))
         async with client.send_streaming('three') as stream:
@@ -64,7 +64,7 @@ async def test_a_run_task_may_do_something_else() -> None:
             artifact = Artifact(artifact_id='a', parts=[Part(text='done by hand')])
             await self.storage.update_task(params['id'], 'completed', [artifact])
 
-    async with serving(agent, worker=Direct(agent=agent, **parts())) as client:
+    async with serving(agent, workers=Workers(worker=Direct(agent=agent, **parts()))) as client:
         assert texts(await client.send('anything')) == ['done by hand']
 
 
@@ -78,7 +78,7 @@ async def test_a_cancel_task_of_a_subclass_is_called() -> None:
 
     stage = Stage()
     worker = Telling(agent=stage.agent, **parts())
-    async with serving(stage.agent, worker=worker) as client:
+    async with serving(stage.agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
         await stage.reached('wait')
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
@@ -90,7 +90,7 @@ async def test_a_cancel_task_of_a_subclass_is_called() -> None:
 async def test_a_worker_that_runs_tasks_itself_still_refuses_what_the_agent_cannot_take() -> None:
     text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_image_input=False)))
     worker = Counting(agent=text_only, **parts())
-    async with serving(text_only, worker=worker) as client:
+    async with serving(text_only, workers=Workers(worker=worker)) as client:
         for parts_, configuration, code in [
             ([{'raw': 'iVBORw0KGgo=', 'mediaType': 'image/png'}], {}, -32005),
             ([{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}], {}, -32602),
@@ -107,7 +107,7 @@ async def test_a_failed_run_of_such_a_worker_says_why() -> None:
         raise ValueError('a secret')
 
     broken = Agent(FunctionModel(fail))
-    async with serving(broken, worker=Counting(agent=broken, **parts())) as client:
+    async with serving(broken, workers=Workers(worker=Counting(agent=broken, **parts()))) as client:
         task = await client.send()
     assert (state_of(task), task['status']['message']['metadata']['failure']) == ('FAILED', 'internal')
     assert 'secret' not in str(task)
@@ -116,7 +116,7 @@ async def test_a_failed_run_of_such_a_worker_says_why() -> None:
 def test_what_such_a_worker_cannot_do_is_refused_when_the_app_is_made() -> None:
     worker = Counting(agent=agent, **parts())
     with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
-        to_a2a(agent, worker=worker, while_working='steer')
+        to_a2a(agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
 
 
 class Reading(AgentWorker):
@@ -150,7 +150,7 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
 
     asking = Agent(FunctionModel(ask), output_type=TextOutput(question))
     worker = Reading(agent=asking, **parts())
-    async with serving(asking, worker=worker) as client:
+    async with serving(asking, workers=Workers(worker=worker)) as client:
         before = await client.send(message('Rome', contextId='c'))
         task = await client.send(message('weather', contextId='d'))
         done = await client.send(message('Rome', taskId=task['id']))
@@ -168,7 +168,7 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
 
 async def test_a_message_that_the_own_reading_refuses_fails_its_task_with_the_reason() -> None:
     worker = Reading(agent=agent, **parts())
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
     status = task['status']['message']
     assert (state_of(task), status['metadata']['failure']) == ('FAILED', 'bad-input')
@@ -181,7 +181,7 @@ async def test_an_own_reading_may_take_what_the_model_does_not() -> None:
             return [ModelRequest(parts=[UserPromptPart(f'a file called {history[-1]["parts"][0].get("filename")}')])]
 
     text_only = Agent(FunctionModel(heard, profile=ModelProfile(supports_document_input=False)))
-    async with serving(text_only, worker=Describing(agent=text_only, **parts())) as client:
+    async with serving(text_only, workers=Workers(worker=Describing(agent=text_only, **parts()))) as client:
         task = await client.send(message(parts=[{'raw': 'AA==', 'mediaType': 'application/x-a', 'filename': 'a.bin'}]))
     assert texts(task) == ['a file called a.bin']
 
@@ -196,7 +196,7 @@ async def test_the_task_manager_has_the_users_storage_and_broker() -> None:
         assert await app.task_manager.storage.load_task(task['id']) is not None
     assert (app.task_manager.storage, app.task_manager.broker) == (own['storage'], own['broker'])
     worker = foreign()
-    assert to_a2a(agent, worker=worker).task_manager.storage is worker.storage
+    assert to_a2a(agent, workers=Workers(worker=worker)).task_manager.storage is worker.storage
 
 
 def test_a_task_manager_does_not_run_outside_of_an_event_loop() -> None:

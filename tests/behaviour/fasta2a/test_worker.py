@@ -18,7 +18,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, UserPromptPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from pydantic_ai_a2a import AgentWorker, Limits, to_a2a
+from pydantic_ai_a2a import AgentWorker, Limits, Workers, to_a2a
 from pydantic_ai_a2a.fasta2a import job
 
 from ...client import RpcError, message, state_of, texts
@@ -45,7 +45,7 @@ class Shouting(AgentWorker):
 
 async def test_an_agent_workers_methods_take_effect() -> None:
     worker = Shouting(agent=agent, **parts())
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         first = await client.send('hello')
         second = await client.send(message('again', contextId=first['contextId']))
     assert [texts(task) for task in (first, second)] == [['Listen + HELLO!'], ['HELLO + Listen + AGAIN!']]
@@ -62,7 +62,7 @@ async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
             return [] if result == 'nothing' else [Artifact(artifact_id='x', parts=[])]
 
     model = FunctionModel(heard)
-    async with serving(agent, worker=Mute(agent=agent, model=model, **parts())) as client:
+    async with serving(agent, workers=Workers(worker=Mute(agent=agent, model=model, **parts()))) as client:
         none, empty = await client.send('nothing'), await client.send('something')
     assert [state_of(task) for task in (none, empty)] == ['COMPLETED', 'COMPLETED']
     assert (none.get('artifacts'), len(empty['artifacts'])) == (None, 1)
@@ -70,13 +70,13 @@ async def test_an_agent_worker_may_build_no_artifact_or_an_empty_one() -> None:
 
 async def test_an_agent_worker_without_methods_of_its_own_is_the_agent() -> None:
     typed = Agent(TestModel(custom_output_args=7), output_type=int)
-    async with serving(typed, worker=AgentWorker(agent=typed, **parts())) as client:
+    async with serving(typed, workers=Workers(worker=AgentWorker(agent=typed, **parts()))) as client:
         task = await client.send()
     assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
 
 
 async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
-    async with serving(agent, worker=AgentWorker(agent=agent, **parts())) as client:
+    async with serving(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts()))) as client:
         with pytest.raises(RpcError) as refused:
             await client.send(message(parts=[{'url': 'file:///etc/passwd', 'mediaType': 'text/plain'}]))
     assert refused.value.code == -32602
@@ -85,7 +85,7 @@ async def test_what_an_agent_worker_cannot_read_is_refused() -> None:
 async def test_fasta2as_own_worker_runs_and_streams() -> None:
     bridge = Agent(TestModel(custom_output_text='hello streaming world'))
     worker = BridgeWorker(agent=bridge, **parts())
-    async with serving(bridge, worker=worker) as client:
+    async with serving(bridge, workers=Workers(worker=worker)) as client:
         async with client.send_streaming('hi') as stream:
             events = await stream.rest()
         task = await client.send('hi')
@@ -148,7 +148,7 @@ class Acting(Worker[Any]):
 
 
 async def test_a_worker_that_only_writes_the_storage_ends_its_stream() -> None:
-    async with serving(agent, worker=Acting()) as client, client.send_streaming('act') as stream:
+    async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('act') as stream:
         events = await stream.rest()
     assert events[-1].result['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
     assert events[-2].result['artifactUpdate']['artifact']['parts'][0]['text'] == 'act done'
@@ -156,7 +156,7 @@ async def test_a_worker_that_only_writes_the_storage_ends_its_stream() -> None:
 
 async def test_a_worker_gets_what_fasta2a_would_give_it() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         sent = message('act', contextId='c')
         await client.call(
             'SendMessage',
@@ -174,7 +174,7 @@ async def test_a_worker_gets_what_fasta2a_would_give_it() -> None:
 async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() -> None:
     worker = Acting()
     trace = AgentExtension(uri='urn:example:trace')
-    async with serving(agent, worker=worker, extensions=[trace]) as client:
+    async with serving(agent, workers=Workers(worker=worker), extensions=[trace]) as client:
         client.headers[spoken().extensions_header] = 'urn:example:trace, urn:example:other'
         await client.call('SendMessage', {'message': message('act'), 'metadata': {'k': 1}})
         del client.headers[spoken().extensions_header]
@@ -184,7 +184,7 @@ async def test_a_worker_finds_the_active_extensions_where_fasta2a_puts_them() ->
 
 
 async def test_what_a_worker_tells_is_relayed_as_statuses() -> None:
-    async with serving(agent, worker=Acting()) as client, client.send_streaming('tell') as stream:
+    async with serving(agent, workers=Workers(worker=Acting())) as client, client.send_streaming('tell') as stream:
         events = await stream.rest()
     statuses = [event.result['statusUpdate']['status'] for event in events if 'statusUpdate' in event.result]
     told = [status['message']['parts'][0]['text'] for status in statuses if 'message' in status]
@@ -194,7 +194,7 @@ async def test_what_a_worker_tells_is_relayed_as_statuses() -> None:
 @pytest.mark.parametrize('act', ['raise', 'exit'])
 async def test_a_worker_that_raises_has_failed_and_the_next_task_is_served(act: str) -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         failed, done = await client.send(act), await client.send('act')
     assert (state_of(failed), state_of(done)) == ('FAILED', 'COMPLETED')
     kept = await worker.storage.load_task(failed['id'])
@@ -205,7 +205,7 @@ async def test_a_worker_that_raises_has_failed_and_the_next_task_is_served(act: 
 @pytest.mark.parametrize('act', ['wait', 'close', 'defy'])
 async def test_a_worker_is_told_to_cancel_and_its_run_is_cancelled(act: str) -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send(act, returnImmediately=True)
         await worker.running.wait()
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
@@ -216,7 +216,7 @@ async def test_a_worker_is_told_to_cancel_and_its_run_is_cancelled(act: str) -> 
 
 async def test_a_worker_that_closes_the_bus_early_may_still_complete() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('close', returnImmediately=True)
         await worker.running.wait()
         worker.gate.set()
@@ -225,7 +225,7 @@ async def test_a_worker_that_closes_the_bus_early_may_still_complete() -> None:
 
 async def test_a_task_that_goes_on_elsewhere_ends_when_the_bus_closes() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         await worker.storage.update_task(task['id'], 'completed')
@@ -241,13 +241,13 @@ async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: p
     monkeypatch.setattr(job, '_STOP_TIME', 0.01)
     worker = Acting()
     worker.broker.event_bus = Open()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         assert texts(await client.send('tell')) == ['tell done']
 
 
 async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         await asyncio.sleep(0)
@@ -257,7 +257,7 @@ async def test_a_task_that_is_left_without_an_end_has_failed() -> None:
 
 async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker, limits=Limits(cancel_grace=15)) as client:
+    async with serving(agent, workers=Workers(worker=worker), limits=Limits(cancel_grace=15)) as client:
         task = await client.send('hand over', returnImmediately=True)
         await worker.running.wait()
         assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
@@ -266,7 +266,7 @@ async def test_a_task_that_goes_on_elsewhere_can_be_canceled() -> None:
 
 async def test_a_task_that_asks_is_continued_with_the_answer() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         asked = await client.send('ask')
         done = await client.send(message('act', taskId=asked['id']))
     assert [state_of(task) for task in (asked, done)] == ['INPUT_REQUIRED', 'COMPLETED']
@@ -275,7 +275,7 @@ async def test_a_task_that_asks_is_continued_with_the_answer() -> None:
 
 async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
     worker = Acting()
-    async with serving(agent, worker=worker) as client:
+    async with serving(agent, workers=Workers(worker=worker)) as client:
         task = await client.send('wait', returnImmediately=True)
         await worker.running.wait()
         with pytest.raises(RpcError) as refused:
@@ -288,14 +288,14 @@ async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
 def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
     worker = AgentWorker(agent=agent, **parts())
     with pytest.raises(ValueError, match='another storage than'):
-        to_a2a(agent, worker=worker, storage=InMemoryStorage[Any]())
+        to_a2a(agent, workers=Workers(worker=worker), storage=InMemoryStorage[Any]())
     with pytest.raises(ValueError, match='another broker than'):
-        to_a2a(agent, worker=worker, broker=InMemoryBroker())
+        to_a2a(agent, workers=Workers(worker=worker), broker=InMemoryBroker())
     with pytest.raises(ValueError, match='another agent than'):
-        to_a2a(Agent('test'), worker=worker)
-    assert to_a2a(agent, worker=worker, storage=worker.storage, broker=worker.broker)
+        to_a2a(Agent('test'), workers=Workers(worker=worker))
+    assert to_a2a(agent, workers=Workers(worker=worker), storage=worker.storage, broker=worker.broker)
 
 
 def test_run_options_belong_to_the_worker() -> None:
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no deps, model'):
-        to_a2a(agent, worker=AgentWorker(agent=agent, **parts()), model='test', deps=1)
+        to_a2a(agent, workers=Workers(worker=AgentWorker(agent=agent, **parts())), model='test', deps=1)

@@ -28,7 +28,7 @@ from ..stage import Stage, ended, serving, tasks_of
 @asynccontextmanager
 async def budgeted(agent: Agent[Any, Any], *budgets: Budget, **options: Any) -> AsyncGenerator[tuple[Client, Clock]]:
     """A client of an app with budgets, and its clock."""
-    async with serving(agent, quotas=Quotas(budgets=budgets), **options) as client:
+    async with serving(agent, limits=Limits(quotas=Quotas(budgets=budgets)), **options) as client:
         clock = Clock(client.app)
         clock.now += -clock.now % (24 * 60 * 60_000)  # where a part of each window begins
         yield client, clock
@@ -283,7 +283,7 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
     held = Held(stubborn=False)
     options: Any = {
         'backend': f'sqlite:///{tmp_path}/agent.db?synchronous=normal',
-        'quotas': Quotas(budgets=[Budget(window=DAY, requests=9)]),
+        'limits': Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=9)])),
         'workers': Workers(drain_grace=0.01),
     }
     app = to_a2a(held.agent, **options)
@@ -299,5 +299,12 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
 def test_budgets_need_to_know_what_runs_use() -> None:
     worker = foreign()
     with pytest.raises(TypeError, match=r'^Quotas\.budgets need to know what runs use'):
-        to_a2a(Agent('test'), worker=worker, quotas=Quotas(budgets=[Budget(window=DAY, requests=1)]))
-    assert to_a2a(Agent('test'), worker=worker, quotas=Quotas(tasks=1)).metering is not None
+        to_a2a(
+            Agent('test'),
+            workers=Workers(worker=worker),
+            limits=Limits(quotas=Quotas(budgets=[Budget(window=DAY, requests=1)])),
+        )
+    assert (
+        to_a2a(Agent('test'), workers=Workers(worker=worker), limits=Limits(quotas=Quotas(tasks=1))).metering
+        is not None
+    )

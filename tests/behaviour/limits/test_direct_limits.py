@@ -17,13 +17,14 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Budget, Limits, Quotas, Workers
+from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
 from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
 from pydantic_ai_a2a.backends.sql.ports import SqlQuotas
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Charge
+from pydantic_ai_a2a.settings import Reply
 
 from ...client import LIMIT, Client, Exchange, message, rpc
 from ..refused import refusal
@@ -54,14 +55,14 @@ class Held:
 
     @asynccontextmanager
     async def serving(self, **options: Any) -> AsyncGenerator[Client]:
-        async with serving(self.agent, reply='message', **options) as client, asyncio.timeout(LIMIT):
+        async with serving(self.agent, messages=Messages(reply='message'), **options) as client, asyncio.timeout(LIMIT):
             yield client
 
 
 async def test_of_messages_that_come_at_once_no_more_are_run_than_their_caller_may_have(tmp_path: Path) -> None:
     held = Held()
     quotas = Quotas(tasks=1, budgets=[Budget(window=timedelta(hours=1), requests=100)])
-    async with held.serving(name='a', backend=f'sqlite:///{tmp_path}/a.db', quotas=quotas) as client:
+    async with held.serving(name='a', backend=f'sqlite:///{tmp_path}/a.db', limits=Limits(quotas=quotas)) as client:
         exchanges = [ask(client, f'message {n}') for n in range(5)]
         pending = {each.task for each in exchanges}
         async with asyncio.timeout(LIMIT):
@@ -95,7 +96,7 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
     backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
     with told_to_loop() as told, told_in_log('did not take what a run has used') as logged:
-        async with held.serving(backend=backend, quotas=quotas) as client:
+        async with held.serving(backend=backend, limits=Limits(quotas=quotas)) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
             with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
@@ -164,7 +165,7 @@ class Doubtful(SqliteBackend):
 
 async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:
     backend = Doubtful('agent', reader_lag=10**6)
-    async with serving(Agent(FunctionModel(heard)), reply='message', backend=backend) as client:
+    async with serving(Agent(FunctionModel(heard)), messages=Messages(reply='message'), backend=backend) as client:
         for text in ('one', 'two'):
             answer = await client.post(rpc('SendMessage', {'message': message(text, contextId='c')}))
     assert backend.answers
@@ -185,7 +186,7 @@ async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_ha
     backend.quotas = Full(backend)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
     with told_to_loop() as told, told_in_log('disk is full') as logged:
-        async with held.serving(backend=backend, quotas=quotas) as client:
+        async with held.serving(backend=backend, limits=Limits(quotas=quotas)) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
             exchange.gone.set()
@@ -195,7 +196,9 @@ async def test_what_a_database_says_of_a_charge_is_logged_although_the_client_ha
 
 
 async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None:
-    async with serving(Agent(FunctionModel(heard)), reply='message', limits=Limits(memory=10**6)) as client:
+    async with serving(
+        Agent(FunctionModel(heard)), messages=Messages(reply='message'), limits=Limits(memory=10**6)
+    ) as client:
         statuses = [(await ask(client, 'x' * 50_000).answer()).status for _ in range(20)]
         full = await ask(client, 'x' * 50_000).answer()
     assert 5 < statuses.count(200) < 20
@@ -203,15 +206,18 @@ async def test_a_store_in_memory_that_is_full_takes_no_messages_either() -> None
 
 
 @pytest.mark.parametrize('reply', ['message', 'task'])
-async def test_a_message_that_is_answered_with_one_is_waited_for_whatever_it_asks(reply: str) -> None:
+async def test_a_message_that_is_answered_with_one_is_waited_for_whatever_it_asks(reply: Reply) -> None:
     asked: list[Message] = []
 
-    def rule(said: Message) -> str:
+    def rule(said: Message) -> Reply:
         asked.append(said)
         return reply
 
     held = Held()
-    async with serving(held.agent, reply=rule, quotas=Quotas(streams=1)) as client, asyncio.timeout(LIMIT):
+    async with (
+        serving(held.agent, messages=Messages(reply=rule), limits=Limits(quotas=Quotas(streams=1))) as client,
+        asyncio.timeout(LIMIT),
+    ):
         first = ask(client, 'one', returnImmediately=True)
         await held.one.wait()
         second = ask(client, 'two', returnImmediately=True)

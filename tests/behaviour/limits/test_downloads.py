@@ -29,7 +29,7 @@ from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
-from pydantic_ai_a2a import AgentWorker, Limits
+from pydantic_ai_a2a import AgentWorker, Limits, Workers
 
 from ...client import message, state_of, texts
 from ..stage import serving
@@ -116,7 +116,10 @@ async def test_a_model_gets_the_bytes_of_files_also_to_count_tokens(streamed: bo
     provider = Provider()
     agent = Agent(provider)
     limits = UsageLimits(count_tokens_before_request=True, input_tokens_limit=100)
-    async with host(ends=True) as (url, _), serving(agent, worker=worker(agent, usage_limits=limits)) as client:
+    async with (
+        host(ends=True) as (url, _),
+        serving(agent, workers=Workers(worker=worker(agent, usage_limits=limits))) as client,
+    ):
         if streamed:
             async with client.send_streaming(url) as stream:
                 await stream.rest()
@@ -128,7 +131,7 @@ async def test_a_model_gets_the_bytes_of_files_also_to_count_tokens(streamed: bo
 async def test_a_conversation_keeps_urls_and_each_request_downloads_them() -> None:
     provider = Provider()
     agent = Agent(provider, system_prompt='Describe the file.')
-    async with host(ends=True) as (url, _), serving(agent, worker=worker(agent)) as client:
+    async with host(ends=True) as (url, _), serving(agent, workers=Workers(worker=worker(agent))) as client:
         task = await client.send(url)
         await client.send(message(url, contextId=task['contextId']))
     assert [type(file) for file in provider.files] == [BinaryImage] * 3
@@ -138,7 +141,10 @@ async def test_a_conversation_keeps_urls_and_each_request_downloads_them() -> No
 async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accepted(named: str) -> None:
     provider = Provider()
     agent = Agent(FallbackModel(provider, provider))
-    async with host(ends=True, media_type=named) as (url, _), serving(agent, worker=worker(agent)) as client:
+    async with (
+        host(ends=True, media_type=named) as (url, _),
+        serving(agent, workers=Workers(worker=worker(agent))) as client,
+    ):
         await client.send(url)
     [file] = provider.files
     assert isinstance(file, BinaryImage)
@@ -148,7 +154,10 @@ async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accept
 async def test_a_file_that_never_ends_fails_its_task() -> None:
     agent = Agent(Provider())
     limits = Limits(download_time=0.2)
-    async with host(ends=False) as (url, gone), serving(agent, worker=worker(agent), limits=limits) as client:
+    async with (
+        host(ends=False) as (url, gone),
+        serving(agent, workers=Workers(worker=worker(agent)), limits=limits) as client,
+    ):
         task = await client.send(url)
         await gone.wait()
     assert state_of(task) == 'FAILED'
@@ -163,7 +172,7 @@ async def test_models_that_stand_in_for_others_get_the_url() -> None:
         return ModelResponse(parts=[TextPart('seen')])
 
     agent = Agent(WrapperModel(FunctionModel(answer)))
-    async with serving(agent, worker=worker(agent)) as client:
+    async with serving(agent, workers=Workers(worker=worker(agent))) as client:
         await client.send('https://example.com/a.png')
     [part] = files
     assert isinstance(part.content[-1], ImageUrl)

@@ -11,7 +11,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import FileUrl, ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, to_a2a
+from pydantic_ai_a2a import AgentWorker, Messages, Workers, to_a2a
 
 from ...client import message
 from ..stage import serving
@@ -33,7 +33,7 @@ class Model:
         return ModelResponse(parts=[TextPart('seen')])
 
 
-@pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'force_download': False}, False)])
+@pytest.mark.parametrize(('options', 'forced'), [({}, True), ({'messages': Messages(force_download=False)}, False)])
 async def test_files_are_downloaded_here_unless_they_are_left_to_the_provider(options: Any, forced: bool) -> None:
     model = Model()
     async with serving(model.agent, **options) as client:
@@ -45,8 +45,8 @@ async def test_files_are_downloaded_here_unless_they_are_left_to_the_provider(op
 async def test_a_worker_of_ones_own_says_so_itself(options: Any, forced: bool) -> None:
     model = Model()
     worker = AgentWorker(agent=model.agent, broker=InMemoryBroker(), storage=InMemoryStorage(), **options)
-    async with serving(model.agent, worker=worker) as client:
+    async with serving(model.agent, workers=Workers(worker=worker)) as client:
         await client.send(message(parts=[{'url': URL, 'mediaType': 'image/png'}]))
     assert model.downloads == [forced]
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no force_download'):
-        to_a2a(model.agent, worker=worker, force_download=False)
+        to_a2a(model.agent, workers=Workers(worker=worker), messages=Messages(force_download=False))

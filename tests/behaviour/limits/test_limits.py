@@ -15,7 +15,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ImageUrl, ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, Limits, to_a2a
+from pydantic_ai_a2a import AgentWorker, Limits, Messages, Workers, to_a2a
 from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.types import Message, Part
 
@@ -204,7 +204,7 @@ async def test_urls_of_other_schemes_than_https_are_taken_if_they_are_allowed() 
     parts = [{'url': 's3://bucket/a.png', 'mediaType': 'image/png'}]
     async with untouched() as client:
         error = refusal(await client.post(send(parts=parts)))
-    app = to_a2a(Agent(FunctionModel(answer)), allowed_file_url_schemes=frozenset({'https', 's3'}))
+    app = to_a2a(Agent(FunctionModel(answer)), messages=Messages(allowed_file_url_schemes=frozenset({'https', 's3'})))
     async with lifespan(app):
         assert state_of(await Client(app).send(message(parts=parts))) == 'COMPLETED'
     assert (error.code, error.fields) == (-32602, ['message.parts[0].url'])
@@ -223,7 +223,7 @@ async def test_a_worker_of_the_users_own_is_given_the_schemes_of_urls_itself() -
     with pytest.raises(InvalidParamsError, match='must be an https URL'):
         plain.build_message_history(history)
     with pytest.raises(TypeError, match=r'to_a2a\(\) takes no allowed_file_url_schemes'):
-        to_a2a(agent, worker=worker, allowed_file_url_schemes=s3)
+        to_a2a(agent, workers=Workers(worker=worker), messages=Messages(allowed_file_url_schemes=s3))
 
 
 @pytest.mark.parametrize('body', [b'[' + b'0,' * 250_000 + b'0]', b'{"a":' * 250_001, b'[' * 5_000_000])

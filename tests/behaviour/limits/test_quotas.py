@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AApp, Quotas, Rate, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Limits, Quotas, Rate, Workers, to_a2a
 
 from ...client import LIMIT, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, only
@@ -23,7 +23,7 @@ from ..stage import Stage, ended, serving, tasks_of
 
 
 async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None:
-    async with untouched(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)})) as client:
+    async with untouched(limits=Limits(quotas=Quotas(rates={'SendMessage': Rate(1, DAY)}))) as client:
         await client.post(send(taskId='none'))  # counts, although it is refused
         over(await client.post(send()), 'rates.SendMessage', retry_after='86400')
 
@@ -39,7 +39,7 @@ async def test_a_request_too_many_is_refused_before_anything_is_stored() -> None
 async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named(
     method: str, params: Any, code: int
 ) -> None:
-    async with untouched(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)})) as client:
+    async with untouched(limits=Limits(quotas=Quotas(rates={'GetTask': Rate(9, DAY), '*': Rate(2, DAY)}))) as client:
         for _ in range(2):
             assert refusal(await client.post(rpc(method, params))).code == code
         over(await client.post(rpc(method, params)), 'rates.*', retry_after='43200')
@@ -48,7 +48,7 @@ async def test_a_request_that_is_refused_at_once_counts_as_one_that_is_not_named
 
 @json_rpc('what is sent is JSON-RPC')
 async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> None:
-    async with untouched(auth=AUTH, quotas=Quotas(rates=Rate(1, DAY))) as client:
+    async with untouched(auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for _ in range(3):
             assert (await client.post(b'{')).status == 401
         ann = by(client, 'ann')
@@ -59,7 +59,7 @@ async def test_what_is_no_request_counts_too_and_who_is_refused_does_not() -> No
 
 @HTTP
 async def test_a_store_that_cannot_count_a_refused_request_is_an_error_of_the_servers(tmp_path: Path) -> None:
-    options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'quotas': Quotas(rates=Rate(9, DAY))}
+    options: Any = {'backend': f'sqlite:///{tmp_path}/agent.db', 'limits': Limits(quotas=Quotas(rates=Rate(9, DAY)))}
     app = to_a2a(Agent('test'), **options)
     async with lifespan(app):
         await asyncio.to_thread(drop_buckets, tmp_path / 'agent.db')
@@ -76,7 +76,7 @@ def drop_buckets(file: Path) -> None:
 @HTTP
 async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> None:
     rate = Rate(60, timedelta(minutes=1), burst=2)
-    async with serving(Agent('test'), quotas=Quotas(rates=rate)) as client:
+    async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rate))) as client:
         clock = Clock(client.app)
         for _ in range(2):
             await client.send()
@@ -89,7 +89,7 @@ async def test_a_rate_gives_a_burst_and_then_one_request_after_the_other() -> No
 @only('1.0', reason='0.3 has no lists')
 async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> None:
     rates = {'SendMessage': Rate(1, DAY), 'GetTask': Rate(2, DAY), 'ListTasks': Rate(1, DAY), '*': Rate(1, DAY)}
-    async with serving(Agent('test'), quotas=Quotas(rates=rates)) as client:
+    async with serving(Agent('test'), limits=Limits(quotas=Quotas(rates=rates))) as client:
         task = await client.send()
         over(
             await client.post(rpc('SendStreamingMessage', {'message': message()})),
@@ -108,7 +108,7 @@ async def test_what_is_much_the_same_counts_together_unless_it_is_named() -> Non
 
 @HTTP
 async def test_each_caller_has_a_rate_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Agent('test'), auth=AUTH, quotas=Quotas(rates=Rate(1, DAY))) as client:
+    async with serving(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, DAY)))) as client:
         for name in TOKENS:
             await by(client, name).send()
         answer = await by(client, 'ann').post(send())
@@ -140,21 +140,23 @@ async def from_address(client: Client, address: str | None) -> int:
 async def test_anonymous_callers_are_one_unless_their_addresses_count(by_address: bool, statuses: list[int]) -> None:
     addresses = ['192.0.2.1', '::ffff:192.0.2.1', '2001:db8::1%eth0', '2001:db8::2', '2001:db8:0:1::1', 'a-socket']
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=by_address)
-    async with serving(Agent('test'), quotas=quotas) as client:
+    async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, each) for each in addresses] == statuses
 
 
 @HTTP
 async def test_who_has_no_address_counts_with_all_that_have_none() -> None:
     quotas = Quotas(rates=Rate(1, DAY), anonymous_by_address=True)
-    async with serving(Agent('test'), quotas=quotas) as client:
+    async with serving(Agent('test'), limits=Limits(quotas=quotas)) as client:
         assert [await from_address(client, None) for _ in range(2)] == [200, 429]
 
 
 @HTTP
 async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
     def app() -> A2AApp:
-        return to_a2a(Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', quotas=Quotas(rates=Rate(10, DAY)))
+        return to_a2a(
+            Agent('test'), backend=f'sqlite:///{tmp_path}/agent.db', limits=Limits(quotas=Quotas(rates=Rate(10, DAY)))
+        )
 
     one, two = app(), app()
     two.hosting.runs_tasks = False
@@ -166,7 +168,7 @@ async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
 
 def test_a_rate_is_for_an_operation() -> None:
     with pytest.raises(ValueError, match=r"^Quotas\.rates has 'message/send', which is no operation: SendMessage, "):
-        to_a2a(Agent('test'), quotas=Quotas(rates={'message/send': Rate(1, DAY)}))
+        to_a2a(Agent('test'), limits=Limits(quotas=Quotas(rates={'message/send': Rate(1, DAY)})))
 
 
 # --- streams and tasks ----------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ def test_a_rate_is_for_an_operation() -> None:
 
 async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
     stage = Stage()
-    async with serving(stage.agent, auth=AUTH, quotas=Quotas(streams=1)) as client:
+    async with serving(stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(streams=1))) as client:
         ann = by(client, 'ann')
         async with ann.send_streaming('first'):
             body = rpc('SendStreamingMessage', {'message': message('second')})
@@ -190,7 +192,7 @@ async def test_a_stream_too_many_is_refused_until_one_is_closed() -> None:
 @HTTP
 async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
     stage = Stage()
-    async with serving(stage.agent, quotas=Quotas(streams=2)) as client, client.send_streaming('first'):
+    async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=2))) as client, client.send_streaming('first'):
         for text in ('second', 'third'):
             async with client.send_streaming(text):
                 over(await client.post(rpc('SendStreamingMessage', {'message': message()})), 'streams')
@@ -198,7 +200,7 @@ async def test_a_stream_that_is_closed_makes_room_for_one() -> None:
 
 async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
     stage = Stage()
-    async with serving(stage.agent, quotas=Quotas(streams=1)) as client:
+    async with serving(stage.agent, limits=Limits(quotas=Quotas(streams=1))) as client:
         sent = message('first')
         waiting = asyncio.create_task(client.send(sent))
         await stage.reached('first')
@@ -212,7 +214,9 @@ async def test_a_send_that_waits_for_its_task_counts_as_a_stream() -> None:
 
 async def test_a_task_too_many_is_refused_until_one_has_ended() -> None:
     stage = Stage()
-    async with serving(stage.agent, auth=AUTH, quotas=Quotas(tasks=2), workers=Workers(running=1)) as client:
+    async with serving(
+        stage.agent, auth=AUTH, limits=Limits(quotas=Quotas(tasks=2)), workers=Workers(running=1)
+    ) as client:
         ann = by(client, 'ann')
         running, queued = [await ann.send(text, returnImmediately=True) for text in ('running', 'queued')]
         await stage.reached('running')

@@ -18,7 +18,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.types import Message
 
-from pydantic_ai_a2a import BearerAuth, Limits, Quotas, Rate, serve, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Limits, Quotas, Rate, serve, to_a2a
 from pydantic_ai_a2a.http import unread
 
 from ...auth.issuer import bearer
@@ -70,7 +70,7 @@ REFUSED: list[tuple[str, str, dict[str, str], int]] = [
 async def test_an_answer_before_the_body_ends_the_connection(
     verb: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, cors=['https://app.example.com'])
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(cors=['https://app.example.com']))
     async with lifespan(app):
         answer = await ask(app, verb, path, headers)
         over_http_2 = await ask(app, verb, path, headers, http_version='2')
@@ -79,13 +79,13 @@ async def test_an_answer_before_the_body_ends_the_connection(
 
 
 async def test_a_host_that_is_not_answered_for_ends_the_connection() -> None:
-    app = to_a2a(Agent('test'), allowed_hosts=['agent.example.com'])
+    app = to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example.com']))
     answer = await ask(app, 'POST', '/', JSON)
     assert (answer.status, answer.headers['connection']) == (421, 'close')
 
 
 async def test_a_caller_without_a_scope_ends_the_connection_if_the_body_is_not_needed_to_know() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, scopes={'*': 'admin'})
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(scopes={'*': 'admin'}))
     answer = await ask(app, 'POST', '/', KNOWN)
     assert (answer.status, answer.headers['connection']) == (403, 'close')
 
@@ -108,7 +108,7 @@ async def test_a_connection_goes_on_when_the_body_was_read_or_there_is_none(verb
 
 
 async def test_a_quota_that_is_used_up_does_not_end_the_connection() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, quotas=Quotas(rates=Rate(1, timedelta(hours=1))))
+    app = to_a2a(Agent('test'), auth=AUTH, limits=Limits(quotas=Quotas(rates=Rate(1, timedelta(hours=1)))))
     async with lifespan(app):
         answers = [await ask(app, 'POST', '/', KNOWN) for _ in range(2)]
     assert [(each.status, 'connection' in each.headers) for each in answers] == [(200, False), (429, False)]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import APIKeyAuth, Caller, Quotas, Rate, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, Caller, Limits, Quotas, Rate, to_a2a
 
 from ...client import Answer, Client, lifespan, message, rpc, state_of
 from ...dialects import json_rpc, only, spoken
@@ -102,7 +102,12 @@ async def test_null_is_an_id() -> None:
 
 async def test_what_http_refuses_is_a_status_without_a_body() -> None:
     auth = APIKeyAuth({KEY: Caller(id='ann')})
-    app = to_a2a(Agent('test'), auth=auth, scopes={'CancelTask': 'x'}, quotas=Quotas(rates=Rate(3, timedelta(days=1))))
+    app = to_a2a(
+        Agent('test'),
+        auth=auth,
+        access=Access(scopes={'CancelTask': 'x'}),
+        limits=Limits(quotas=Quotas(rates=Rate(3, timedelta(days=1)))),
+    )
     async with lifespan(app):
         known = {'X-API-Key': KEY}
         client = Client(app)

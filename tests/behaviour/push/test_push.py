@@ -16,7 +16,7 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, BearerAuth, Caller, Push, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, BearerAuth, Caller, Push, to_a2a
 from pydantic_ai_a2a.backends.memory import SqliteBackend
 from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.ports import Outbox
@@ -160,7 +160,7 @@ async def test_what_cannot_be_sent_is_refused(target: dict[str, Any]) -> None:
 
 
 async def test_one_caller_learns_nothing_of_what_another_has_registered() -> None:
-    app = to_a2a(Agent('test'), authenticate=by_header, push=Push())
+    app = to_a2a(Agent('test'), auth=by_header, push=Push())
     async with lifespan(app), asyncio.timeout(LIMIT):
         ann, bob = caller(app, 'ann'), caller(app, 'bob')
         task_id = (await ann.send())['id']
@@ -186,7 +186,7 @@ async def test_a_scope_for_webhooks_is_needed_for_one_that_comes_with_a_message_
         'the-token-of-hooks': Caller(id='h', scopes=frozenset({'push'})),
     }
     scopes = {'CreateTaskPushNotificationConfig': 'push'}
-    app = to_a2a(Agent('test'), auth=BearerAuth(callers), scopes=scopes, push=Push())
+    app = to_a2a(Agent('test'), auth=BearerAuth(callers), access=Access(scopes=scopes), push=Push())
     async with lifespan(app), asyncio.timeout(LIMIT):
         statuses: dict[str, list[int]] = {}
         for token in callers:

@@ -9,7 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Push, to_a2a
+from pydantic_ai_a2a import Access, Push, to_a2a
 
 from ...client import Client, RpcError, lifespan, message, rpc
 from ...dialects import only, spoken
@@ -105,7 +105,7 @@ async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_regist
 
 @pytest.mark.parametrize('path', ['/acme', '/acme/'])
 async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(path: str) -> None:
-    app = to_a2a(Agent('test'), push=Push(), tenants=['acme', 'umbrella'])
+    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme', 'umbrella']))
     async with lifespan(app):
         client = Client(app, path=path)
         task_id = await registered(client, 'a')
@@ -121,7 +121,7 @@ async def test_webhooks_belong_to_the_tenant_whose_path_they_were_registered_by(
 
 @only('1.0', '0.3 has no params for it')
 async def test_or_whose_name_their_params_have() -> None:
-    app = to_a2a(Agent('test'), push=Push(), tenants=['acme'])
+    app = to_a2a(Agent('test'), push=Push(), access=Access(tenants=['acme']))
     async with lifespan(app):
         sent = await Client(app).call('SendMessage', {'message': message(), 'tenant': 'acme'})
         client, task_id = Client(app, path='/acme/'), sent['task']['id']

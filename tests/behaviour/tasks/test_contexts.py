@@ -59,7 +59,7 @@ async def test_the_same_context_id_of_two_callers_is_two_conversations() -> None
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'], tenant=request.headers.get('x-tenant', ''))
 
-    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         known = {
             Caller(id='ada'): {'X-User': 'ada'},
             Caller(id='bob'): {'X-User': 'bob'},
@@ -84,7 +84,7 @@ async def test_contexts_of_two_callers_do_not_wait_for_each_other() -> None:
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
 
-    async with serving(Agent(FunctionModel(answer)), authenticate=authenticate) as client:
+    async with serving(Agent(FunctionModel(answer)), auth=authenticate) as client:
         sends = [
             Client(client.app, headers={'X-User': user}).send(message(contextId='shared')) for user in ('ada', 'bob')
         ]

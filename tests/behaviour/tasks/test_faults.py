@@ -16,15 +16,15 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_core import from_json, to_json
 
-from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
+from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.references import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
 from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.conversion.answer_rules import AnswerRules
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
 from pydantic_ai_a2a.runs.worker import Worker
+from pydantic_ai_a2a.settings import Settings
 
 from ...client import Client, RpcError, lifespan, message, rpc, state_of, texts
 from ...dialects import only, unversioned
@@ -144,6 +144,18 @@ async def test_a_forged_page_token_is_refused(status_at: Any) -> None:
     assert (refused.value.code, refused.value.fields) == (-32602, ['pageToken'])
 
 
+SETTINGS = Settings(
+    access=Access(),
+    approvals=Approvals(),
+    limits=Limits(),
+    messages=Messages(),
+    push=None,
+    results=Results(),
+    retention=Retention(),
+    workers=Workers(),
+)
+
+
 def strand_a_worker(backend: SqliteBackend) -> None:
     """Leave a worker behind whose event loop is closed."""
     agent = Agent(TestModel())
@@ -156,11 +168,10 @@ def strand_a_worker(backend: SqliteBackend) -> None:
                 Runner(agent, {}),
                 read=plain_read(accepts({})),
                 outputs=OutputMapper(str),
-                answer_rules=AnswerRules(),
+                settings=SETTINGS,
                 refer=partial(read_referenced, accepts=accepts({}), size=0),
             ),
-            settings=Workers(),
-            retention=Retention(),
+            SETTINGS,
         )
         await worker.start()
 

@@ -14,7 +14,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
-from pydantic_ai_a2a import Caller, Push, Retention
+from pydantic_ai_a2a import Approvals, Caller, Push, Retention
 
 from ...client import Client, RpcError, message, state_of, texts
 from ..asking import Tools, answers, approve
@@ -157,7 +157,7 @@ async def test_other_content_with_a_known_id_is_refused_or_for_anonymous_callers
     change: dict[str, Any], swapped: bool
 ) -> None:
     first, second = (sent(change), sent({})) if swapped else (sent({}), sent(change))
-    async with serving(Agent('test'), authenticate=authenticate, push=Push()) as client:
+    async with serving(Agent('test'), auth=authenticate, push=Push()) as client:
         client.headers['X-User'] = 'ada'
         await client.call('SendMessage', first)
         with pytest.raises(RpcError) as refused:
@@ -171,7 +171,7 @@ async def test_other_content_with_a_known_id_is_refused_or_for_anonymous_callers
 @pytest.mark.parametrize('change', SAME_CONTENT.values(), ids=SAME_CONTENT)
 @pytest.mark.parametrize('user', ['ada', ''])
 async def test_how_the_answer_is_wanted_is_no_content(change: dict[str, Any], user: str) -> None:
-    async with serving(Agent('test'), authenticate=authenticate) as client:
+    async with serving(Agent('test'), auth=authenticate) as client:
         client.headers['X-User'] = user
         first = (await client.call('SendMessage', sent({})))['task']
         again = (await client.call('SendMessage', sent(change), A2A_Extensions='https://example.com/x', X_Else='1'))[
@@ -185,7 +185,7 @@ async def test_a_webhook_is_compared_by_its_url_alone(user: str) -> None:
     def params(**target: Any) -> dict[str, Any]:
         return sent({'configuration': {'taskPushNotificationConfig': {'url': URL, **target}}})
 
-    async with serving(Agent('test'), authenticate=authenticate, push=Push()) as client:
+    async with serving(Agent('test'), auth=authenticate, push=Push()) as client:
         client.headers['X-User'] = user
         first = (await client.call('SendMessage', params(token='one')))['task']
         again = (await client.call('SendMessage', params(token='two', id='mine')))['task']
@@ -199,7 +199,7 @@ async def test_one_setting_makes_each_message_a_new_one(user: str) -> None:
     stage = Stage()
     stage.open('hi', 'more')
     off = Retention(idempotency_window=timedelta(0))
-    async with serving(stage.agent, retention=off, authenticate=authenticate) as client:
+    async with serving(stage.agent, retention=off, auth=authenticate) as client:
         client.headers['X-User'] = user
         same = message('hi', messageId=ID)
         tasks = [await client.send(same), await client.send(same), await client.send(message('more', messageId=ID))]
@@ -217,7 +217,7 @@ def test_the_window_is_no_negative_time() -> None:
 async def test_an_answer_that_is_sent_again_is_recognised_however_short_its_id_is(user: str, message_id: str) -> None:
     tools = Tools()
     retention = Retention(idempotency_window=timedelta(microseconds=1))
-    async with serving(tools.agent, authenticate=authenticate, retention=retention) as client:
+    async with serving(tools.agent, auth=authenticate, retention=retention) as client:
         client.headers['X-User'] = user
         task = await client.send('delete')
         answer = answers(task, approve(), messageId=message_id)
@@ -249,7 +249,7 @@ async def test_an_answer_that_is_sent_again_does_not_answer_what_the_task_asks_n
     def delete(path: str) -> None:
         deleted.append(path)
 
-    async with serving(agent, plain_text_answers='all') as client:
+    async with serving(agent, approvals=Approvals(plain_text_answers='all')) as client:
         task = await client.send('delete both')
         yes = message('yes', taskId=task['id'], messageId='1')
         asks_again = await client.send(yes)
@@ -262,7 +262,7 @@ async def test_an_answer_that_is_sent_again_does_not_answer_what_the_task_asks_n
 
 @covers(ROW)
 async def test_a_callers_message_with_the_same_id_and_other_content_is_refused() -> None:
-    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         first = await ada.send(message('one', messageId='1'))
         assert await ada.send(message('one', messageId='1')) == first
@@ -277,7 +277,7 @@ async def test_a_callers_message_with_the_same_id_and_other_content_is_refused()
 
 @covers(ROW)
 async def test_what_is_refused_may_be_sent_again_once_it_is_right() -> None:
-    async with serving(Agent(TestModel()), authenticate=authenticate) as client:
+    async with serving(Agent(TestModel()), auth=authenticate) as client:
         ada = Client(client.app, headers={'X-User': 'ada'})
         with pytest.raises(RpcError):
             await ada.send(message(messageId='1', taskId='nowhere'))

@@ -40,7 +40,7 @@ async def test_a_message_to_a_task_that_there_is_not_is_refused_and_creates_none
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
 
-    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         ada, bob = (Client(client.app, headers={'X-User': name}) for name in ('ada', 'bob'))
         task = await bob.send()
         for task_id in ('nowhere', task['id']):

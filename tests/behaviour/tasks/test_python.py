@@ -51,7 +51,7 @@ async def test_tasks_are_listed_for_everybody_or_one_caller_context_or_state() -
     def authenticate(request: Request) -> Caller:
         return Caller(id=request.headers['x-user'])
 
-    async with serving(Agent(FunctionModel(heard)), authenticate=authenticate) as client:
+    async with serving(Agent(FunctionModel(heard)), auth=authenticate) as client:
         app = app_of(client)
         ada, bob = (Client(app, headers={'X-User': name}) for name in ('ada', 'bob'))
         one = await ada.send(message('one', contextId='c'))

@@ -23,7 +23,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.profiles import ModelProfile
 from starlette.requests import Request
 
-from pydantic_ai_a2a import A2AApp, Caller, Limits
+from pydantic_ai_a2a import A2AApp, Caller, Limits, Messages
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import unversioned
@@ -94,7 +94,7 @@ async def test_data_is_read_as_data_and_the_parts_of_the_message_follow() -> Non
 
 
 async def test_tasks_of_others_and_tasks_that_there_are_not_are_left_out_alike() -> None:
-    async with serving(AGENT, authenticate=by_name) as client:
+    async with serving(AGENT, auth=by_name) as client:
         client.headers['X-Caller'] = 'ann'
         secret = await client.send('secret')
         client.headers['X-Caller'] = 'bob'
@@ -163,7 +163,7 @@ async def test_a_message_that_enters_a_run_brings_along_what_it_refers_to() -> N
         looking.set()
         await found.wait()
 
-    async with serving(agent, while_working='steer') as client:
+    async with serving(agent, messages=Messages(while_working='steer')) as client:
         earlier = await client.send('earlier')
         task = await client.send('begin', returnImmediately=True)
         await looking.wait()

@@ -253,7 +253,7 @@ async def test_a_task_that_waits_too_long_fails_like_any_other(caplog: pytest.Lo
     retention = Retention(waiting=timedelta(milliseconds=1))
     failures: asyncio.Queue[RunFailure] = asyncio.Queue()
     workers = Workers(lease=0.03)
-    options: dict[str, Any] = {'on_failure': failures.put, 'authenticate': ann}
+    options: dict[str, Any] = {'on_failure': failures.put, 'auth': ann}
     async with serving(Tools().agent, retention=retention, workers=workers, **options) as client:
         task = await ended(client, (await client.send('delete'))['id'])
         failure = await failures.get()

@@ -16,7 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from examples.steering import app
-from pydantic_ai_a2a import A2AApp, AgentWorker, Rejected, to_a2a
+from pydantic_ai_a2a import A2AApp, AgentWorker, Approvals, Messages, Rejected, Workers, to_a2a
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import unversioned
@@ -53,7 +53,7 @@ def said_in(task: dict[str, Any]) -> list[str]:
 
 async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> None:
     desk = Desk()
-    async with serving(desk.agent, while_working='steer') as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         async with client.send_streaming('one') as stream:
             task_id = (await anext(stream)).result['task']['id']
             await desk.looking.wait()
@@ -74,7 +74,7 @@ async def test_messages_enter_the_run_with_its_next_request_to_the_model() -> No
 async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
     desk = Desk()
     desk.found.set()
-    async with serving(desk.agent, while_working='steer') as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         earlier = await client.send('earlier')
         desk.looking.clear()
         desk.found.clear()
@@ -89,7 +89,7 @@ async def test_a_message_that_enters_a_run_brings_what_it_refers_to() -> None:
 
 async def test_a_message_that_comes_with_the_last_answer_is_the_next_prompt() -> None:
     stage = Stage()
-    async with serving(stage.agent, while_working='steer') as client:
+    async with serving(stage.agent, messages=Messages(while_working='steer')) as client:
         task_id = await begin(client)
         await stage.reached('one')
         await more(client, task_id, 'two')
@@ -109,9 +109,9 @@ async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_
     own: dict[str, dict[str, Any]] = {
         'storage': {'storage': storage},
         'broker': {'broker': broker},
-        'worker': {'worker': Polite(agent=desk.agent, storage=storage, broker=broker)},
+        'worker': {'workers': Workers(worker=Polite(agent=desk.agent, storage=storage, broker=broker))},
     }
-    async with serving(desk.agent, while_working='steer', **own[how]) as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer'), **own[how]) as client:
         task_id = await begin(client)
         await desk.looking.wait()
         await more(client, task_id, 'two')
@@ -123,14 +123,14 @@ async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_
 def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
     worker = foreign()
     with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
-        to_a2a(Desk().agent, worker=worker, while_working='steer')
+        to_a2a(Desk().agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
     with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not the string 'steered'"):
-        to_a2a(Desk().agent, while_working='steered')  # pyright: ignore[reportArgumentType]
+        to_a2a(Desk().agent, messages=Messages(while_working='steered'))  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_task_that_runs_refuses_messages_where_they_are_to_be_rejected() -> None:
     desk = Desk()
-    async with serving(desk.agent, while_working='reject') as client:
+    async with serving(desk.agent, messages=Messages(while_working='reject')) as client:
         first = message('one')
         task_id = (await client.send(first, returnImmediately=True))['id']
         await desk.looking.wait()
@@ -176,7 +176,10 @@ async def test_no_message_to_a_running_task_answers_or_supersedes_the_approval_t
         await stage.wait()
         return response
 
-    options: dict[str, Any] = {'while_working': while_working, 'plain_text_answers': 'all'}
+    options: dict[str, Any] = {
+        'messages': Messages(while_working=while_working),
+        'approvals': Approvals(plain_text_answers='all'),
+    }
     async with serving(desk.agent, model=FunctionModel(slow), **options) as client:
         task_id = await begin(client, 'delete')
         await reached.wait()
@@ -211,7 +214,7 @@ async def test_a_message_does_not_supersede_an_approval_although_the_model_was_n
             await goes.wait()
 
     desk = Desk()
-    async with serving(desk.agent, while_working='steer', capabilities=[Waits(), Knows()]) as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer'), capabilities=[Waits(), Knows()]) as client:
         task_id = await begin(client)
         await came.wait()
         await more(client, task_id, 'two')
@@ -222,7 +225,7 @@ async def test_a_message_does_not_supersede_an_approval_although_the_model_was_n
 
 async def test_a_message_in_plain_words_approves_nothing_where_they_may_not() -> None:
     desk = Desk()
-    async with serving(desk.agent, while_working='steer') as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task = await client.send('delete')
         with pytest.raises(RpcError) as refused:
             await client.send(message('yes', taskId=task['id']))
@@ -253,7 +256,7 @@ async def test_a_run_that_ends_badly_hands_on_what_it_has_not_read(how: str, whi
     async def refuse() -> str:
         raise Rejected('Not that.')
 
-    async with serving(agent, while_working=while_working) as client:
+    async with serving(agent, messages=Messages(while_working=while_working)) as client:
         task_id = await begin(client)
         await came.wait()
         await more(client, task_id, 'two')
@@ -273,7 +276,7 @@ async def test_a_message_whose_request_to_the_model_fails_is_not_lost_with_the_r
             raise RuntimeError('broken')
         return await desk.answer(messages, info)
 
-    async with serving(desk.agent, model=FunctionModel(model), while_working='steer') as client:
+    async with serving(desk.agent, model=FunctionModel(model), messages=Messages(while_working='steer')) as client:
         task_id = await begin(client)
         await desk.looking.wait()
         await more(client, task_id, 'two')
@@ -285,7 +288,7 @@ async def test_a_message_whose_request_to_the_model_fails_is_not_lost_with_the_r
 
 async def test_a_task_that_is_canceled_runs_nothing_more_and_keeps_all_that_was_said() -> None:
     desk = Desk()
-    async with serving(desk.agent, while_working='steer') as client:
+    async with serving(desk.agent, messages=Messages(while_working='steer')) as client:
         task_id = await begin(client)
         await desk.looking.wait()
         await more(client, task_id, 'two')
@@ -355,7 +358,7 @@ async def test_of_a_thousand_messages_at_random_moments_none_is_lost_and_none_co
     while_working: Any, works_on: float
 ) -> None:
     crowd = Crowd(seed=7, works_on=works_on)
-    async with serving(crowd.agent, while_working=while_working) as client:
+    async with serving(crowd.agent, messages=Messages(while_working=while_working)) as client:
         await asyncio.gather(*(crowd.talk(client, 50) for _ in range(20)))
     assert crowd.heard + crowd.failed == Counter(f'message {n + 1}' for n in range(1000))
     assert crowd.heard.total() > 900

@@ -16,7 +16,7 @@ from starlette.routing import Mount, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from pydantic_ai_a2a import Caller, serve, to_a2a
+from pydantic_ai_a2a import Access, Caller, serve, to_a2a
 
 from ...client import LIMIT, Answer, Client, Exchange, lifespan, message, rpc
 from ...dialects import json_rpc, spoken, unversioned
@@ -58,7 +58,7 @@ async def ask(app: ASGIApp, host: str | None, method: str = 'POST', path: str = 
 )
 @json_rpc('what the other one answers is in test_wire_rest')
 async def test_an_app_answers_for_the_hosts_that_it_is_given_and_for_addresses(host: str | None) -> None:
-    async with untouched(allowed_hosts=OURS) as client:
+    async with untouched(access=Access(allowed_hosts=OURS)) as client:
         assert (await ask(client.app, host)).json['error']['code'] == -32001
 
 
@@ -92,7 +92,7 @@ BAD_HOSTS = [
 @pytest.mark.parametrize('host', BAD_HOSTS)
 @json_rpc('what the other one answers is in test_wire_rest')
 async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answered_nothing(host: str) -> None:
-    async with untouched(allowed_hosts=OURS) as client:
+    async with untouched(access=Access(allowed_hosts=OURS)) as client:
         answer = await ask(client.app, host)
     error = refusal(answer, status=421, id=None)
     assert error.code == -32600
@@ -102,7 +102,7 @@ async def test_a_page_that_gave_its_own_name_the_address_of_the_agent_is_answere
 @unversioned('no operation is called')
 @pytest.mark.parametrize(('method', 'path'), [('GET', CARD), ('HEAD', CARD), ('GET', READY), ('GET', '/docs')])
 async def test_the_card_and_health_are_for_the_same_hosts(method: str, path: str) -> None:
-    async with untouched(allowed_hosts=[], docs_url='/docs') as client:
+    async with untouched(access=Access(allowed_hosts=[]), docs_url='/docs') as client:
         mine = await ask(client.app, 'localhost', method, path)
         foreign = await ask(client.app, 'agent.example.com', method, path)
         parent = Starlette(routes=[Mount('/joker', client.app)])
@@ -114,7 +114,7 @@ async def test_the_card_and_health_are_for_the_same_hosts(method: str, path: str
 @unversioned('no operation is called')
 @pytest.mark.parametrize('allowed', [None, ['*']])
 async def test_an_app_answers_for_every_host_unless_it_is_told_otherwise(allowed: list[str] | None) -> None:
-    async with untouched(allowed_hosts=allowed) as client:
+    async with untouched(access=Access(allowed_hosts=allowed)) as client:
         assert (await ask(client.app, 'agent.example.com', 'GET', CARD)).status == 200
 
 
@@ -124,7 +124,7 @@ async def test_a_websocket_of_the_users_own_is_for_the_same_hosts() -> None:
         await websocket.accept()
         await websocket.close()
 
-    app = to_a2a(Agent('test'), allowed_hosts=[], routes=[WebSocketRoute('/ws', greet)])
+    app = to_a2a(Agent('test'), access=Access(allowed_hosts=[]), routes=[WebSocketRoute('/ws', greet)])
 
     async def knock(host: bytes) -> list[str]:
         sent: list[str] = []
@@ -147,14 +147,14 @@ async def test_a_websocket_of_the_users_own_is_for_the_same_hosts() -> None:
 @pytest.mark.parametrize('hosts', [['https://agent.example.com'], ['a:80'], ['a*'], ['']])
 def test_what_is_no_name_of_a_host_is_refused(hosts: Any) -> None:
     with pytest.raises(ValueError, match=r'allowed_hosts= takes names such as agent\.example\.com'):
-        to_a2a(Agent('test'), allowed_hosts=hosts)
+        to_a2a(Agent('test'), access=Access(allowed_hosts=hosts))
 
 
 @unversioned('nothing is sent')
 @pytest.mark.parametrize('options', [{'allowed_hosts': APP}, {'cors': APP}])
 def test_one_name_that_is_no_list_is_refused(options: Any) -> None:
     with pytest.raises(TypeError, match=r'(allowed_hosts|cors) takes a list or a set of strings.*, not a string'):
-        to_a2a(Agent('test'), **options)
+        Access(**options)
 
 
 # CORS.
@@ -171,7 +171,7 @@ def preflight(origin: str, headers: str = 'content-type') -> dict[str, str]:
 @unversioned('no operation is called')
 async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() -> None:
     asked = 'a2a-extensions,a2a-version,authorization,content-type,last-event-id,traceparent,x-api-key'
-    async with untouched(cors=[APP]) as client:
+    async with untouched(access=Access(cors=[APP])) as client:
         answer = await client.get('/', preflight(APP, asked), method='OPTIONS')
         foreign = await client.get('/', preflight('https://evil.example'), method='OPTIONS')
     assert answer.status == 200
@@ -185,7 +185,7 @@ async def test_a_page_of_an_allowed_origin_may_send_all_that_a_client_sends() ->
 
 @pytest.mark.parametrize('method', ['SendMessage', 'SendStreamingMessage'])
 async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(method: str) -> None:
-    app = to_a2a(Agent('test'), cors=[APP])
+    app = to_a2a(Agent('test'), access=Access(cors=[APP]))
     async with lifespan(app):
         client = Client(app)
         body = rpc(method, {'message': message()})
@@ -199,7 +199,7 @@ async def test_a_page_of_an_allowed_origin_may_read_the_answer_and_its_headers(m
 
 @unversioned('no operation is called')
 async def test_every_page_may_call_an_agent_that_says_so() -> None:
-    async with untouched(cors=['*']) as client:
+    async with untouched(access=Access(cors=['*'])) as client:
         answer = await client.get(CARD, {'Origin': 'https://any.example'})
     assert (answer.status, answer.headers['access-control-allow-origin']) == (200, '*')
 
@@ -216,10 +216,10 @@ class Forbidding:
 
 
 async def test_a_page_can_read_refusals_too() -> None:
-    async with untouched(cors=[APP], authenticate=_nobody) as client:
+    async with untouched(access=Access(cors=[APP]), auth=_nobody) as client:
         answer = await client.post(send(), {'Origin': APP})
     refusal(answer, status=401, id=None)
-    app = to_a2a(Agent('test'), cors=[APP], middleware=[Middleware(Forbidding)])
+    app = to_a2a(Agent('test'), access=Access(cors=[APP]), middleware=[Middleware(Forbidding)])
     forbidden = await Client(app).post(send(), {'Origin': APP})
     assert forbidden.status == 403
     assert [each.headers['access-control-allow-origin'] for each in (answer, forbidden)] == [APP, APP]
@@ -233,7 +233,7 @@ def _nobody(_: object) -> Caller | None:
 @pytest.mark.parametrize('origin', ['app.example.com', 'https://app.example.com/', 'https://*.example.com', 'null', ''])
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     with pytest.raises(ValueError, match=r'cors= takes origins such as https://app\.example\.com'):
-        to_a2a(Agent('test'), cors=[origin])
+        to_a2a(Agent('test'), access=Access(cors=[origin]))
 
 
 # What browsers make of answers.
@@ -288,7 +288,7 @@ async def test_serve_answers_on_this_machine_for_this_machine_only() -> None:
 @unversioned('no operation is called')
 @pytest.mark.parametrize('mounted', [False, True])
 async def test_serve_answers_for_the_names_of_its_apps_and_those_that_it_is_given(mounted: bool) -> None:
-    app = to_a2a(Agent('test'), allowed_hosts=['agent.example.com'])
+    app = to_a2a(Agent('test'), access=Access(allowed_hosts=['agent.example.com']))
     parent = Starlette(routes=[Mount('/joker', app)])
     path = f'/joker{CARD}' if mounted else CARD
     async with served(parent if mounted else app, anonymous=True) as client:

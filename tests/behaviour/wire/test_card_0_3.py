@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import mount, to_a2a
+from pydantic_ai_a2a import Results, mount, to_a2a
 from pydantic_ai_a2a.conversion.asking import EXTENSION as PENDING_CALLS
 
 from ...client import Client, RpcError, lifespan
@@ -69,7 +69,7 @@ async def secured() -> Any:
         security_schemes=SCHEMES,
         security_requirements=REQUIREMENTS,
         default_input_modes=['text/plain'],
-        run_metadata=False,
+        results=Results(run_metadata=False),
     )
     return (await fetch(app)).json
 

@@ -15,7 +15,7 @@ from pydantic_ai import Agent
 from pydantic_ai.toolsets import ExternalToolset, FunctionToolset
 from starlette.requests import Request
 
-from pydantic_ai_a2a import APIKeyAuth, Caller, to_a2a, tool_skills
+from pydantic_ai_a2a import Access, APIKeyAuth, Caller, to_a2a, tool_skills
 
 from ...client import Answer, Client, Exchange, lifespan, rpc
 from ...dialects import only, spoken, unversioned
@@ -52,7 +52,9 @@ def card_of(answer: Answer) -> dict[str, Any]:
 
 
 async def test_callers_that_are_known_read_more_of_the_agent() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'skills': [DEPLOY], 'description': 'Does more.'})
+    app = to_a2a(
+        Agent('test'), auth=AUTH, access=Access(extended_card={'skills': [DEPLOY], 'description': 'Does more.'})
+    )
     async with lifespan(app):
         client = Client(app)
         public = (await client.get(CARD)).json
@@ -69,7 +71,7 @@ async def test_a_function_makes_a_card_for_each_caller() -> None:
         card['skills'].clear()  # its own copy
         return {'description': description, 'version': '2'} if caller.id == 'ann' else None
 
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card=make)
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=make))
     async with lifespan(app):
         cards = [card_of(await extended(Client(app), ANN)) for _ in range(2)]
         none = refusal(await extended(Client(app), BOB))
@@ -87,7 +89,7 @@ async def test_a_plain_function_may_return_the_whole_card() -> None:
     def make(caller: Caller, card: AgentCard) -> AgentCard:
         return {**card, 'name': caller.id, 'skills': [DEPLOY]}
 
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card=make, url='https://agent.example.com/a')
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=make), url='https://agent.example.com/a')
     async with lifespan(app):
         card = card_of(await extended(Client(app), BOB))
     assert (card['name'], [skill['id'] for skill in card['skills']]) == ('bob', ['deploy'])
@@ -96,7 +98,7 @@ async def test_a_plain_function_may_return_the_whole_card() -> None:
 
 @pytest.mark.parametrize('headers', [{}, {'X-API-Key': 'wrong'}], ids=['none', 'wrong'])
 async def test_nobody_else_reads_it(headers: dict[str, str]) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'description': 'A secret.'})
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card={'description': 'A secret.'}))
     async with lifespan(app):
         answer = await Client(app).post(rpc('GetExtendedAgentCard'), headers)
     refusal(answer, status=401, id=None)
@@ -108,7 +110,7 @@ async def test_it_is_not_for_callers_that_nobody_vouches_for() -> None:
     def everybody(request: Request) -> Caller:
         return Caller(id=request.headers.get('x-caller', ''))
 
-    app = to_a2a(Agent('test'), authenticate=everybody, extended_card={'description': 'A secret.'})
+    app = to_a2a(Agent('test'), auth=everybody, access=Access(extended_card={'description': 'A secret.'}))
     async with lifespan(app):
         anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
         known = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'ann'})
@@ -119,7 +121,11 @@ async def test_it_is_not_for_callers_that_nobody_vouches_for() -> None:
 
 
 async def test_it_may_need_a_scope() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, scopes={'GetExtendedAgentCard': 'cards'}, extended_card={'version': '2'})
+    app = to_a2a(
+        Agent('test'),
+        auth=AUTH,
+        access=Access(scopes={'GetExtendedAgentCard': 'cards'}, extended_card={'version': '2'}),
+    )
     async with lifespan(app):
         lacks = refusal(await extended(Client(app), BOB), status=403)
         has = card_of(await extended(Client(app), ANN))
@@ -131,7 +137,9 @@ async def test_an_anonymous_caller_is_asked_for_credentials_before_scopes(scopes
     def everybody(request: Request) -> Caller:
         return Caller(id=request.headers.get('x-caller', ''))
 
-    app = to_a2a(Agent('test'), authenticate=everybody, scopes=scopes, extended_card={'description': 'A secret.'})
+    app = to_a2a(
+        Agent('test'), auth=everybody, access=Access(scopes=scopes, extended_card={'description': 'A secret.'})
+    )
     async with lifespan(app):
         anonymous = await Client(app).post(rpc('GetExtendedAgentCard'))
         bob = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-Caller': 'bob'})
@@ -147,7 +155,7 @@ async def test_an_agent_without_one_says_so_in_the_words_of_the_version() -> Non
 
 
 async def test_nobody_on_the_way_keeps_it_for_others() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card={'version': '2'})
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card={'version': '2'}))
     async with lifespan(app):
         answer = await extended(Client(app), ANN)
     assert answer.headers['cache-control'] == 'private, no-cache'
@@ -157,7 +165,7 @@ async def test_nobody_on_the_way_keeps_it_for_others() -> None:
 
 @unversioned('JSON-RPC has POST only')
 async def test_a_browser_that_has_it_already_is_told_so() -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card=lambda caller, card: {'version': caller.id})
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: {'version': caller.id}))
     async with lifespan(app):
         first = await Exchange(app, 'GET', '/extendedAgentCard', {'X-API-Key': ANN}, b'').answer()
         known = {'If-None-Match': first.headers['etag']}
@@ -172,7 +180,7 @@ async def test_a_browser_that_has_it_already_is_told_so() -> None:
     'said', [{'skills': 'none'}, {'version': ''}, {'capabilities': {}}, {'supported_interfaces': []}]
 )
 async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pytest.LogCaptureFixture) -> None:
-    app = to_a2a(Agent('test'), auth=AUTH, extended_card=lambda caller, card: said)
+    app = to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=lambda caller, card: said))
     async with lifespan(app):
         error = refusal(await extended(Client(app), ANN))
     assert (error.code, error.message) == (-32603, spoken().text('Internal error.'))
@@ -191,13 +199,13 @@ async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pyte
 )
 def test_what_everybody_would_read_is_checked_at_once(said: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        to_a2a(Agent('test'), auth=AUTH, extended_card=said)
+        to_a2a(Agent('test'), auth=AUTH, access=Access(extended_card=said))
 
 
 @unversioned('it is refused before anything is served')
 def test_it_needs_a_way_to_know_callers() -> None:
-    with pytest.raises(TypeError, match='extended_card= needs auth= or authenticate='):
-        to_a2a(Agent('test'), extended_card={'version': '2'})
+    with pytest.raises(TypeError, match=r'Access\.extended_card needs auth='):
+        to_a2a(Agent('test'), access=Access(extended_card={'version': '2'}))
 
 
 @only('1.0', '0.3 has no such reason')

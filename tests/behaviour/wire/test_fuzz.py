@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AApp, Push, to_a2a
+from pydantic_ai_a2a import A2AApp, Access, Push, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Exchange, lifespan
@@ -30,7 +30,10 @@ async def nowhere(host: str, port: int) -> list[str]:
     return []
 
 
-EVERYTHING: dict[str, Any] = {'push': Push(resolve=nowhere, tries=1), 'tenants': True}
+EVERYTHING: dict[str, Any] = {
+    'push': Push(resolve=nowhere, tries=1),
+    'access': Access(tenants=True, allowed_hosts=['testserver']),
+}
 """So that all operations are served, below the paths of tenants as well."""
 TOKENS = [b'"', b'}', b'[', b',', b'\\', b'\\u0000', b'\\ud800', b'NaN', b'1e999', b'\xff', b'9' * 400, b'[' * 100]
 
@@ -82,7 +85,7 @@ async def stored(app: A2AApp) -> set[tuple[str, int]]:
 async def test_changed_requests_are_served_or_refused_without_a_trace(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
 ) -> None:
-    app = to_a2a(Agent('test'), allowed_hosts=['testserver'], **EVERYTHING)
+    app = to_a2a(Agent('test'), **EVERYTHING)
     async with lifespan(app), asyncio.timeout(LIMIT):
         before = await stored(app)
         for body, headers in requests:

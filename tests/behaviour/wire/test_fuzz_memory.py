@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Quotas, Rate, Retention, to_a2a
+from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Limits, Quotas, Rate, Retention, to_a2a
 
 from ...client import Exchange, lifespan, message
 from ...dialects import unversioned
@@ -55,7 +55,7 @@ async def test_the_server_does_not_grow_with_what_is_sent() -> None:
     app = to_a2a(
         Agent('test'),
         auth=[BearerAuth({ANN: 'ann'}), APIKeyAuth({ANN: 'ann'}, query='key')],
-        quotas=Quotas(rates=Rate(10**6, timedelta(seconds=1)), streams=10, tasks=10),
+        limits=Limits(quotas=Quotas(rates=Rate(10**6, timedelta(seconds=1)), streams=10, tasks=10)),
         retention=Retention(max_tasks=20, max_contexts=20),
     )
     chance = random.Random(5)

@@ -266,7 +266,7 @@ def named(request: Request) -> Caller:
     ],
 )
 async def test_callers_that_look_alike_are_different_ones(one: dict[str, str], other: dict[str, str]) -> None:
-    app = to_a2a(Agent('test'), authenticate=named)
+    app = to_a2a(Agent('test'), auth=named)
     async with lifespan(app):
         mine, yours = [Client(app, headers={'X-Caller': json.dumps(caller)}) for caller in (one, other)]
         task = await mine.send(message(contextId='c'))

@@ -217,7 +217,7 @@ async def test_an_unexpected_error_is_logged_and_not_shown(caplog: pytest.LogCap
     def broken(_: Request) -> Caller:
         raise RuntimeError('the secret of the house')
 
-    async with untouched(authenticate=broken) as client:
+    async with untouched(auth=broken) as client:
         answer = await client.post(send())
     error = refusal(answer, id=None)
     assert (error.code, error.reason, error.message) == (

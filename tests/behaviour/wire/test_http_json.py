@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pydantic_ai_a2a import BearerAuth, Limits, mount, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Limits, mount, to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Client, Exchange, RpcError, lifespan, message, rpc, state_of
@@ -471,7 +471,7 @@ async def test_a_large_body_is_refused() -> None:
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
 @pytest.mark.parametrize(('verb', 'path'), [('GET', '/tasks'), ('POST', '/message:send'), ('HEAD', '/tasks/t')])
 async def test_who_asks_for_another_host_is_told_so(prefix: str, verb: str, path: str) -> None:
-    async with untouched(allowed_hosts=['agent.example.com']) as client:
+    async with untouched(access=Access(allowed_hosts=['agent.example.com'])) as client:
         answer = await ask(client.app, verb, prefix + path)
         if verb == 'HEAD':
             assert (answer.status, answer.body) == (421, b'')

@@ -15,7 +15,7 @@ from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
-from pydantic_ai_a2a import APIKeyAuth, mount, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, mount, to_a2a
 
 from ...client import Answer, Client, Exchange, lifespan, message, rpc, state_of
 from ...dialects import unversioned
@@ -45,7 +45,7 @@ async def ask(app: Any, verb: str, path: str, **body: Any) -> Answer:
 @pytest.mark.parametrize('slashes', ['//', '///'])
 @pytest.mark.parametrize('prefix', ['', '/agents/joker'])
 async def test_a_path_behind_an_interface_url_that_ends_in_a_slash_is_served(slashes: str, prefix: str) -> None:
-    agent: Any = to_a2a(Agent('test'), tenants=['acme'])
+    agent: Any = to_a2a(Agent('test'), access=Access(tenants=['acme']))
     app: Any = agent
     if prefix:
         app = Starlette()
@@ -71,7 +71,7 @@ async def test_a_path_behind_an_interface_url_that_ends_in_a_slash_is_served(sla
 
 @pytest.mark.parametrize('below', ['', '/acme'])
 async def test_the_card_is_at_its_older_path_too(below: str) -> None:
-    async with serving(Agent('test'), auth=AUTH, tenants=['acme']) as client:
+    async with serving(Agent('test'), auth=AUTH, access=Access(tenants=['acme'])) as client:
         card, older = [await client.get(below + path) for path in (CARD, OLDER)]
         heads = [await client.get(below + path, method='HEAD') for path in (CARD, OLDER)]
         known = {'If-None-Match': card.headers['etag']}
@@ -137,7 +137,7 @@ async def test_an_unknown_path_is_answered_with_what_is_there(verb: str, path: s
 async def test_a_path_that_looks_like_an_operation_is_refused_with_the_url_of_the_card(
     path: str, url: str | None
 ) -> None:
-    async with serving(Agent('test'), tenants=True, url=url) as client:
+    async with serving(Agent('test'), access=Access(tenants=True), url=url) as client:
         answer = await ask(client.app, 'GET', path)
     assert answer.status == (400 if path == '/v1/card' else 404)
     metadata = answer.json['error']['details'][0]['metadata']

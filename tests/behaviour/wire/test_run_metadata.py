@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from pydantic_ai_a2a import InputRequired, to_a2a
+from pydantic_ai_a2a import InputRequired, Results, to_a2a
 from pydantic_ai_a2a.protocol.run_metadata import EXTENSION, URI
 
 from ...client import Client, lifespan, message, state_of
@@ -139,7 +139,7 @@ async def test_a_run_that_fails_tells_what_it_used() -> None:
 
 
 async def test_an_app_may_keep_it_to_itself() -> None:
-    app = to_a2a(AGENT, run_metadata=False)
+    app = to_a2a(AGENT, results=Results(run_metadata=False))
     async with lifespan(app):
         client = Client(app)
         sent = (await client.call('SendMessage', {'message': message('go')}, **active()))['task']

@@ -10,7 +10,7 @@ from a2a.types import AgentCard as OfficialCard
 from google.protobuf.json_format import ParseDict
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import APIKeyAuth, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, to_a2a
 
 from ...client import message, rpc, state_of
 from ...dialects import DIALECTS, only, spoken, unversioned
@@ -18,10 +18,7 @@ from ..refused import refusal, untouched
 from ..stage import serving
 
 KEY = 'the-key-of-ann-1234'
-SETTINGS: dict[str, Any] = {
-    'auth': APIKeyAuth({KEY: 'ann'}),
-    'extended_card': {'description': 'More.'},
-}
+AUTH = APIKeyAuth({KEY: 'ann'})
 OLDER_FIELDS = {'url', 'preferredTransport', 'protocolVersion', 'supportsAuthenticatedExtendedCard', 'security'}
 NEWER_FIELDS = {'supportedInterfaces', 'securityRequirements'}
 
@@ -29,7 +26,8 @@ NEWER_FIELDS = {'supportedInterfaces', 'securityRequirements'}
 async def cards(*versions: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The public card, and the extended one."""
     chosen: Any = versions
-    async with serving(Agent('test'), versions=chosen, **SETTINGS) as client:
+    access = Access(versions=chosen, extended_card={'description': 'More.'})
+    async with serving(Agent('test'), auth=AUTH, access=access) as client:
         public = (await client.get('/.well-known/agent-card.json')).json
         body = rpc('GetExtendedAgentCard', {}, DIALECTS[versions[0]])
         answer = await client.post(body, {'X-API-Key': KEY, 'A2A-Version': versions[0]})
@@ -72,7 +70,7 @@ async def test_a_card_of_0_3_alone_has_no_field_of_1_0() -> None:
 @pytest.mark.parametrize('named', [True, False])
 async def test_a_version_that_is_off_is_refused_in_every_operation(method: str, named: bool) -> None:
     other: Any = '0.3' if spoken().version == '1.0' else '1.0'
-    async with untouched(versions=[other]) as client:
+    async with untouched(access=Access(versions=[other])) as client:
         client.headers = {'A2A-Version': spoken().version} if named else {}
         answer = await client.post(rpc(method, {'message': message(), 'id': 't'}))
     if spoken().has_envelope:
@@ -86,7 +84,7 @@ async def test_a_version_that_is_off_is_refused_in_every_operation(method: str, 
 
 async def test_the_version_that_is_on_is_served() -> None:
     mine: Any = spoken().version
-    async with serving(Agent('test'), versions=[mine]) as client:
+    async with serving(Agent('test'), access=Access(versions=[mine])) as client:
         task = await client.send()
         async with client.send_streaming() as stream:
             events = await stream.rest()
@@ -97,7 +95,7 @@ async def test_the_version_that_is_on_is_served() -> None:
 
 @only('HTTP+JSON', 'it is about its paths')
 async def test_the_paths_of_http_say_which_version_to_use() -> None:
-    async with untouched(versions=['0.3']) as client:
+    async with untouched(access=Access(versions=['0.3'])) as client:
         for path in ('/tasks', '/message:send', '/v1/message:send', '/v1/card'):
             error = refusal(await client.get(path, method='POST' if 'send' in path else 'GET'), status=400)
             assert (error.code, error.message.partition('; ')[2]) == (-32009, 'use 0.3 over JSON-RPC.')
@@ -116,4 +114,4 @@ async def test_the_paths_of_http_say_which_version_to_use() -> None:
 @unversioned('it is about an argument')
 def test_a_version_that_there_is_not_is_refused_when_the_app_is_made() -> None:
     with pytest.raises(ValueError, match=r"versions\[0\] takes '1\.0' or '0\.3', not the string '2\.0'"):
-        to_a2a(Agent('test'), versions=['2.0'])  # pyright: ignore[reportArgumentType]
+        to_a2a(Agent('test'), access=Access(versions=['2.0']))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,138 @@
+"""Combinations of options that make no sense: the one place that refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fasta2a.broker import Broker
+from fasta2a.storage import Storage
+from pydantic_ai.agent import AbstractAgent
+
+from ..agent.dependencies import DepsFactory
+from ..agent.hooks import Hooks
+from ..agent.options import RunOptions
+from ..auth.base import Authenticator
+from ..auth.guard import Auth
+from ..fasta2a.parts import foreign_worker
+from ..ports import Backend
+from ..settings import HTTPS_ONLY, Access, Messages, Settings
+
+__all__ = ('check_auth', 'check_parts', 'check_run')
+
+
+def check_auth(access: Access, auth: Auth | None, *, card_security: bool) -> None:
+    """Check `auth` and what needs it.
+
+    Args:
+        access: What callers may do.
+        auth: How they authenticate.
+        card_security: True if the user has written security schemes or requirements for the card.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    if isinstance(auth, type):  # such as `BearerAuth` itself, which can be called like a function
+        raise TypeError(f'to_a2a(): auth takes an Authenticator, not the class {auth.__name__}.')
+    is_anonymous = auth is None
+    enforces = isinstance(auth, Authenticator | Sequence)
+    _refuse(
+        (
+            enforces and card_security,
+            'With auth=, the card gets its security_schemes and security_requirements from it.',
+        ),
+        (is_anonymous and bool(access.scopes), 'Access.scopes needs auth=: an anonymous caller has none.'),
+        (
+            is_anonymous and access.owner is not None,
+            'Access.owner needs auth=: all anonymous callers are one owner.',
+        ),
+        (
+            is_anonymous and access.extended_card is not None,
+            'Access.extended_card needs auth=: it is for callers that are known.',
+        ),
+    )
+
+
+def check_parts(
+    agent: AbstractAgent[Any, Any],
+    settings: Settings,
+    *,
+    backend: object,
+    storage: Storage[Any] | None,
+    broker: Broker | None,
+) -> None:
+    """Check the backend, and a storage, a broker and a worker of the user's own.
+
+    Raises:
+        TypeError: The options do not go together.
+        ValueError: The worker has another storage, broker or agent.
+    """
+    worker, is_backend = settings.workers.worker, isinstance(backend, Backend)
+    is_foreign = worker is not None and foreign_worker(worker) is not None
+    is_own = not storage is broker is worker is None
+    budgets = settings.limits.quotas is not None and bool(settings.limits.quotas.budgets)
+    _refuse(
+        (
+            is_backend and settings.retention.namespace is not None,
+            'Retention.namespace is for the backends that to_a2a() makes; a Backend has its own.',
+        ),
+        (
+            is_backend and is_own,
+            'storage=, broker= and Workers.worker are what FastA2A has for a backend; give them or backend=.',
+        ),
+        (
+            settings.messages.reply != 'task' and not storage is worker is None,
+            'Messages.reply needs conversations that to_a2a() keeps; with storage= or Workers.worker answers are'
+            ' tasks.',
+        ),
+        (
+            is_foreign and settings.messages.while_working == 'steer',
+            "while_working='steer' needs an agent that to_a2a() runs: your worker takes one message.",
+        ),
+        (
+            is_foreign and budgets,
+            'Quotas.budgets need to know what runs use, which a worker of your own does not tell.',
+        ),
+    )
+    if worker is not None:
+        pairs: dict[str, tuple[object, object]] = {
+            'storage': (storage, worker.storage),
+            'broker': (broker, worker.broker),
+            'agent': (agent, getattr(worker, 'agent', agent)),
+        }
+        if different := [name for name, (ours, its) in pairs.items() if ours is not None and ours is not its]:
+            raise ValueError(f'The worker has another {" and ".join(different)} than to_a2a() was given.')
+
+
+def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:
+    """Check what every run of the agent is given.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    messages: Messages = settings.messages
+    others = {
+        'deps_factory': deps_factory is not None,
+        'force_download': not messages.force_download,
+        'allowed_file_url_schemes': messages.allowed_file_url_schemes != HTTPS_ONLY,
+    }
+    names = [name for name, value in options.items() if value is not None]
+    names = sorted([*names, *hooks.given, *(name for name, is_there in others.items() if is_there)])
+    _refuse(
+        (
+            settings.workers.worker is not None and bool(names),
+            f'With Workers.worker, to_a2a() takes no {", ".join(names)}: the worker runs as it was made.',
+        ),
+        (deps_factory is None and bool(messages.deps_headers), 'Messages.deps_headers are for a deps_factory=.'),
+        (
+            deps_factory is not None and options.get('deps') is not None,
+            'Give deps= or deps_factory=, not both.',
+        ),
+    )
+
+
+def _refuse(*rules: tuple[bool, str]) -> None:
+    """Raise the first of some errors whose condition is true."""
+    for is_wrong, text in rules:
+        if is_wrong:
+            raise TypeError(text)

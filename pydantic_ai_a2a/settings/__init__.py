@@ -1,0 +1,56 @@
+"""The settings of an app, in frozen groups by topic; each option is documented where it is defined.
+
+Users make the groups. `to_a2a` puts them into one `Settings`, which goes to the parts of the app that read it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .access import SUPPORTED, Access, MakeCard, Owner, TenantRule, Version
+from .limits import LONG, Budget, Limits, Quotas, Rate
+from .messages import HTTPS_ONLY, Approvals, Messages, PlainText, Reply, Rule, WhileWorking
+from .results import Progress, Push, Results, TextStream
+from .running import Retention, Workers
+
+__all__ = (
+    'HTTPS_ONLY',
+    'LONG',
+    'SUPPORTED',
+    'Access',
+    'Approvals',
+    'Budget',
+    'Limits',
+    'MakeCard',
+    'Messages',
+    'Owner',
+    'PlainText',
+    'Progress',
+    'Push',
+    'Quotas',
+    'Rate',
+    'Reply',
+    'Results',
+    'Retention',
+    'Rule',
+    'Settings',
+    'TenantRule',
+    'TextStream',
+    'Version',
+    'WhileWorking',
+    'Workers',
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """The groups of settings of one app."""
+
+    access: Access
+    approvals: Approvals
+    limits: Limits
+    messages: Messages
+    push: Push | None
+    results: Results
+    retention: Retention
+    workers: Workers

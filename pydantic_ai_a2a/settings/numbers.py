@@ -1,0 +1,27 @@
+"""The rule for numbers and time spans in settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields
+from datetime import timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ('positive',)
+
+
+def positive(settings: DataclassInstance, *, or_zero: Collection[str] = ()) -> None:
+    """Refuse a number or time span that is not positive; those named, and those whose default is 0, may be 0."""
+    for setting in fields(settings):
+        value = getattr(settings, setting.name)
+        number = value.total_seconds() if isinstance(value, timedelta) else value
+        if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+            continue
+        zero = setting.default == 0 or setting.name in or_zero
+        if number < 0 or (number == 0 and not zero):
+            wanted = '0 or more' if zero else 'positive'
+            raise ValueError(f'{type(settings).__name__}.{setting.name} must be {wanted}, not {number!r}.')
