@@ -5,6 +5,7 @@ PYTHON ?= python3
 # Arguments of chaos: make chaos ARGS='--tasks 1000 --seed 7'
 WORKERS ?= 3
 ARGS ?=
+PYTEST ?= python -m pytest
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,11 +22,11 @@ demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-dev ## Run all tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
 cover: $(VENV)/.installed-dev ## Run all tests, measure branch coverage, and fail below 100 %
 	@$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+	@$(MAKE) test PYTEST='coverage run -m pytest'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
