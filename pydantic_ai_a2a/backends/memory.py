@@ -99,12 +99,12 @@ class SqliteBackend(Backend):
         with self.lock:
             return self._run(make(*args, **kwargs))
 
-    async def write(self, operation: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
         with self.lock:
-            result = self._run(operation.make(*args, **kwargs))
-            if operation.published is not None:
-                for task_id, events in operation.published(result, *args, **kwargs):
+            result = self._run(kind.make(*args, **kwargs))
+            if kind.published is not None:
+                for task_id, events in kind.published(result, *args, **kwargs):
                     self.event_bus.publish(task_id, events)
         return result
 

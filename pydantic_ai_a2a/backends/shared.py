@@ -24,7 +24,7 @@ from .event_bus import EventBus
 from .peers import Peers, WorkerCallbacks
 from .sql import contexts
 from .sql.conversations import SqlConversationStore
-from .sql.database import Published, WriteKind
+from .sql.database import BoundWrite, WriteKind
 from .sql.histories import Histories
 from .sql.notice import WATCH
 from .sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
@@ -47,14 +47,8 @@ class Process(Protocol):
         """Run a transaction that only reads."""
         ...
 
-    async def write(
-        self,
-        operation: WriteKind[..., Any],
-        make: partial[Transaction[Any]],
-        published: Callable[[Any], Published],
-        undo: Callable[[Any], Transaction[None]] | None,
-    ) -> Any:
-        """Run a transaction, publish what `published` gives for its result, and return that; see `Database.write`."""
+    async def write(self, write: BoundWrite[Any]) -> Any:
+        """Run a transaction, publish its events in the order of commits, and return its result."""
         ...
 
     def wake(self) -> None:
@@ -73,10 +67,6 @@ _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValue
 
 
 _PROBE = WriteKind(probe)
-
-
-def _nothing(_: object) -> tuple[()]:
-    return ()
 
 
 class SharedBackend(Backend, Generic[ProcessT]):
@@ -148,20 +138,11 @@ class SharedBackend(Backend, Generic[ProcessT]):
         """See `Database.read`."""
         return await self._availability.watch(self.process.read(partial(make, *args, **kwargs)))
 
-    async def write(self, operation: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
-        published, undo = operation.published, operation.undo
-        events: Callable[[Any], Published] = (
-            published and (lambda result: published(result, *args, **kwargs))
-        ) or _nothing
-        writing = self.process.write(
-            operation,
-            partial(operation.make, *args, **kwargs),
-            events,
-            undo and (lambda result: undo(result, *args, **kwargs)),
-        )
-        result = await self._availability.watch(writing)
-        if self._availability.refused and any(stored for _, stored in events(result)):
+        write = BoundWrite(kind, args, kwargs)
+        result = await self._availability.watch(self.process.write(write))
+        if self._availability.refused and any(stored for _, stored in write.published(result)):
             self._availability.written()
         return result
 

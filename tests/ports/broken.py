@@ -63,7 +63,7 @@ class WritesByHalves(SqlQueue):
 
 class TellsTooEarly(SqlQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
-        self._database.event_bus.publish(claim.header.id, events)
+        self.database.event_bus.publish(claim.header.id, events)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await super().emit(claim, events, *rest, **options)
@@ -127,7 +127,7 @@ class CancelsWhatHasEnded(SqlQueue):
         try:
             return await super().cancel(task_id, owner, **options)
         except TaskNotCancelableError:
-            return await self._database.read(find, self._agent, task_id, None)
+            return await self.database.read(find, self.agent, task_id, None)
 
 
 class DropsMetadata(SqlQueue):

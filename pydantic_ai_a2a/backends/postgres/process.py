@@ -17,7 +17,7 @@ from ..event_bus import EventBus
 from ..futures import ThreadFuture
 from ..peers import Peers
 from ..sql import reads
-from ..sql.database import Published, WriteKind
+from ..sql.database import BoundWrite
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
 from .connect import give_up, is_away, perform, roll_back, told
@@ -63,26 +63,20 @@ class PostgresProcess:
         self._thread.put(lambda session: session.read(make), answer)
         return await answer.wait()
 
-    async def write(
-        self,
-        operation: WriteKind[..., Any],
-        make: partial[Transaction[Any]],
-        published: Callable[[Any], Published],
-        undo: Callable[[Any], Transaction[None]] | None,
-    ) -> Any:
+    async def write(self, write: BoundWrite[Any]) -> Any:
         """Run a transaction, publish its events in the order of commits, and return its result."""
-        answer = ThreadFuture(undo and (lambda result: self._take_back(partial(undo, result))))
-        self._thread.put(lambda session: self._write(session, operation, make, published, undo), answer)
+        answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
+        self._thread.put(lambda session: self._write(session, write), answer)
         return await answer.wait()
 
-    def _take_back(self, undo: partial[Transaction[None]]) -> None:
-        """Undo what nobody knows of, or has asked for; as soon as the database is there, however long it is away."""
-        operation = WriteKind(undo.func, ready=True)
+    def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
+        """Undo a write whose caller has gone. The attempts go on until the database is available."""
+        undo = write.undo(result)
 
         async def take_back(session: Session) -> None:
             while True:
                 try:
-                    return await self._write(session, operation, undo, lambda _: (), None)
+                    return await self._write(session, undo)
                 except Exception as error:
                     if not isinstance(told(self._settings, error), StoreUnavailable):
                         raise
@@ -92,42 +86,25 @@ class PostgresProcess:
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit, checks=True))
 
-    async def _write(
-        self,
-        session: Session,
-        operation: WriteKind[..., Any],
-        make: partial[Transaction[Any]],
-        published: Callable[[Any], Published],
-        undo: Callable[[Any], Transaction[None]] | None,
-    ) -> Any:
+    async def _write(self, session: Session, write: BoundWrite[Any]) -> Any:
         async def attempt() -> Any:
-            result = self._known(await self._attempt(session, operation, make, published), undo)
-            for task_id, events in published(result):
+            result = await self._attempt(session, write)
+            if isinstance(result, _InDoubt):
+                if write.kind.undo is not None:  # no other process would get the tasks while this process lives
+                    self._take_back(write, result.result)
+                raise StoreUnavailable from result.error
+            for task_id, events in write.published(result):
                 self.event_bus.publish(task_id, events)
             return result
 
         return await session.patiently(attempt)
 
-    def _known(self, result: Any, undo: Callable[[Any], Transaction[None]] | None) -> Any:
-        if isinstance(result, _InDoubt):
-            if undo is not None:  # what it may have taken, nobody else would get for as long as this process lives
-                self._take_back(partial(undo, result.result))
-            raise StoreUnavailable from result.error
-        return result
-
-    async def _attempt(
-        self,
-        session: Session,
-        operation: WriteKind[..., Any],
-        make: partial[Transaction[Any]],
-        published: Callable[[Any], Published],
-    ) -> Any:
-        locks = operation.locks(*make.args, **make.keywords) if operation.locks is not None else ()
-        async with session.connection(first=operation.first) as connection:
+    async def _attempt(self, session: Session, write: BoundWrite[Any]) -> Any:
+        async with session.connection(first=write.kind.first) as connection:
             try:
-                await connection.execute(begin(self._settings, locks=locks))
-                result = await perform(connection, make())
-                notices = self._notices(operation, published(result))
+                await connection.execute(begin(self._settings, locks=write.locks()))
+                result = await perform(connection, write.make())
+                notices = self._notices(write, result)
             except BaseException:
                 await roll_back(connection)
                 raise
@@ -141,10 +118,11 @@ class PostgresProcess:
                 return _InDoubt(result, error)
         return result
 
-    def _notices(self, operation: WriteKind[..., Any], published: Published) -> str:
-        flags = 'r' * operation.ready + 'c' * operation.cancels + 'g' * operation.erases
-        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
-        tasks = [each for each in newest if each[1] or operation.cancels]
+    def _notices(self, write: BoundWrite[Any], result: Any) -> str:
+        kind = write.kind
+        flags = 'r' * kind.ready + 'c' * kind.cancels + 'g' * kind.erases
+        newest = [(task_id, events[-1].n if events else 0) for task_id, events in write.published(result)]
+        tasks = [task for task in newest if task[1] or kind.cancels]
         return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
 
 

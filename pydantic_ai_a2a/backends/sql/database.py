@@ -6,15 +6,15 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ...types import TaskEvent
 from ..event_bus import EventBus
 from .transaction import Lock, Transaction
 
-__all__ = ('Database', 'Published', 'WriteKind')
+__all__ = ('BoundWrite', 'Database', 'Port', 'Published', 'WriteKind', 'reading', 'writing')
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -44,6 +44,32 @@ class WriteKind(Generic[P, T]):
     """Whether the tasks that it publishes are to be canceled by whoever runs them."""
     erases: bool = False
     """Whether the tasks that it publishes are gone."""
+
+
+@dataclass(slots=True)  # not frozen, because that would cost a call for each field of each write
+class BoundWrite(Generic[T]):
+    """A write with its arguments."""
+
+    kind: WriteKind[..., T]
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+    def make(self) -> Transaction[T]:
+        """Make the transaction."""
+        return self.kind.make(*self.args, **self.kwargs)
+
+    def locks(self) -> Sequence[Lock]:
+        """Return the locks that the transaction takes at its beginning."""
+        return () if self.kind.locks is None else self.kind.locks(*self.args, **self.kwargs)
+
+    def published(self, result: T) -> Published:
+        """Return the events to publish for a result."""
+        return () if self.kind.published is None else self.kind.published(result, *self.args, **self.kwargs)
+
+    def undo(self, result: T) -> BoundWrite[None]:
+        """Return the write that takes back a result for a caller who has gone, if the kind has an `undo`."""
+        assert self.kind.undo is not None
+        return BoundWrite(WriteKind(self.kind.undo, ready=True), (result, *self.args), self.kwargs)
 
 
 class Database(Protocol):
@@ -82,6 +108,33 @@ class Database(Protocol):
         """Run a transaction that only reads, on what all writes that were answered before have left."""
         ...
 
-    async def write(self, operation: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a transaction whole or not at all, publish its events in the order of commits, and then return."""
         ...
+
+
+class Port:
+    """The base of the ports of a database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.agent = database.namespace
+
+
+def reading(make: Callable[..., Transaction[Any]]) -> Any:
+    """Make a method of a `Port` that runs one transaction, which only reads. The port declares its arguments."""
+
+    async def read(port: Port, *args: Any, **kwargs: Any) -> Any:
+        return await port.database.read(make, port.agent, *args, **kwargs)
+
+    return read
+
+
+def writing(make: Callable[..., Transaction[Any]], *, ready: bool = False) -> Any:
+    """Make a method of a `Port` that runs one transaction, which publishes no events; `ready` as in `WriteKind`."""
+    kind = WriteKind(make, ready=ready)
+
+    async def write(port: Port, *args: Any, **kwargs: Any) -> Any:
+        return await port.database.write(kind, port.agent, *args, **kwargs)
+
+    return write

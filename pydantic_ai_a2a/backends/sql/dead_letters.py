@@ -28,7 +28,7 @@ _NO_LIMIT = 2**31 - 1
 
 
 def dead_letters(
-    agent: str, owner: str | None, *, limit: int, after: tuple[int, str] | None
+    agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
 ) -> Transaction[list[DeadLetter]]:
     """See `Housekeeping.dead_letters`."""
     where = f'agent = ? AND {_DEAD}'

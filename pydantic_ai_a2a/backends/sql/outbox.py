@@ -143,7 +143,7 @@ def release(agent: str, delivery: Delivery) -> Transaction[None]:
 
 
 def dead(
-    agent: str, owner: str | None, *, limit: int, after: tuple[int, str] | None
+    agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
 ) -> Transaction[list[DeadDelivery]]:
     """See `Outbox.dead`."""
     where = 'd.agent = ? AND d.died_at IS NOT NULL'

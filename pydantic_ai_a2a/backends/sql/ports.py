@@ -8,11 +8,8 @@ from typing import Any
 
 from ...ports import (
     Accepted,
-    Bucket,
-    Charge,
     Checkpoint,
     Claim,
-    DeadLetter,
     Erased,
     EventLog,
     ExportedConversation,
@@ -21,7 +18,6 @@ from ...ports import (
     Marks,
     OnExpired,
     QuotaStore,
-    Spent,
     Status,
     Submission,
     Subscription,
@@ -34,7 +30,7 @@ from ..memory_budget import COPIES, ROW, MemoryBudget
 from . import conversations, erase, export, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
-from .database import Database, Published, WriteKind
+from .database import Database, Port, Published, WriteKind, reading, writing
 from .push_ports import Due
 from .transaction import Transaction
 
@@ -83,23 +79,18 @@ _CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
 _RENEW = WriteKind(runs.renew, first=True)
 _EMIT = WriteKind(runs.emit, _of_emit)
 _FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=True)
-_RELEASE = WriteKind(runs.release, ready=True)
 _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(erase.erase, _of_erase, erases=True)
 _RETRY = WriteKind(dead.retry, ready=True)
-_TAKE = WriteKind(quotas.take)
-_CHARGE = WriteKind(quotas.charge)
-_SETTLE = WriteKind(quotas.settle)
 
 
-class SqlQueue(TaskQueue):
+class SqlQueue(Port, TaskQueue):
     """The queue of a database; `due` is told of tasks that have webhooks."""
 
     def __init__(self, database: Database, due: Due | None = None, budget: MemoryBudget | None = None) -> None:
-        self._database = database
+        super().__init__(database)
         self._budget = budget
-        self._agent = database.namespace
         self._due = due or Due()
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
@@ -108,30 +99,28 @@ class SqlQueue(TaskQueue):
             budget.left -= needed
             if budget.left < 0:
                 budget.measure(needed)
-        accepted, _ = await self._database.write(
-            _SUBMIT, self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
+        accepted, _ = await self.database.write(
+            _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
         )
         if submission.push is not None:
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
             self._due.tell()
         if not accepted.replayed and accepted.header.queued:
-            for listener in tuple(self._database.ready_listeners):
+            for listener in tuple(self.database.ready_listeners):
                 listener(accepted.header.id)
         return accepted
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        header, _ = await self._database.write(_CANCEL, self._agent, task_id, owner, at=at, force=force)
+        header, _ = await self.database.write(_CANCEL, self.agent, task_id, owner, at=at, force=force)
         if task_id in self._due.tasks:
             self._due.tell()
-        for listener in tuple(self._database.cancel_listeners):
+        for listener in tuple(self.database.cancel_listeners):
             listener(task_id)
         return header
 
     async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        taken = await self._database.write(
-            _CLAIM, self._agent, holder, at=at, lease=lease, limit=limit, task_id=task_id
-        )
+        taken = await self.database.write(_CLAIM, self.agent, holder, at=at, lease=lease, limit=limit, task_id=task_id)
         for claim, _ in taken:
             if claim.push:
                 self._due.add(claim.header.id)
@@ -139,12 +128,12 @@ class SqlQueue(TaskQueue):
         return [claim for claim, _ in taken]
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        marks, locked = await self._database.write(_RENEW, self._agent, holder, tasks, lease=lease)
+        marks, locked = await self.database.write(_RENEW, self.agent, holder, tasks, lease=lease)
         for pause in _PAUSES:
             if not locked:
                 break
             await asyncio.sleep(pause)
-            rest, locked = await self._database.write(_RENEW, self._agent, holder, locked, lease=lease)
+            rest, locked = await self.database.write(_RENEW, self.agent, holder, locked, lease=lease)
             marks = Marks([*marks.lost, *rest.lost], [*marks.cancel, *rest.cancel])
         place = tasks.index
         return Marks(sorted(marks.lost, key=place), sorted(marks.cancel, key=place))
@@ -156,120 +145,93 @@ class SqlQueue(TaskQueue):
         status: Status | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        await self._database.write(_EMIT, self._agent, claim, events, status, checkpoint)
+        await self.database.write(_EMIT, self.agent, claim, events, status, checkpoint)
         if claim.header.id in self._due.tasks:
             self._due.tell()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        following, _ = await self._database.write(_FINISH, self._agent, claim, finish)
+        following, _ = await self.database.write(_FINISH, self.agent, claim, finish)
         if claim.header.id in self._due.tasks:
             self._due.tell()
         return following
 
-    async def release(self, claim: Claim) -> None:
-        await self._database.write(_RELEASE, self._agent, claim)
+    release = writing(runs.release, ready=True)
 
 
-class SqlReader(TaskReader):
+class SqlReader(Port, TaskReader):
     """Reads the tasks of a database."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
-        return await self._database.read(
+        return await self.database.read(
             reads.load,
-            self._database.namespace,
+            self.agent,
             task_id,
             owner,
             history_length=history_length,
             artifacts=artifacts,
-            checks=self._database.durable,
+            checks=self.database.durable,
         )
 
     async def list(self, query: TaskQuery) -> Page:
-        return await self._database.read(reads.page, self._database.namespace, query, checks=self._database.durable)
+        return await self.database.read(reads.page, self.agent, query, checks=self.database.durable)
 
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
-        return await self._database.read(reads.unread, self._database.namespace, task_id, after)
+    unread = reading(reads.unread)
 
 
-class SqlEvents(EventLog):
+class SqlEvents(Port, EventLog):
     """The log of a database, and who reads it in this process."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        return self._database.event_bus.subscribe(task_id, on_drop)
+        return self.database.event_bus.subscribe(task_id, on_drop)
 
     async def wait(self, task_id: str, after: int) -> None:
         async def stopped() -> bool:
-            return await self._database.read(reads.stopped_after, self._database.namespace, task_id, after)
+            return await self.database.read(reads.stopped_after, self.agent, task_id, after)
 
-        await self._database.event_bus.wait(task_id, stopped)
+        await self.database.event_bus.wait(task_id, stopped)
 
     def release(self, held: Callable[[str], bool]) -> None:
-        self._database.event_bus.release(held)
+        self.database.event_bus.release(held)
 
     def watched(self, task_id: str) -> bool:
-        return self._database.event_bus.watched(task_id)
+        return self.database.event_bus.watched(task_id)
 
-    async def has(self, task_id: str, n: int) -> bool:
-        return await self._database.read(reads.resumable, self._database.namespace, task_id, n)
+    has = reading(reads.resumable)
 
 
-class SqlQuotas(QuotaStore):
+class SqlQuotas(Port, QuotaStore):
     """What callers of a database have taken and used."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._agent = database.namespace
-
-    async def take(self, bucket: Bucket, *, at: int) -> int:
-        return await self._database.write(_TAKE, self._agent, bucket, at=at)
-
-    async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
-        return await self._database.read(quotas.spent, self._agent, subject, window, at=at)
-
-    async def charge(self, charges: Sequence[Charge]) -> None:
-        await self._database.write(_CHARGE, self._agent, charges)
-
-    async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
-        await self._database.write(_SETTLE, self._agent, task_id, run, charges)
+    take = writing(quotas.take)
+    spent = reading(quotas.spent)
+    charge = writing(quotas.charge)
+    settle = writing(quotas.settle)
 
 
-class SqlHousekeeping(Housekeeping):
+class SqlHousekeeping(Port, Housekeeping):
     """Keeps a database small, and does what operators want."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._agent = database.namespace
-
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        swept, ended = await self._database.write(_SWEEP, self._agent, retention, at)
+        swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
         sweep.tell_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        there, _ = await self._database.write(_ERASE_TASK, self._agent, task_id, owner, at)
+        there, _ = await self.database.write(_ERASE_TASK, self.agent, task_id, owner, at)
         return there
 
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
-        erased, _ = await self._database.write(_ERASE, self._agent, owner, context_id, at)
-        self._database.forget(owner, context_id)
+        erased, _ = await self.database.write(_ERASE, self.agent, owner, context_id, at)
+        self.database.forget(owner, context_id)
         return erased
 
-    async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
-    ) -> Sequence[DeadLetter]:
-        return await self._database.read(dead.dead_letters, self._agent, owner, limit=limit, after=after)
+    dead_letters = reading(dead.dead_letters)
 
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        header = await self._database.write(_RETRY, self._agent, task_id, new_id=new_id, at=at, again=again)
-        for listener in tuple(self._database.ready_listeners):
+        header = await self.database.write(_RETRY, self.agent, task_id, new_id=new_id, at=at, again=again)
+        for listener in tuple(self.database.ready_listeners):
             listener(header.id)
         return header
 
@@ -277,19 +239,19 @@ class SqlHousekeeping(Housekeeping):
         self, owner: str, context_id: str | None = None
     ) -> AsyncIterator[StoredTask | ExportedConversation]:
         async for task_id in self._ids(export.task_ids, owner, context_id):
-            task = await self._database.read(
+            task = await self.database.read(
                 reads.load,
-                self._agent,
+                self.agent,
                 task_id,
                 owner,
                 history_length=None,
                 artifacts=True,
-                checks=self._database.durable,
+                checks=self.database.durable,
             )
             if task is not None:  # it may have been swept meanwhile
                 yield task
         async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
-            loaded = await self._database.read(conversations.load, self._agent, owner, conversation_id)
+            loaded = await self.database.read(conversations.load, self.agent, owner, conversation_id)
             if loaded is not None:
                 record, (messages, *branches) = loaded
                 yield ExportedConversation(record, messages, branches)
@@ -298,7 +260,7 @@ class SqlHousekeeping(Housekeeping):
         self, make: Callable[..., Transaction[list[str]]], owner: str, context_id: str | None
     ) -> AsyncIterator[str]:
         after = ''
-        while ids := await self._database.read(make, self._agent, owner, context_id, after):
+        while ids := await self.database.read(make, self.agent, owner, context_id, after):
             for each in ids:
                 yield each
             after = ids[-1]

@@ -361,9 +361,9 @@ def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> 
     return _claim_of(header, row[0][HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt)
 
 
-def release(agent: str, claimed: Claim) -> Transaction[None]:
+def release(agent: str, claim: Claim) -> Transaction[None]:
     """See `TaskQueue.release`."""
     yield (
         f'UPDATE task SET holder = NULL, lease_until = NULL WHERE {HELD}',
-        (agent, claimed.header.id, claimed.fence, claimed.holder),
+        (agent, claim.header.id, claim.fence, claim.holder),
     )

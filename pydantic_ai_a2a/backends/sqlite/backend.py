@@ -76,5 +76,5 @@ class _Housekeeping(SqlHousekeeping):
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         swept = await super().sweep(retention, at=at, on_expired=on_expired)
-        await self._database.write(_AFTER_SWEEP)
+        await self.database.write(_AFTER_SWEEP)
         return swept

@@ -19,7 +19,7 @@ from ..event_bus import EventBus
 from ..futures import ThreadFuture
 from ..peers import Peers
 from ..sql import notice, reads
-from ..sql.database import Published, WriteKind
+from ..sql.database import BoundWrite
 from ..sql.transaction import Transaction
 from .connect import SqliteFile
 from .connection_thread import ConnectionThread, QueuedTransaction, commit, read
@@ -65,21 +65,15 @@ class SqliteProcess:
         min(self._readers, key=len).put(QueuedTransaction(make, answer))
         return await answer.wait()
 
-    async def write(
-        self,
-        operation: WriteKind[..., Any],
-        make: partial[Transaction[Any]],
-        published: Callable[[Any], Published],
-        undo: Callable[[Any], Transaction[None]] | None,
-    ) -> Any:
+    async def write(self, write: BoundWrite[Any]) -> Any:
         """Run a transaction, publish its events in the order of commits, and return its result."""
 
         def publish(result: Any) -> None:
-            for task_id, events in published(result):
+            for task_id, events in write.published(result):
                 self.event_bus.publish(task_id, events)
 
-        answer = ThreadFuture(undo and (lambda result: self.do(partial(undo, result))))
-        self._writer.put(QueuedTransaction(make, answer, publish), first=operation.first)
+        answer = ThreadFuture(write.kind.undo and (lambda result: self.do(write.undo(result).make)))
+        self._writer.put(QueuedTransaction(write.make, answer, publish), first=write.kind.first)
         return await answer.wait()
 
     def wake(self) -> None:
