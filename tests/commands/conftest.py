@@ -11,7 +11,7 @@ import pytest
 JOKER = """
 from pydantic_ai import Agent
 from starlette.applications import Starlette
-from pydantic_ai_a2a import mount, to_a2a
+from pydantic_ai_a2a import Retention, mount, to_a2a
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 
@@ -32,7 +32,7 @@ class OwnBackend(SqliteFileBackend):
 own = to_a2a(agent, backend=OwnBackend(SqliteFile.of('sqlite:///agent.db'), 'joker', reader_lag=1000))
 parent = Starlette()
 for name in ('ann', 'bob'):
-    mount(parent, f'/{name}', to_a2a(agent, backend='sqlite:///agent.db', namespace=name))
+    mount(parent, f'/{name}', to_a2a(agent, backend='sqlite:///agent.db', retention=Retention(namespace=name)))
 """
 
 
