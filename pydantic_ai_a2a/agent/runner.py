@@ -94,6 +94,8 @@ class RunOutput:
     """Where calls are deferred: JSON Schemas of the parameters of the tools that they call, by name."""
     calls: Sequence[str] = ()
     """Ids of the calls of the model's last response, in the model's order."""
+    shown: Collection[str] = ()
+    """Ids of the calls of the last response that clients have been shown."""
     result: AgentRunResult[Any] | None = None
     """What the agent has returned; None if it was stopped."""
 
@@ -154,6 +156,7 @@ class Runner:
         left: Left | None = None,
         may_wait: bool = False,
         answers: DeferredToolResults | None = None,
+        shown: Collection[str] = (),
         steering: Steering | None = None,
         given: RunOptions | None = None,
     ) -> RunOutput:
@@ -173,6 +176,7 @@ class Runner:
             left: What it may use at most.
             may_wait: Whether the run may end with deferred calls, whatever the agent's output types are.
             answers: The results of calls that the history ends with.
+            shown: Ids of those calls that clients have been shown, and are not shown again.
             steering: Brings in what the user says meanwhile.
             given: Options of this run only, over those of every run.
 
@@ -204,9 +208,9 @@ class Runner:
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
-                    shown = _Shown(run, None if resumed else answers)
+                    seen = _Shown(run, None if resumed else answers, shown)
                     await self._drive(
-                        run, node, answer, watched, emit, shown=shown, turn=turn, may_wait=may_wait, steering=steering
+                        run, node, answer, watched, emit, shown=seen, turn=turn, may_wait=may_wait, steering=steering
                     )
                 except (asyncio.CancelledError, RunCancelled):
                     _charge_unanswered(run, left)
@@ -228,7 +232,8 @@ class Runner:
         schemas = _schemas(run, result.output) if waits else None
         calls = _calls(run.all_messages()) if waits else ()
         files = _files(messages)
-        return RunOutput(result.output, files, answer.streamed, messages, run.usage, waits, schemas, calls, result)
+        output, text = result.output, answer.streamed
+        return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
     def _options_of(
         self, info: RunInfo, given: RunOptions | None, left: Left | None, *, downloads: bool
@@ -271,7 +276,7 @@ class Runner:
             if Agent.is_call_tools_node(node):
                 _prepare_tools(run, node.model_response, may_wait=may_wait)
                 if asks:  # else a run before this one has shown and stored the response
-                    shown.answers = None
+                    shown.begin_response()
                     if self._steps.any and stream is None and watched():
                         await self._show(node.model_response, emit)
                     note = answer.end_response(node.model_response)
@@ -304,11 +309,19 @@ class _Shown:
     Args:
         run: The run.
         answers: Decisions about the calls with which the run's history ends.
+        shown: Ids of those calls that clients have been shown with the arguments that they still have.
     """
 
-    def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None) -> None:
-        self.answers = answers
+    def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None, shown: Collection[str]) -> None:
+        self._answers = answers
         self.run = run
+        self.ids = {*shown}
+        """Ids of the calls of the last response that clients have been shown."""
+
+    def begin_response(self) -> None:
+        """Forget the calls of the response before."""
+        self._answers = None
+        self.ids.clear()
 
     @asynccontextmanager
     async def of_node(self, node: CallToolsNode[Any, Any]) -> AsyncGenerator[AsyncIterable[AgentStreamEvent]]:
@@ -319,14 +332,18 @@ class _Shown:
     def _as_carried_out(self, event: AgentStreamEvent) -> AgentStreamEvent | None:
         if not isinstance(event, FunctionToolCallEvent):
             return event
-        call, answers = event.part, self.answers or DeferredToolResults()
+        call, answers = event.part, self._answers or DeferredToolResults()
         approval = answers.approvals.get(call.tool_call_id)
+        if approval is None and call.tool_call_id not in answers.calls:
+            tool = tool_of(self.run, call.tool_name)
+            if tool is not None and tool.kind in _DEFERRED:
+                return None
+        if call.tool_call_id in self.ids:
+            return None
+        self.ids.add(call.tool_call_id)
         if isinstance(approval, ToolApproved) and approval.override_args is not None:
             return replace(event, part=replace(call, args=approval.override_args))
-        if approval is not None or call.tool_call_id in answers.calls:
-            return event
-        tool = tool_of(self.run, call.tool_name)
-        return None if tool is not None and tool.kind in _DEFERRED else event
+        return event
 
 
 def _charge_unanswered(run: AgentRun[Any, Any], left: Left | None) -> None:

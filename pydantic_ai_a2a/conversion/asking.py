@@ -5,7 +5,7 @@ The data part is an A2A extension, which the agent card declares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -51,6 +51,7 @@ def ask(
     *,
     order: Sequence[str],
     changed: Mapping[str, dict[str, Any]],
+    shown_calls: Collection[str] = (),
     rules: Approvals,
     task_id: str,
 ) -> Asked:
@@ -61,6 +62,7 @@ def ask(
         schemas: JSON Schemas of the parameters of the tools that they call, by name.
         order: Ids of the calls in the order in which the model made them.
         changed: Arguments that earlier approvals of the same calls gave instead of the model's, by the id of the call.
+        shown_calls: Ids of the calls that clients have been shown as progress.
         rules: Rules for the answers of clients.
         task_id: The task.
     """
@@ -75,7 +77,7 @@ def ask(
         )
         for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
-    pending = Pending(calls=calls)
+    pending = Pending(calls=calls, shown_calls=[call.id for call in calls if call.id in shown_calls])
     state: TaskState = 'input-required' if pending.open else 'auth-required'
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 

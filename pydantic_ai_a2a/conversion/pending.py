@@ -16,7 +16,17 @@ from pydantic_ai.tools import (
     ToolDenied,
 )
 
-__all__ = ('CallAnswer', 'Kind', 'Pending', 'PendingCall', 'changed_arguments', 'dump', 'load', 'results')
+__all__ = (
+    'CallAnswer',
+    'Kind',
+    'Pending',
+    'PendingCall',
+    'changed_arguments',
+    'dump',
+    'load',
+    'results',
+    'still_shown',
+)
 
 Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
 """What a pending call waits for."""
@@ -68,6 +78,8 @@ class Pending:
     """That question."""
     asked_again: int = 0
     """Number of times that the client was asked again, because its words were no clear answer."""
+    shown_calls: Sequence[str] = ()
+    """Ids of the calls that clients have been shown as progress: their tools were called, and deferred them."""
 
     @property
     def open(self) -> list[PendingCall]:
@@ -86,6 +98,16 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
         call_id: answer.args for call_id, answer in pending.answers.items() if answer.args is not None
     }
     return {call_id: args for call_id, args in changed.items() if args is not None}
+
+
+def still_shown(pending: Pending) -> set[str]:
+    """Return the ids of the calls that clients have been shown as progress, with the arguments that they still have."""
+    calls = {call.id: call for call in pending.calls if call.id in pending.shown_calls}
+    for call_id, answer in pending.answers.items():
+        call = calls.get(call_id)
+        if call is not None and answer.args is not None and call.args is not None and answer.args != call.args:
+            del calls[call_id]
+    return {*calls}
 
 
 def dump(pending: Pending) -> bytes:

@@ -25,7 +25,7 @@ from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
-from ..conversion.pending import changed_arguments, dump, load, results
+from ..conversion.pending import changed_arguments, dump, load, results, still_shown
 from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored
@@ -139,6 +139,7 @@ class AgentJob:
             left=left,
             may_wait=True,
             answers=answers,
+            shown=() if pending is None else still_shown(pending),
             steering=self._steering(claim, recorder) if self._steers else None,
         )
         if self._dependencies is None:
@@ -230,7 +231,13 @@ class AgentJob:
         same = claim.pending is not None and not any(isinstance(each, ModelResponse) for each in result.messages)
         changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
         return ask(
-            result.output, result.schemas or {}, order=result.calls, changed=changed, rules=rules, task_id=task_id
+            result.output,
+            result.schemas or {},
+            order=result.calls,
+            changed=changed,
+            shown_calls=result.shown,
+            rules=rules,
+            task_id=task_id,
         )
 
     def _accepted(self, claim: Claim) -> OutputModes:

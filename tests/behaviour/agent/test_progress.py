@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ThinkingPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
-from pydantic_ai_a2a import Approvals, Progress, Results, to_a2a
+from pydantic_ai_a2a import Approvals, AuthRequired, Progress, Results, to_a2a
 
-from ...client import LIMIT, Client, Event, lifespan, message, state_of, texts
+from ...client import LIMIT, Client, Event, Stream, lifespan, message, state_of, texts
 from ...dialects import spoken
 from ..rows import covers
 from ..stage import serving
@@ -70,6 +71,11 @@ def shown(events: list[Event]) -> list[Any]:
             kind = [metadata[key] for key in ('progress', 'phase', 'toolName', 'toolCallId') if key in metadata]
             seen.append((status['state'].removeprefix('TASK_STATE_'), *content, *kind))
     return seen
+
+
+def tool_steps(events: list[Event]) -> list[Any]:
+    """What a client sees of tools: the data and the phase of each step."""
+    return [(step[1], step[3]) for step in shown(events) if 'tool' in step]
 
 
 async def streamed(agent: Agent[None, Any], progress: Progress) -> tuple[list[Event], dict[str, Any]]:
@@ -301,3 +307,102 @@ async def test_a_call_that_is_answered_is_shown_once_as_it_ran_and_the_text_befo
     assert [each[1] for each in events if 'thinking' in each] == ['I should look.', 'Done.']
     assert events.count(('WORKING', 'Let me look.')) == 1
     assert [each['parts'][0].get('text') for each in task['history']].count('Let me look.') == 1
+
+
+async def until_it_waits(reader: Stream) -> list[Event]:
+    """All events until the task waits for its client, or has ended; a sign-in does not end each stream."""
+    events: list[Event] = []
+    async for event in reader:
+        events.append(event)
+        state = event.result.get('statusUpdate', {}).get('status', {}).get('state', '')
+        if state.endswith('_REQUIRED'):
+            break
+    return events
+
+
+def unapproved(ctx: RunContext[None], where: str) -> str:
+    if not ctx.tool_call_approved:
+        raise ApprovalRequired
+    return where
+
+
+def elsewhere(where: str) -> str:
+    raise CallDeferred
+
+
+def unknown(ctx: RunContext[None], where: str) -> str:
+    if not ctx.tool_call_approved:
+        raise AuthRequired('Sign in.')
+    return where
+
+
+HIDDEN = {'approvals': Approvals(hide_arguments=['look'], change_arguments=['look'])}
+CALL, OTHER = ({'where': 'up'}, 'call'), ({'where': 'east'}, 'call')
+RETURN, DENIED = ({'outcome': 'success'}, 'return'), ({'outcome': 'denied'}, 'return')
+APPROVE = {'decision': 'approve'}
+
+
+@covers('thinking, tool calls', '`DeferredToolRequests`')
+@pytest.mark.parametrize(
+    ('tool', 'answer_data', 'ran'),
+    [
+        (unapproved, APPROVE, [CALL, RETURN]),
+        (unapproved, {**APPROVE, 'args': {'where': 'up'}}, [CALL, RETURN]),
+        (unapproved, {**APPROVE, 'args': {'where': 'east'}}, [CALL, OTHER, RETURN]),
+        (unapproved, {'decision': 'deny'}, [CALL, DENIED]),
+        (elsewhere, {'decision': 'result', 'result': 'sun'}, [CALL, RETURN]),
+        (unknown, None, [CALL, RETURN]),
+    ],
+    ids=['approved', 'same', 'changed', 'denied', 'result', 'sign-in'],
+)
+@pytest.mark.parametrize('options', [{}, HIDDEN], ids=['', 'hidden'])
+async def test_a_call_that_its_tool_defers_is_shown_when_the_tool_gets_it_and_again_only_with_other_arguments(
+    tool: Any, answer_data: dict[str, Any] | None, ran: list[Any], options: Any
+) -> None:
+    agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
+    async with serving(agent, results=Results(progress=ALL), **options) as client:
+        async with client.send_streaming() as reader:
+            first = await until_it_waits(reader)
+        task_id = first[0].result['task']['id']
+        parts = [{'text': 'done'}]
+        if answer_data is not None:
+            parts = [{'data': {'callAnswers': [{'id': 'call-1', **answer_data}]}}]
+        async with client.send_streaming(message(parts=parts, taskId=task_id)) as reader:
+            second = await reader.rest()
+    if options:  # of the arguments nothing is seen, and so no change of them
+        ran = [({}, 'call'), ran[-1]]
+    assert tool_steps([*first, *second]) == ran
+
+
+@covers('thinking, tool calls', '`DeferredToolRequests`')
+async def test_a_call_that_was_deferred_while_nobody_watched_is_shown_when_it_goes_on() -> None:
+    tool: Any = unapproved
+    agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(tool, name='look')])
+    async with serving(agent, results=Results(progress=ALL)) as client:
+        task = await client.send()
+        parts = [{'data': {'callAnswers': [{'id': 'call-1', **APPROVE}]}}]
+        async with client.send_streaming(message(parts=parts, taskId=task['id'])) as reader:
+            events = await reader.rest()
+    assert tool_steps(events) == [CALL, RETURN]
+
+
+@covers('thinking, tool calls', '`DeferredToolRequests`')
+async def test_a_call_that_is_deferred_again_and_again_is_shown_once_with_the_arguments_of_its_approval() -> None:
+    raised: list[Exception] = [AuthRequired('Sign in.'), ApprovalRequired()]
+
+    def look(where: str) -> str:
+        if raised:
+            raise raised.pop(0)
+        return where
+
+    agent: Agent[None, Any] = Agent(FunctionModel(answer), tools=[Tool(look, requires_approval=True)])
+    async with serving(agent, results=Results(progress=ALL)) as client:
+        async with client.send_streaming() as reader:
+            events = await until_it_waits(reader)
+        task_id = events[0].result['task']['id']
+        for data in ({**APPROVE, 'args': {'where': 'east'}}, None, APPROVE):
+            call = {'data': {'callAnswers': [{'id': 'call-1', **(data or {})}]}}
+            sent = message(parts=[{'text': 'done'} if data is None else call], taskId=task_id)
+            async with client.send_streaming(sent) as reader:
+                events += await until_it_waits(reader)
+    assert tool_steps(events) == [OTHER, RETURN]
