@@ -359,7 +359,7 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'message': 'Request payload validation error',
                 'data': {
                     'detail': 'The server does not answer for the host that the request names; '
-                    '`allowed_hosts` says for which it does.'
+                    '`Access.allowed_hosts` says for which it does.'
                 },
             },
             'NotFoundError': {

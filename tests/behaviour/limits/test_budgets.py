@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -26,9 +27,11 @@ from ..stage import Stage, ended, serving, tasks_of
 
 
 @asynccontextmanager
-async def budgeted(agent: Agent[Any, Any], *budgets: Budget, **options: Any) -> AsyncGenerator[tuple[Client, Clock]]:
+async def budgeted(
+    agent: Agent[Any, Any], *budgets: Budget, limits: Limits | None = None, **options: Any
+) -> AsyncGenerator[tuple[Client, Clock]]:
     """A client of an app with budgets, and its clock."""
-    async with serving(agent, limits=Limits(quotas=Quotas(budgets=budgets)), **options) as client:
+    async with serving(agent, limits=replace(limits or Limits(), quotas=Quotas(budgets=budgets)), **options) as client:
         clock = Clock(client.app)
         clock.now += -clock.now % (24 * 60 * 60_000)  # where a part of each window begins
         yield client, clock
