@@ -69,7 +69,7 @@ _Count = Annotated[_CountTasksRequest, AfterValidator(_count_params)]
         ),
         ("    'CancelTask': _Cancel,", "    'CountTasks': _Count,\n"),
     ],
-    'service.py': [
+    'service/tasks.py': [
         (
             '    async def cancel_task(',
             """
