@@ -63,6 +63,7 @@ def refusal(call: Callable[..., object], *args: Any, **kwargs: Any) -> str:
         ({'auth': SECRET}, 'auth takes an Authenticator, a list of Authenticator, a function or None, not a string.'),
         ({'auth': BearerAuth}, 'not the class BearerAuth.'),
         ({'auth': [SECRET]}, 'auth[0] takes an Authenticator, not a string.'),
+        ({'limits': Limits}, 'TypeError: to_a2a(): limits takes a Limits, not the class Limits.'),
         ({'limits': {'body': 3}}, 'TypeError: to_a2a(): limits takes a Limits, not a dict.'),
         ({'timeout': '5'}, "TypeError: to_a2a(): timeout takes seconds, a timedelta or None, not the string '5'."),
         ({'timeout': True}, 'timeout takes seconds, a timedelta or None, not True.'),

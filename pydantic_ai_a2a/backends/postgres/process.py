@@ -88,16 +88,20 @@ class PostgresProcess:
 
     async def _write(self, session: Session, write: BoundWrite[Any]) -> Any:
         async def attempt() -> Any:
-            result = await self._attempt(session, write)
-            if isinstance(result, _InDoubt):
-                if write.kind.undo is not None:  # no other process would get the tasks while this process lives
-                    self._take_back(write, result.result)
-                raise StoreUnavailable from result.error
+            result = self._certain(write, await self._attempt(session, write))
             for task_id, events in write.published(result):
                 self.event_bus.publish(task_id, events)
             return result
 
         return await session.patiently(attempt)
+
+    def _certain(self, write: BoundWrite[Any], result: Any) -> Any:
+        """Return the result of a commit that has an answer."""
+        if isinstance(result, _InDoubt):
+            if write.kind.undo is not None:  # no other process would get the tasks while this process lives
+                self._take_back(write, result.result)
+            raise StoreUnavailable from result.error
+        return result
 
     async def _attempt(self, session: Session, write: BoundWrite[Any]) -> Any:
         async with session.connection(first=write.kind.first) as connection:
