@@ -259,7 +259,7 @@ def _own_extensions(own: OwnParts | None, *, run_metadata: bool) -> list[AgentEx
 
 
 def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:
-    """What FastA2A keeps of a card, and where it shows it."""
+    """The arguments of FastA2A that describe the agent, and the path of its page."""
     return {
         'name': name,
         'url': url or '',

@@ -1,4 +1,4 @@
-"""How an app converts messages and results, and what does its tasks: the agent, or a worker of the user.
+"""The conversion of messages and results for one app, and the job that does its tasks.
 
 The composition root makes one `Conversion` of the options. The service checks messages by it.
 """
@@ -33,7 +33,7 @@ __all__ = ('Conversion',)
 
 
 class Conversion:
-    """How the agent's messages and results are converted, and what does its tasks.
+    """The conversion of an agent's messages and results, and the job that does its tasks.
 
     Args:
         agent: The agent.
@@ -62,7 +62,7 @@ class Conversion:
         self.input = None if messages.input_type is None else TypedInput(messages.input_type)
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
-        """What runs may want to know of a call, from its headers and caller; None if no run does."""
+        """Keeps the parts of a call that runs may ask for; None if no run asks for any."""
         self._hooks = hooks
         own = worker if isinstance(worker, AgentWorker) else None
         self._foreign = foreign_worker(worker)

@@ -44,7 +44,7 @@ BEHIND = (
     'CASE WHEN EXISTS (SELECT 1 FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ?'
     f' AND e.{_LIVE}) THEN 1 ELSE 0 END'
 )
-"""Whether a task that comes into the line of a context (agent, owner, context) now has others before it."""
+"""1 if other live tasks of a context (agent, owner, context) come before a task that is added now, else 0."""
 
 
 def any_queued(agent: str) -> Transaction[bool]:

@@ -1,7 +1,7 @@
-"""What the ports of a SQL backend ask of its driver: read, write, publish in order. Knows no driver and no connection.
+"""The interface between the ports of a SQL backend and its driver: read, write, publish in order.
 
-A driver is handed what makes a transaction, not the transaction: a generator runs once, and a driver may have to try
-again.
+A driver gets a function that makes a transaction, not the transaction: a transaction is a generator, which runs once,
+and a driver may have to try again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class WriteKind(Generic[P, T]):
     make: Callable[P, Transaction[T]]
     """Makes the transaction."""
     published: Callable[..., Published] | None = None
-    """What to publish: called with the result and what the transaction was made with."""
+    """Returns the events to publish; called with the result and the arguments of the transaction."""
     first: bool = False
-    """Whether it goes before all others that wait."""
+    """True if the write goes before all other writes that wait."""
     undo: Callable[..., Transaction[None]] | None = None
     """Takes back what was done for a caller who has gone meanwhile; called like `published`."""
     locks: Callable[..., Sequence[Lock]] | None = None
-    """What it locks from its beginning; called with what the transaction was made with. Not where one writes at a time:
-    so they cost nothing there, which matters for what every task does."""
+    """Returns the locks that the transaction takes first; called with its arguments. SQLite has one writer and asks for
+    no locks, so that they cost nothing there."""
     ready: bool = False
-    """Whether tasks may have become claimable."""
+    """True if tasks may be claimable after the write."""
     cancels: bool = False
-    """Whether the tasks that it publishes are to be canceled by whoever runs them."""
+    """True if the process that runs a published task must cancel the task."""
     erases: bool = False
-    """Whether the tasks that it publishes are gone."""
+    """True if the published tasks are erased."""
 
 
 @dataclass(slots=True)  # not frozen, because that would cost a call for each field of each write
