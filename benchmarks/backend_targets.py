@@ -19,7 +19,7 @@ from targets import TEXT, serve
 from pydantic_ai_a2a import Results, Workers, to_a2a
 
 DELTAS = 20
-BEFORE = 0.3
+BEFORE = 1.0
 """Seconds for a reader to come, before the first delta."""
 PAUSE = 0.05
 LEASE = 2.0

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from backend_targets import DELTAS, agent
+from backend_targets import agent
 from load import LIMIT, Served, load, rate, server
 from pydantic_ai.agent import WrapperAgent
 
@@ -129,7 +129,7 @@ def connected(served: Served) -> httpx.AsyncClient:
 
 
 async def latency(here: Served, there: Served) -> list[float]:
-    """Seconds from a delta in one process until a reader at the other has it."""
+    """Seconds from a delta in one process until a reader at the other has it, of the deltas after it has subscribed."""
     ages: list[float] = []
     async with connected(here) as sender, connected(there) as reader:
         streamed = body('SendStreamingMessage', 'stream', f'latency-{time.time_ns()}')
@@ -143,7 +143,7 @@ async def latency(here: Served, there: Served) -> list[float]:
                         now = time.time_ns()
                         parts = json.loads(line.removeprefix('data:'))['result']['artifactUpdate']['artifact']['parts']
                         ages += [(now - int(at)) / 1e9 for part in parts for at in part['text'].split()]
-    assert len(ages) == DELTAS, ages
+    assert ages, 'The stream ended before the reader had subscribed.'
     return ages
 
 
