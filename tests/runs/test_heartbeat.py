@@ -46,7 +46,7 @@ async def test_leases_are_renewed_while_the_loop_is_blocked_and_the_loop_is_call
     renewals = Renewals()
     called: asyncio.Future[threading.Thread] = asyncio.get_running_loop().create_future()
     renewals.callbacks = [lambda: called.done() or called.set_result(threading.current_thread())]
-    heartbeat = Heartbeat(renewals, 20 * LEASE)
+    heartbeat = Heartbeat(renewals, 100 * LEASE)
     renewals.wait(2)
     assert not called.done()
     async with asyncio.timeout(LIMIT):
@@ -65,11 +65,13 @@ async def test_a_renewal_that_fails_is_logged_and_the_next_one_comes(caplog: pyt
     assert 'the database is away' in caplog.text
 
 
-async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers(caplog: pytest.LogCaptureFixture) -> None:
+async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers() -> None:
     renewals = Renewals()
-    heartbeat = Heartbeat(renewals, LEASE)
+    heartbeat = Heartbeat(renewals, 20 * LEASE)
     with told_in_log('has not answered') as told:
         assert told.wait(LIMIT)
+    with told_in_log('has not answered') as told_again:
+        assert not told_again.wait(20 * LEASE)
     while not renewals.done.empty():
         renewals.done.get()
     renewed_since = asyncio.to_thread(renewals.wait)
@@ -77,7 +79,6 @@ async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers(capl
     async with asyncio.timeout(LIMIT):
         await renewed_since
     heartbeat.stop()
-    assert len([said for said in caplog.messages if said.startswith('The event loop has not answered for 0.')]) == 1
 
 
 async def test_a_renewal_that_is_held_up_does_not_keep_the_next_one_from_coming() -> None:

@@ -9,6 +9,9 @@ import pytest
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.runs.retries import Outages, Retries
 
+LEASE = 36_000.0
+"""Seconds that no test waits for: the loop's clock is set ahead."""
+
 
 class Store:
     """Raises errors, one for each call, and answers then."""
@@ -52,21 +55,28 @@ async def test_any_other_error_is_raised_at_once(error: Exception, raised: type[
     assert store.calls == 1
 
 
-async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may_have_ended_leases() -> None:
-    asked: list[float] = []
+async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may_have_ended_leases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    time, ahead = loop.time, 0.0
+    monkeypatch.setattr(loop, 'time', lambda: time() + ahead)
+    asked = 0
 
     async def answer() -> None:
-        asked.append(0)
+        nonlocal asked
+        asked += 1
 
     async def answer_late() -> None:
-        await asyncio.sleep(0.7)
+        nonlocal ahead
+        ahead += LEASE * 0.7
 
-    outages = Outages(0.9)
+    outages = Outages(LEASE)
     assert await outages.pause(answer) == 0
     assert await outages.pause(answer) == 0
-    assert len(asked) == 1
-    await asyncio.sleep(0.9 / 30)
+    assert asked == 1
+    ahead += LEASE / 30
     pause = await outages.pause(answer_late)
-    assert 0 < pause <= 0.3
-    await asyncio.sleep(pause)
+    assert 0 < pause <= LEASE / 3
+    ahead += pause
     assert await outages.pause(answer) == 0

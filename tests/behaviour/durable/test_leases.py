@@ -79,8 +79,8 @@ class Renewing(Wrapped):
         return marks
 
     def outlast_a_lease(self) -> None:
-        """Wait for as many renewals as there are in twice the length of a lease."""
-        for _ in range(6):
+        """Wait for more renewals than there are in the length of a lease."""
+        for _ in range(4):
             self.renewals.get(timeout=LIMIT)
 
 
@@ -110,7 +110,7 @@ async def test_a_run_that_blocks_the_loop_for_longer_than_its_lease_keeps_its_ta
         queue.outlast_a_lease()
         taken.append(elsewhere(there.queue.claim('thief', at=0, lease=HOUR, limit=1)))
 
-    async with serving(blocking(block), backend=backend, workers=Workers(lease=1)) as client:
+    async with serving(blocking(block), backend=backend, workers=Workers(lease=6)) as client:
         assert texts(await client.send('hi')) == ['hi']
     assert taken == [[]]
 
@@ -212,7 +212,7 @@ async def test_a_task_whose_failure_could_not_be_stored_stays_held_until_it_is(
         raise RuntimeError('no')
 
     queue = backend.queue = Unrecorded(backend.queue)
-    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=0.3)) as client:
+    async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=6)) as client:
         task = await client.send('hi', returnImmediately=True)
         await queue.tried.wait()
         await asyncio.to_thread(queue.outlast_a_lease)
