@@ -120,7 +120,7 @@ async def test_a_name_that_is_private_later_is_not_called_then() -> None:
     """Whatever it led to when it was registered: what counts are all addresses that it has at each call."""
     names = Names(['192.0.2.1'], ['127.0.0.1'], ['93.184.216.34', '127.0.0.1'])
     async with webhook() as hook:
-        settings = Push(resolve=names, timeout=0.1)
+        settings = Push(resolve=names)
         said = [await refused(settings, f'https://rebound.example.com:{hook.port}/') for _ in range(3)]
         assert (hook.received, said) == ([], ['refused: has an address that is not public'] * 3)
     assert names.asked == [('rebound.example.com', hook.port)] * 3

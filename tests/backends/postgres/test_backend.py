@@ -152,7 +152,7 @@ async def test_what_waits_while_the_database_is_started_anew_is_done(end: Any) -
 
 async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
     with postgres_server() as server:
-        backend = another(server.url(), acquire_timeout=0.2)
+        backend = another(server.url(), acquire_timeout=2)
         await submit(backend, message(new='t'))
         server.stop()
         for _ in range(2):
@@ -165,7 +165,7 @@ async def test_a_database_that_stays_away_is_said_to_be(another: Open) -> None:
 
 
 async def test_a_statement_that_takes_too_long_is_ended(another: Open) -> None:
-    backend, other = another(statement_timeout=0.2), another()
+    backend, other = another(statement_timeout=2), another()
     await submit(backend, message(new='t'))
     held, tried = threading.Event(), threading.Event()
 

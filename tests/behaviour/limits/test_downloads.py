@@ -153,7 +153,7 @@ async def test_a_server_names_the_type_of_a_file_within_the_kind_that_was_accept
 
 async def test_a_file_that_never_ends_fails_its_task() -> None:
     agent = Agent(Provider())
-    limits = Limits(download_time=0.2)
+    limits = Limits(download_time=2)
     async with (
         host(ends=False) as (url, gone),
         serving(agent, workers=Workers(worker=worker(agent)), limits=limits) as client,
