@@ -1,4 +1,4 @@
-"""The time, for the whole package: the wall clock for timestamps and expiry, and a steady clock for leases."""
+"""The time, for the whole package: a wall clock for timestamps and expiry, a steady clock for leases, the stop time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import time
 from functools import cached_property, partial
 from pathlib import Path
 
-__all__ = ('SYSTEM', 'Clock')
+__all__ = ('STOP_TIME', 'SYSTEM', 'Clock')
+
+STOP_TIME = 5.0
+"""Seconds that a task, a thread or a write gets to end at a stop. The stop then goes on without it."""
 
 # CLOCK_BOOTTIME goes on while the machine is suspended. Only Linux has it.
 _STEADY = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, 'CLOCK_BOOTTIME') else time.monotonic_ns

@@ -22,6 +22,7 @@ from ..arguments import seconds
 from ..ports import Claim
 from ..protocol import stored
 from ..types import Caller, Message
+from .exits import is_cancelled
 from .options import RunInfo, RunOptions
 
 __all__ = ('CallContext', 'Dependencies', 'DepsFactory', 'RunToken', 'dependencies')
@@ -175,10 +176,8 @@ async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: st
         await opened.__aexit__(type(error), error, error.__traceback__)
     except Exception:
         logger.exception('The dependencies of task %s could not be closed.', task_id)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        assert task is not None
-        if task.cancelling():  # else it was raised by what is closed
+    except asyncio.CancelledError as cancellation:
+        if is_cancelled(cancellation, asyncio.current_task()):  # else a dependency raised the error
             raise
 
 

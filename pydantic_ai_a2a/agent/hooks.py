@@ -17,7 +17,7 @@ from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.run import AgentRunResult
 
 from ..types import Caller
-from .exits import contained
+from .exits import contained, is_cancelled
 
 __all__ = ('Hooks', 'OnCancel', 'OnComplete', 'OnFailure', 'RunFailure')
 
@@ -91,10 +91,8 @@ async def _call(name: str, hook: Callable[[Any], object] | None, told: object, t
             await contained(hook(told))
         elif isawaitable(returned := await contained(to_thread.run_sync(hook, told))):
             await contained(returned)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        assert task is not None
-        if task.cancelling():
+    except asyncio.CancelledError as error:
+        if is_cancelled(error, asyncio.current_task()):
             raise
         logger.exception('%s of task %s was cancelled by itself.', name, task_id)
     except Exception:

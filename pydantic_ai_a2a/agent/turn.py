@@ -8,14 +8,13 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, TypeAlias
 
-from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.usage import RunUsage
 
 from ..ports import Checkpoint
 from ..types import Note
 
-__all__ = ('Save', 'Turn', 'canceled_turn')
+__all__ = ('Save', 'Turn')
 
 Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
 """Stores a checkpoint, and with it what the agent said in its step."""
@@ -95,15 +94,6 @@ class Turn:
 
     def _goes_on_after(self, last: ModelMessage, unsent: ModelRequest | None) -> bool:
         return isinstance(last, ModelResponse) and bool(self._stored or unsent or last.tool_calls)
-
-
-def canceled_turn(checkpoint: Checkpoint | None, canceled: RunCancelled) -> list[ModelMessage]:
-    """The turn of a run that was cancelled, as it can be continued with another prompt."""
-    turn = [*(() if checkpoint is None else checkpoint.messages), *canceled.new_messages()]
-    if turn and isinstance(last := turn[-1], ModelResponse) and last.tool_calls:
-        # Pydantic AI closes the calls of an interrupted response; with those of a complete one it takes no prompt.
-        turn[-1] = replace(last, state='interrupted')
-    return turn
 
 
 def _is_request(message: ModelMessage) -> bool:

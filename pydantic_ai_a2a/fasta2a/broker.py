@@ -19,6 +19,7 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ..backends.memory import SqliteBackend
+from ..clock import STOP_TIME
 from ..errors import A2AError
 from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
 from ..protocol import stored
@@ -33,8 +34,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _PAUSE = 1.0
 """Seconds before a broker that failed is asked again, and between two looks at a task that another process runs."""
-_STOP_TIME = 5.0
-"""Seconds that a broker may take to let go of what it was asked."""
 
 
 class BrokeredBackend(Backend):
@@ -91,7 +90,7 @@ class BrokeredBackend(Backend):
         active = [*self._active]
         for task in active:
             task.cancel()
-        await asyncio.wait(active, timeout=_STOP_TIME)
+        await asyncio.wait(active, timeout=STOP_TIME)
         await self._broker.__aexit__(kind, error, traceback)
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:

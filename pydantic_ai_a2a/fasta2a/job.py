@@ -18,6 +18,7 @@ from pydantic_core import from_json
 
 from ..agent.exits import contained
 from ..agent.hooks import Hooks
+from ..clock import STOP_TIME
 from ..lifecycle import STOPPED, TERMINAL
 from ..ports import Claim
 from ..protocol import stored
@@ -28,9 +29,6 @@ from .values import context_key
 __all__ = ('Stop', 'WorkerFailed', 'WorkerJob', 'task_params')
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-_STOP_TIME = 5.0
-"""Seconds that an event bus gets to end what it was told to close, and a worker to stop."""
 
 
 class WorkerFailed(Exception):
@@ -135,7 +133,7 @@ class WorkerJob:
         task = await storage.load_task(task_id)
         if task is not None and task['status']['state'] in STOPPED:
             await bus.close(task_id)
-            await asyncio.wait([relaying], timeout=_STOP_TIME)
+            await asyncio.wait([relaying], timeout=STOP_TIME)
         else:
             await asyncio.wait([relaying, stopping], return_when=asyncio.FIRST_COMPLETED)
             if stopping.done():
@@ -201,7 +199,7 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     """Cancel tasks and wait until they have stopped, for a bounded time."""
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks, timeout=_STOP_TIME)
+    await asyncio.wait(tasks, timeout=STOP_TIME)
     for task in tasks:
         if task.done() and not task.cancelled():
             task.exception()  # whoever had to know has been told

@@ -22,8 +22,9 @@ from pydantic_ai.messages import ModelMessage
 from ..backends.memory import SqliteBackend
 from ..backends.sql import runs, sweep
 from ..backends.sql import submit as accept
-from ..backends.sql.conversations import closed, load_messages
+from ..backends.sql.conversations import load_messages
 from ..backends.sql.transaction import Rows, Transaction
+from ..conversion.turns import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import TERMINAL, check_cancel, check_message
 from ..ports import (

@@ -24,21 +24,22 @@ from fasta2a.storage import Storage
 from fasta2a.worker import Worker
 from pydantic_ai import CancellationToken
 from pydantic_ai.agent import AbstractAgent
-from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, UserContent, UserPromptPart
 from typing_extensions import Unpack
 
-from ..agent.exits import is_for_the_process
 from ..agent.options import RunInfo, RunOptions, models_of
 from ..agent.runner import Runner, RunOutput
-from ..agent.turn import canceled_turn
+from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
+from ..conversion.turns import closed
 from ..errors import A2AError, StoreFailed
 from ..lifecycle import TERMINAL
 from ..protocol import stored
+from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
 from ..types import Note, Step, TextDelta
 
@@ -47,9 +48,6 @@ __all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
-
-_STOP_TIME = 5.0
-"""Seconds that the storage gets to hear of a task that a shutdown has stopped."""
 
 
 class Prompt(NamedTuple):
@@ -259,15 +257,13 @@ class AgentWorker(Worker[list[ModelMessage]]):
         own_task = asyncio.current_task()
         try:
             await self._run(task, self.outputs.accepted(params.get('accepted_output_modes', ())), token)
-        except asyncio.CancelledError as error:
-            if not _is_stopped():  # raised by the agent itself
-                await self._fail(task, classify(error), error)
-                return
-            with anyio.move_on_after(_STOP_TIME, shield=True):
-                await self._fail(task, SHUTDOWN)
-            raise
         except BaseException as error:  # such as sys.exit() in a hook, which would end the worker
-            if is_for_the_process(error, own_task):
+            outcome = outcome_of(error, own_task)
+            if outcome is Outcome.EXIT:
+                raise
+            if outcome is Outcome.STOPPED:
+                with anyio.move_on_after(STOP_TIME, shield=True):
+                    await self._fail(task, SHUTDOWN)
                 raise
             await self._fail(task, classify(error), error)
 
@@ -293,10 +289,10 @@ class AgentWorker(Worker[list[ModelMessage]]):
                 emit=chunks.emit,
                 text_output=self.outputs.streams_text and accepted.text,
             )
-        except RunTimedOut:
-            raise
         except RunCancelled as canceled:
-            await _stored(self.storage.update_context(context_id, [*context, *canceled_turn(None, canceled)]))
+            if outcome_of(canceled, asyncio.current_task()) is not Outcome.CANCELED:
+                raise
+            await _stored(self.storage.update_context(context_id, [*context, *closed(canceled.new_messages())]))
             await _stored(self.storage.update_task(task_id, 'canceled'))
             return
         artifacts = self._artifacts(result, chunks.artifact_id, accepted)
@@ -396,12 +392,6 @@ class WorkerOutputs(OutputMapper):
 
 def _builds_its_own(worker: AgentWorker) -> bool:
     return type(worker).build_artifacts is not AgentWorker.build_artifacts
-
-
-def _is_stopped() -> bool:
-    task = asyncio.current_task()
-    assert task is not None
-    return task.cancelling() > 0
 
 
 def _prompt(messages: Sequence[ModelMessage]) -> Prompt:

@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry, ConversationRecord
+from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.exceptions import RunTimedOut
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from .. import telemetry
-from ..agent.exits import Exited, is_cancelled, is_for_the_process
+from ..agent.exits import Exited
 from ..agent.hooks import RunFailure
-from ..backends.sql.conversations import closed
+from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
+from ..conversion.turns import appended, closed
 from ..errors import (
     A2AError,
     InternalError,
@@ -41,6 +40,7 @@ from ..quotas import Metering
 from ..settings import Rule
 from ..types import Caller, Message, TaskEvent, TaskHeader
 from .job import Job
+from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
 from .retries import Call, Retries
 
@@ -50,10 +50,8 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 _SAID = ('completed', 'input-required', 'rejected')
-_STOP_TIME = 5.0
-"""Seconds that a run gets to stop."""
-_TRIES = 20
-"""How often a turn is added to a conversation to which others add theirs at the same time."""
+_ATTEMPTS = 20
+"""Attempts to append a turn to a conversation to which other processes append at the same time."""
 
 
 class Direct:
@@ -131,7 +129,7 @@ class Direct:
         finally:
             for each in (running, watching):
                 each.cancel()
-            await asyncio.wait([running, watching], timeout=_STOP_TIME)
+            await asyncio.wait([running, watching], timeout=STOP_TIME)
 
     def _ended(self, running: asyncio.Task[bytes]) -> None:
         del self._running[running]
@@ -172,10 +170,8 @@ class Direct:
                 with telemetry.run_span(claim.header.id, context_id, submission.traceparent):
                     result = await (await self._job.begin(claim, recorder, self._job.token(), claim.header.id))
                 await self._job.record(claim, recorder, result)
-            except StoreUnavailable:
-                raise
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
-                if is_for_the_process(error, task) or is_cancelled(error, task):
+                if outcome_of(error, task) in (Outcome.EXIT, Outcome.STOPPED, Outcome.UNAVAILABLE):
                     raise
                 raise await self._failed(submission, correlation_id, error) from None
             finally:
@@ -247,7 +243,7 @@ async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
         reply = rule(message)
         return await reply if isawaitable(reply) else reply
     except BaseException as error:
-        if isinstance(error, Exception) or is_for_the_process(error, task) or is_cancelled(error, task):
+        if isinstance(error, Exception) or outcome_of(error, task) is not Outcome.FAILED:
             raise
         raise Exited.of(error) from error
 
@@ -286,48 +282,36 @@ class _Turn:
         """Add the turn to the conversation."""
         self.end = finish
         if self.answers and finish.status.state != 'rejected':
-            append = partial(self._append, claim, closed(finish.messages), finish.usage or RunUsage())
-            await self._store(append)
+            await self._store(partial(self._append, claim, closed(finish.messages), finish.usage))
 
-    async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage) -> None:
-        """Add messages to the conversation as it stands by now, as the end of a task does."""
+    async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage | None) -> None:
+        """Append messages to the conversation as it stands by now, as the end of a task does."""
         header = claim.header
         store = self._backend.conversations(header.owner)
-        left = _TRIES
+        attempts = 0
         while True:
-            left -= 1
-            known = await store.read_record(header.context_id)
-            if known is None and claim.head is not None:
-                return  # it was erased meanwhile
-            if known is not None and known.head_id in self._heads:
+            attempts += 1
+            before = await store.read_record(header.context_id)
+            if before is None and claim.head is not None:
+                return  # the conversation was erased meanwhile
+            if before is not None and before.head_id in self._heads:
                 return
-            record, entries = _grown(known, header, messages, usage)
+            record, entries = appended(
+                before,
+                messages,
+                conversation_id=header.context_id,
+                owner=header.owner,
+                run_id=stored.new_id(),
+                usage=usage,
+                at=self._backend.now(),
+            )
             self._heads.add(record.head_id)
+            revision = None if before is None else before.revision
             try:
-                await store.write_record(
-                    record, new_entries=entries, expected_revision=None if known is None else known.revision
-                )
+                return await store.write_record(record, new_entries=entries, expected_revision=revision)
             except ConversationConflict:
-                if not left:
+                if attempts == _ATTEMPTS:
                     raise
-            else:
-                return
-
-
-def _grown(
-    known: ConversationRecord | None, header: TaskHeader, messages: Sequence[ModelMessage], usage: RunUsage
-) -> tuple[ConversationRecord, list[ConversationEntry]]:
-    head = None if known is None else known.head_id
-    entries: list[ConversationEntry] = []
-    for message in messages:
-        entries.append(ConversationEntry(parent_id=head, message=message))
-        head = entries[-1].id
-    if known is None:
-        return ConversationRecord(
-            conversation_id=header.context_id, head_id=head, scope=header.owner, usage=usage
-        ), entries
-    changes: dict[str, Any] = {'head_id': head, 'revision': stored.new_id(), 'updated_at': datetime.now(UTC)}
-    return replace(known, usage=known.usage + usage, **changes), entries
 
 
 def _message(end: Finish, context_id: str) -> bytes:

@@ -11,7 +11,6 @@ from typing import Any
 from pydantic_ai.exceptions import RunCancelled
 
 from ..agent.hooks import Hooks, RunFailure
-from ..agent.turn import canceled_turn
 from ..conversion.failure import Failure
 from ..errors import LeaseLost
 from ..ports import Backend, Claim
@@ -62,8 +61,9 @@ class RunEnds:
             LeaseLost: The task was ended, or taken over, meanwhile.
         """
         hook = self._hooks.on_cancel is not None
+        before = () if claim.checkpoint is None else claim.checkpoint.messages
         try:
-            await recorder.cancel(canceled_turn(claim.checkpoint, canceled), canceled.usage)
+            await recorder.cancel([*before, *canceled.new_messages()], canceled.usage)
         except LeaseLost:
             if hook and await self._is_canceled(claim.header.id):
                 self._beside(self._hooks.canceled(claim.header.id, canceled))  # it did not wait for its run to stop

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from threading import Thread
 from typing import TypeAlias
 
+from ..clock import STOP_TIME
+
 __all__ = ('Heartbeat', 'Renew')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_STOP_TIME = 5.0
-"""Seconds that the thread gets to end."""
 _AT_ONCE = 4
 """Renewals that may be under way together."""
 _RETRY = 1.0
@@ -54,7 +54,7 @@ class Heartbeat:
     def stop(self) -> None:
         """End the thread, and with it a renewal that is not done. Blocks for a moment."""
         self._stopped.set_result(None)
-        self._thread.join(_STOP_TIME)
+        self._thread.join(STOP_TIME)
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary, ref
 
+from ..clock import STOP_TIME
 from ..errors import BackendUnusable
 from ..service.streams import OpenStreams
 from .signals import Handler, Shutdown
@@ -32,8 +33,6 @@ Component: TypeAlias = Literal[
 """The state of a part of the app: `idle` starts with the first request, `off` is done by another process, `degraded`
 works all the same. In all other states, traffic belongs elsewhere."""
 
-_LEAVE_TIME = 5.0
-"""Seconds that an agent gets to be left."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LONGEST_PAUSE = 30.0
 
@@ -337,7 +336,7 @@ class _Host:
                 self._up.set_exception(error)
         finally:
             self._leave.set()
-            await asyncio.wait([keeper], timeout=_LEAVE_TIME if self._held else 0)
+            await asyncio.wait([keeper], timeout=STOP_TIME if self._held else 0)
             keeper.cancel()  # what hangs while the agent is entered or left has had its time
             self._up.cancel()
 

@@ -15,18 +15,18 @@ from itertools import islice
 from os import urandom
 from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled, RunTimedOut
+from pydantic_ai.exceptions import RunCancelled
 
 from .. import telemetry
-from ..agent.exits import is_for_the_process
+from ..clock import STOP_TIME
 from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
-from ..errors import LeaseLost, StoreUnavailable
 from ..ports import Backend, Claim
 from ..quotas import Metering
 from ..settings import Settings
 from .ends import RunEnds, run_id
 from .heartbeat import Heartbeat
 from .job import Job, Token
+from .outcomes import Outcome, outcome_of
 from .pending_writes import PendingWrites
 from .recorder import Recorder
 from .retries import Outages, Retries
@@ -42,8 +42,6 @@ _FORGET_AT_ONCE = 100
 """Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
 _LOOK = 1.0
 """Seconds until the next look at queued tasks that could not be claimed, though a slot was free."""
-_STOP_TIME = 5.0
-"""Seconds that a run which swallows its cancellation, or a store that is away, may hold up the end of the loop."""
 
 
 @dataclass(slots=True, eq=False)
@@ -147,7 +145,7 @@ class Worker:
     async def _hear_out(self) -> None:
         """Wait for hooks that were told at last."""
         if self._active:
-            await asyncio.wait(self._active, timeout=_STOP_TIME)
+            await asyncio.wait(self._active, timeout=STOP_TIME)
 
     async def _abandon(self) -> None:
         self._deaf()
@@ -159,7 +157,7 @@ class Worker:
             task.cancel()
         try:
             if stopping:
-                await asyncio.wait(stopping, timeout=_STOP_TIME)
+                await asyncio.wait(stopping, timeout=STOP_TIME)
         finally:
             heartbeat, self._heartbeat = self._heartbeat, None
             if heartbeat is not None:
@@ -167,7 +165,7 @@ class Worker:
         self._active.clear()  # those that do not stop have had their time
         while self._running:  # theirs, and what had not begun
             self._ends.owe_release(self._running.popitem()[1].claim)
-        await self._pending_writes.settle_at_last(_STOP_TIME)
+        await self._pending_writes.settle_at_last(STOP_TIME)
 
     async def _fail_the_rest(self) -> None:
         """End every task that is queued or was handed back: its store goes with the process."""
@@ -370,25 +368,22 @@ class Worker:
             with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
                 try:
                     result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
-                except RunTimedOut:
-                    raise
-                except RunCancelled as canceled:
-                    return await self._ends.canceled(claim, recorder, canceled)
+                except RunCancelled as error:
+                    if outcome_of(error, own_task) is not Outcome.CANCELED:
+                        raise
+                    return await self._ends.canceled(claim, recorder, error)
                 return await self._job.record(claim, recorder, result)
-        except LeaseLost:
-            logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
-            await self._ends.charge(claim, recorder)
-        except (asyncio.CancelledError, StoreUnavailable) as error:  # the worker ends, or the agent has raised it
-            assert own_task is not None
-            if isinstance(error, asyncio.CancelledError) and not own_task.cancelling():
-                return await self._ends.failed(claim, recorder, classify(error), error)  # else it would fail for ever
-            await self._ends.release(claim, recorder)
-            raise
         except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
-            if is_for_the_process(error, own_task):
+            outcome = outcome_of(error, own_task)
+            if outcome is Outcome.EXIT:
+                raise
+            if outcome is Outcome.LOST:
+                logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
+                return await self._ends.charge(claim, recorder)
+            if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
+                await self._ends.release(claim, recorder)
                 raise
             return await self._ends.failed(claim, recorder, classify(error), error)
-        return None
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -18,7 +16,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.usage import RunUsage
 from pydantic_ai.workspaces import WorkspaceRef
 
-from pydantic_ai_a2a.agent.turn import Turn, canceled_turn
+from pydantic_ai_a2a.agent.turn import Turn
 from pydantic_ai_a2a.ports import Checkpoint
 from pydantic_ai_a2a.types import Note
 
@@ -124,15 +122,3 @@ def test_usage_of_earlier_attempts_is_added_to_and_not_changed() -> None:
         assert usage == RunUsage(requests=1)
         usage.incr(RunUsage(requests=1, details={'cached': 1}))
     assert Stored().turn().usage is None
-
-
-def test_a_cancelled_turn_can_be_continued_with_another_prompt() -> None:
-    def canceled(*messages: ModelMessage) -> RunCancelled:
-        return RunCancelled('', messages=messages)
-
-    closed = replace(CALL, state='interrupted')
-    before: Any = Checkpoint(run='t.1', messages=[PROMPT, CALL], usage=RunUsage())
-    assert canceled_turn(None, canceled()) == []
-    assert canceled_turn(None, canceled(PROMPT, CALL)) == [PROMPT, closed]
-    assert canceled_turn(before, canceled()) == [PROMPT, closed]
-    assert canceled_turn(before, canceled(RETURN, ANSWER)) == [PROMPT, CALL, RETURN, ANSWER]

@@ -15,6 +15,7 @@ from contextvars import Context
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 
+from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
 from .connect import CONFLICTS, Connection, Pool, is_away, migrate, open_pool, perform, roll_back, told
@@ -29,8 +30,6 @@ _CONFLICTS = 10
 _PAUSE = 0.02
 """Seconds before the second attempt; it doubles with each."""
 _LONGEST = 1.0
-_STOP_TIME = 5.0
-"""Seconds that what has begun gets to finish."""
 
 
 class Session:
@@ -103,7 +102,7 @@ class Session:
         """Close all connections."""
         for pool in self._pools.values():
             try:
-                async with asyncio.timeout(_STOP_TIME):
+                async with asyncio.timeout(STOP_TIME):
                     await pool.close()
             except TimeoutError:
                 pool.terminate()
@@ -136,7 +135,7 @@ class _Life:
         await self._stopping.wait()
         beside.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_STOP_TIME)
+            await asyncio.wait(self._tasks, timeout=STOP_TIME)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(beside, *self._tasks, return_exceptions=True)
@@ -201,4 +200,4 @@ class PoolThread:
             if life is not None:
                 life.loop.call_soon_threadsafe(life.stop)
         if life is not None and life.thread is not current_thread():  # which a garbage collection may have chosen
-            life.thread.join(3 * _STOP_TIME)
+            life.thread.join(3 * STOP_TIME)

@@ -7,8 +7,6 @@ same name is another one. A run's new messages are appended in the transaction t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -24,6 +22,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import to_json
 
 from ...audit import audit, new_correlation_id
+from ...conversion.turns import appended
 from .database import Database, WriteKind
 from .transaction import Lock, Transaction, Write
 
@@ -32,7 +31,6 @@ __all__ = (
     'SqlConversationStore',
     'StoredEntry',
     'append',
-    'closed',
     'drop_left',
     'dump_message',
     'dump_messages',
@@ -142,13 +140,6 @@ def load_usage(body: bytes) -> RunUsage:
     return _usage_ta().validate_json(body)
 
 
-def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
-    """The messages as another prompt can follow them: Pydantic AI takes none after calls that have no results."""
-    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
-        return [*messages[:-1], replace(last, state='interrupted')]
-    return messages
-
-
 def prepare() -> None:
     """Build the schemas of what is stored, which takes tens of milliseconds, before the first task needs them."""
     _record_ta()
@@ -178,20 +169,11 @@ def append(
     entries and the revision, because a run appends once.
     """
     known = None if record is None else _record_ta().validate_json(record)
-    head = None if known is None else known.head_id
-    entries: list[tuple[Any, ...]] = []
-    for n, message in enumerate(messages):
-        entry_id = f'{run_id}.{n}'
-        entries.append((agent, owner, entry_id, head, dump_message(message)))
-        head = entry_id
-    used = usage if usage is not None else RunUsage()
-    updated_at = datetime.fromtimestamp(at / 1000, UTC)
-    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
-    if known is None:
-        grown = ConversationRecord(conversation_id=conversation_id, scope=owner, usage=used, **changes)
-    else:
-        grown = replace(known, usage=known.usage + used, **changes)
-    return [(_ENTRY, entries), _write(agent, owner, grown, at)]
+    newest, entries = appended(
+        known, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
+    )
+    rows = [(agent, owner, entry.id, entry.parent_id, dump_message(entry.message)) for entry in entries]
+    return [(_ENTRY, rows), _write(agent, owner, newest, at)]
 
 
 def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
+from ...conversion import turns
 from ...errors import LeaseLost
 from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Status
@@ -245,7 +246,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
-            messages = conversations.closed(messages)
+            messages = turns.closed(messages)
         run_id = f'{header.id}.{claimed.run}'
         writes += conversations.append(
             agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...conversion import turns
 from ...errors import StoredDamaged, TaskNotFoundError
 from ...lifecycle import LIVE, STOPPED
 from ...ports import Status
@@ -162,7 +163,7 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     run, own_messages, own_usage, record, push, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
-        messages = conversations.closed(conversations.load_messages(own_messages))
+        messages = turns.closed(conversations.load_messages(own_messages))
         usage = None if own_usage is None else conversations.load_usage(own_usage)
         run_id = f'{header.id}.{run}'
         yield conversations.append(

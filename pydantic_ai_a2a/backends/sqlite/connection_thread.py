@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Condition, Thread, current_thread
 from typing import Any, Protocol
 
+from ...clock import STOP_TIME
 from ..sql.transaction import Transaction
 from .errors import told
 from .steps import perform
@@ -21,8 +22,6 @@ __all__ = ('ConnectionThread', 'Poll', 'QueuedTransaction', 'Work', 'commit', 'r
 
 _GROUP = 100
 """Transactions in one commit: what goes first waits for no more than these."""
-_STOP_TIME = 5.0
-"""Seconds that a thread gets to finish what it was handed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ class ConnectionThread:
             thread, self._stopping = self._thread, True
             self._condition.notify()
         if thread is not None and thread is not current_thread():  # which a garbage collection may have chosen
-            thread.join(_STOP_TIME)
+            thread.join(STOP_TIME)
 
     def _run(self) -> None:
         try:

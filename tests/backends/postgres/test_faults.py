@@ -252,7 +252,7 @@ async def test_a_claim_of_somebody_who_is_gone_is_handed_back(another: Open, pos
 async def test_who_closes_does_not_wait_long_for_others(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, '_STOP_TIME', 0.5)
+    monkeypatch.setattr(thread, 'STOP_TIME', 0.5)
     backend = another()
     await submit(backend, message(new='t'))
     async with gate(postgres_url, EVENTS) as held:
@@ -267,7 +267,7 @@ async def test_who_closes_does_not_wait_long_for_others(
 async def test_who_closes_does_not_wait_long_for_a_server_that_says_nothing(
     another: Open, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(thread, '_STOP_TIME', 0.1)
+    monkeypatch.setattr(thread, 'STOP_TIME', 0.1)
     async with proxied(postgres_url) as proxy:
         backend = another(proxy.url)
         await submit(backend, message(new='t'))

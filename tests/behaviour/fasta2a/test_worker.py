@@ -238,7 +238,7 @@ async def test_a_bus_that_does_not_close_does_not_hold_up_the_end(monkeypatch: p
         async def close(self, task_id: str) -> None:
             pass
 
-    monkeypatch.setattr(job, '_STOP_TIME', 0.01)
+    monkeypatch.setattr(job, 'STOP_TIME', 0.01)
     worker = Acting()
     worker.broker.event_bus = Open()
     async with serving(agent, workers=Workers(worker=worker)) as client:

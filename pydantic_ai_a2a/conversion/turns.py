@@ -1,0 +1,55 @@
+"""The turn of a task as a part of its conversation: closed after a cancellation, and appended at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
+from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.usage import RunUsage
+
+__all__ = ('appended', 'closed')
+
+
+def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
+    """Return a turn that another prompt can follow: Pydantic AI takes no prompt after calls without results."""
+    if messages and isinstance(last := messages[-1], ModelResponse) and last.tool_calls:
+        return [*messages[:-1], replace(last, state='interrupted')]
+    return messages
+
+
+def appended(
+    record: ConversationRecord | None,
+    messages: Sequence[ModelMessage],
+    *,
+    conversation_id: str,
+    owner: str,
+    run_id: str,
+    usage: RunUsage | None,
+    at: int,
+) -> tuple[ConversationRecord, list[ConversationEntry]]:
+    """Return the record of a conversation after a turn, and the entries of the turn.
+
+    Args:
+        record: The record before the turn; None for a new conversation.
+        messages: The model messages of the turn.
+        conversation_id: The context id.
+        owner: Owner of the context.
+        run_id: Names the entries and the revision. A run appends once.
+        usage: Usage of the turn; None for none.
+        at: Time of the turn (ms).
+    """
+    head = None if record is None else record.head_id
+    entries: list[ConversationEntry] = []
+    for n, message in enumerate(messages):
+        entries.append(ConversationEntry(id=f'{run_id}.{n}', parent_id=head, message=message))
+        head = entries[-1].id
+    usage = RunUsage() if usage is None else usage
+    updated_at = datetime.fromtimestamp(at / 1000, UTC)
+    changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}
+    if record is None:
+        return ConversationRecord(conversation_id=conversation_id, scope=owner, usage=usage, **changes), entries
+    return replace(record, usage=record.usage + usage, **changes), entries
