@@ -1,4 +1,4 @@
-"""The run of an agent: what Pydantic AI is called with, and what comes out of the run while it is under way.
+"""The run of an agent: its input, its steps and its output, in the calls of Pydantic AI.
 
-A claimed task and its messages come in. Events, steps and the output of the run go out; no other room calls the agent.
+A claimed task and its messages come in. Events, steps and the output of the run go out. No other room calls the agent.
 """

@@ -1,6 +1,6 @@
-"""What a run depends on: made from the call that led to it, and closed when it is over. Knows neither queue nor wire.
+"""The `deps` of a run: made from the call that started the run, and closed at the end of the run.
 
-A run may be another process's than the one that took the call, so all that a factory is told is stored with the task.
+The process that accepted the call may differ from the process of the run, so the task stores the factory's input.
 """
 
 from __future__ import annotations
@@ -30,43 +30,42 @@ __all__ = ('CallContext', 'Dependencies', 'DepsFactory', 'RunToken', 'dependenci
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
-"""Headers that are never stored."""
+"""Headers with credentials, never stored."""
 
 T = TypeVar('T')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
-    """The call that a run answers, as it was when it was accepted: what `deps_factory` is given."""
+    """The call that started a run, as accepted: the argument of `deps_factory`."""
 
     caller: Caller
-    """Who sent the message, with the scopes of its credentials then."""
+    """Sender of the message, with the scopes of the sender's credentials at the call."""
     headers: Mapping[str, str]
-    """Those of its HTTP headers that `deps_headers` names, in lower case; a header that came several times is joined
-    with `, `."""
+    """The HTTP headers named by `deps_headers`, in lower case. Repeated headers are joined with `, `."""
     message: Message
-    """The message that the run begins with."""
+    """The first message of the run."""
     metadata: Mapping[str, Any]
-    """That of the request; the message has its own."""
+    """Metadata of the request. The message has metadata of its own."""
     task_id: str
     context_id: str
 
     @property
     def tenant(self) -> str:
-        """The tenant that the caller acts in; empty where there are none."""
+        """The caller's tenant; empty without tenants."""
         return self.caller.tenant
 
 
 DepsFactory: TypeAlias = Callable[[CallContext], Any]
-"""Makes the `deps` of one run: returns them, an awaitable of them, or a context manager, async or not, of them."""
+"""Makes the `deps` of one run. Returns `deps`, an awaitable, or a context manager, async or not."""
 
 
 class DependenciesFailed(Exception):
-    """What a run depends on could not be made or closed. Never sent to a client; the log has its cause."""
+    """The `deps` of a run could not be made or closed. Never sent to a client; the log has the cause."""
 
 
 class RunToken(CancellationToken):
-    """Cancels the runs of one task, and what is being opened for one."""
+    """Cancels the runs of one task, and the making of `deps`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,13 +73,13 @@ class RunToken(CancellationToken):
         self._opening: asyncio.Timeout | None = None
 
     def cancel(self) -> None:
-        """Cancel, from any thread; again does nothing."""
+        """Cancel, from any thread. A second call does nothing."""
         super().cancel()
         self._loop.call_soon_threadsafe(self._stop_opening)
 
     @contextmanager
     def opening(self, opening: asyncio.Timeout) -> Generator[None]:
-        """End a timeout's block, too, when this is cancelled or has been."""
+        """End a timeout's block when the token is cancelled, or at once if cancelled before."""
         self._opening = opening
         self._stop_opening()
         try:
@@ -97,9 +96,9 @@ class Dependencies:
     """Gives each run `deps` of its own.
 
     Args:
-        factory: Makes them.
-        headers: Names of the HTTP headers that it is told.
-        timeout: Seconds that making them may take; None for any time.
+        factory: Makes the `deps`.
+        headers: Names of the HTTP headers for the factory.
+        timeout: Seconds for the factory; None for no limit.
     """
 
     def __init__(self, factory: DepsFactory, headers: Iterable[str], timeout: float | None) -> None:
@@ -108,23 +107,23 @@ class Dependencies:
         self._timeout = timeout
 
     def keep(self, headers: Iterable[tuple[bytes, bytes]], caller: Caller) -> dict[str, Any]:
-        """What is stored of a call besides its message and owner, as JSON values."""
-        kept: dict[str, str] = {}
+        """Return the stored part of a call besides its message and owner, as JSON values."""
+        values: dict[str, str] = {}
         for name, value in headers:
             if name in self._headers:
-                key, said = name.decode('latin-1'), value.decode('latin-1')
-                kept[key] = f'{kept[key]}, {said}' if key in kept else said
+                key, text = name.decode('latin-1'), value.decode('latin-1')
+                values[key] = f'{values[key]}, {text}' if key in values else text
         who = {'id': caller.id, 'tenant': caller.tenant, 'owns_as': caller.owns_as, 'scopes': sorted(caller.scopes)}
-        return {'caller': who, 'headers': kept}
+        return {'caller': who, 'headers': values}
 
     async def use(
         self, claim: Claim, token: RunToken, info: RunInfo, run_id: str, run: Callable[[Any], Awaitable[T]]
     ) -> T:
-        """Run with `deps` that are closed however the run ends, before that is recorded.
+        """Run with `deps`, and close the `deps` after any end of the run, before the end is recorded.
 
         Raises:
-            DependenciesFailed: They could not be made; or not be closed, after a run that ended well.
-            RunCancelled: The token was cancelled; or (RunTimedOut) making them took too long.
+            DependenciesFailed: The `deps` could not be made, or not be closed after a successful run.
+            RunCancelled: The token was cancelled, or (RunTimedOut) the factory took too long.
         """
         opened = AsyncExitStack()
         deps = await self._open(_call_of(claim), token, opened, info, run_id)
@@ -171,7 +170,7 @@ class Dependencies:
 
 
 async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: str) -> None:
-    """Tell what has been opened how the run ended, which nothing that happens here changes."""
+    """Close the `deps` with the error of the run. The error of the run stays."""
     try:
         await opened.__aexit__(type(error), error, error.__traceback__)
     except Exception:
@@ -184,10 +183,10 @@ async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: st
 def _call_of(claim: Claim) -> CallContext:
     header = claim.header
     request: dict[str, Any] = {} if claim.request is None else from_json(claim.request)
-    kept: dict[str, Any] | None = request.get('call')
+    call: dict[str, Any] | None = request.get('call')
     return CallContext(
-        caller=Caller.of(header.owner) if kept is None else _load_caller(kept['caller']),
-        headers={} if kept is None else kept['headers'],
+        caller=Caller.of(header.owner) if call is None else _load_caller(call['caller']),
+        headers={} if call is None else call['headers'],
         message=stored.load_message(claim.message),
         metadata=request.get('metadata', {}),
         task_id=header.id,
@@ -195,8 +194,8 @@ def _call_of(claim: Claim) -> CallContext:
     )
 
 
-def _load_caller(kept: dict[str, Any]) -> Caller:
-    return replace(Caller(**kept), scopes=frozenset(kept['scopes']))
+def _load_caller(fields: dict[str, Any]) -> Caller:
+    return replace(Caller(**fields), scopes=frozenset(fields['scopes']))
 
 
 def dependencies(
@@ -205,11 +204,11 @@ def dependencies(
     options: RunOptions,
     schemes: Mapping[str, SecurityScheme],
 ) -> Dependencies | None:
-    """What gives runs their `deps`, if a factory does.
+    """Return the `Dependencies` of a factory; None without a factory.
 
     Raises:
         TypeError: The factory is a generator function.
-        ValueError: A header has credentials, by its name or as one of the schemes.
+        ValueError: A header has credentials, by its name or by one of the security schemes.
     """
     if factory is None:
         return None

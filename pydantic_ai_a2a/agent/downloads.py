@@ -1,8 +1,8 @@
-"""Downloads of files that clients send by URL: all of a request to the model in a bounded time. Knows Pydantic AI.
+"""Downloads of files by URL: all files of a request to the model in a bounded time.
 
-A model downloads files while it builds its request, with a time limit for each read: a host that sends a byte now and
-then would hold the run for ever. So the files are downloaded, by Pydantic AI's own download, before the model builds
-its request. The messages of the run keep the URLs.
+A model downloads files while building its request, with a time limit for each read. A host that sends a byte now and
+then would hold the run for ever. Therefore Pydantic AI's own download runs before the model builds its request. The
+messages of the run keep the URLs.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from ..errors import DownloadTimedOut
 __all__ = ('Downloads', 'has_files')
 
 _STAND_INS = frozenset({'function', 'test'})
-"""Systems of the models that stand in for others in tests; those get the URLs."""
+"""Systems of models for tests. Such models get the URLs."""
 
 
 def has_files(prompt: str | Sequence[UserContent] | None, messages: Sequence[ModelMessage]) -> bool:
-    """Return whether a prompt, or the messages before it, have files to download.
+    """Return whether a prompt, or the messages before the prompt, have files to download.
 
-    Every run asks, and a conversation may be long: so no function is called for a message without files.
+    Every run calls this function on a conversation of any length, so messages without files cost no function call.
     """
     contents: list[Any] = [] if prompt is None or prompt.__class__ is str else [prompt]
     for message in messages:
@@ -53,10 +53,10 @@ def has_files(prompt: str | Sequence[UserContent] | None, messages: Sequence[Mod
 
 
 class Downloads(AbstractCapability[Any]):
-    """Downloads the files of each request to the model before the model builds it.
+    """Downloads the files of each request before the model builds the request.
 
     Args:
-        seconds: Seconds that the files of one request may take, together.
+        seconds: Seconds for all files of one request.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -72,7 +72,7 @@ class Downloads(AbstractCapability[Any]):
 
 
 class _Downloading(WrapperModel):
-    """Gives a model the bytes of files instead of the URLs. Pydantic AI bounds the bytes of each of its requests."""
+    """Gives a model the bytes of files instead of the URLs. Pydantic AI bounds the bytes of each request."""
 
     def __init__(self, wrapped: Model, seconds: float) -> None:
         super().__init__(wrapped)
@@ -137,7 +137,7 @@ async def _with_files(message: ModelMessage) -> ModelMessage:
 
 
 async def _download(file: FileUrl) -> BinaryContent:
-    """Download a file. Of the types that its server names, those of another kind than the accepted one do not count."""
+    """Download a file. The server's media type counts only if the main type is the accepted one."""
     item = await download_item(file, 'bytes')
     accepted, named = file.media_type, item['data_type']
     media_type = named if named.partition('/')[0] == accepted.partition('/')[0] else accepted

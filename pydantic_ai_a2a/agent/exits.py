@@ -1,7 +1,7 @@
-"""Turns exceptions that would end the process, such as the `SystemExit` of a tool, into errors of the task.
+"""Conversion of exceptions that would end the process, such as a tool's `SystemExit`, into errors of the task.
 
-asyncio stops the whole event loop for a `SystemExit` or a `KeyboardInterrupt` that ends one of its tasks. Pydantic AI
-runs each tool call and each streamed model request as a task of its own, and raises the error of a run in another one.
+asyncio stops the whole event loop when a `SystemExit` or a `KeyboardInterrupt` ends an asyncio task. Pydantic AI runs
+each tool call and each streamed model request in a separate task, and raises the error of a run in yet another task.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ T = TypeVar('T')
 
 
 class Exited(Exception):
-    """The user's code raised an exception that would end the process. Never sent to a client."""
+    """The user's code raised an exception to end the process. Never sent to a client."""
 
     @classmethod
     def of(cls, error: BaseException) -> Exited:
-        """Return the error to raise instead of `error`, and from it."""
+        """Return the error to raise from `error`."""
         return cls(f'{type(error).__name__} was raised.')
 
 
 class Stalled(Exception):
-    """A run has done a step and is to do the same step again. Never sent to a client.
+    """A run repeats the same step for ever. Never sent to a client.
 
-    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of an iteration of its own,
-    and gives the same step again. So the run would never end, and each step may ask the model.
+    Pydantic AI takes a `StopAsyncIteration` of a model, a hook or a function for the end of its own iteration, and
+    returns the same step again. The run would never end, and each step may ask the model.
     """
 
     def __init__(self) -> None:
@@ -70,10 +70,10 @@ async def contained(work: Awaitable[T]) -> T:
 
 
 def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """True if an exception has to end the process or the event loop, and not only the task in which it was raised.
+    """True if an exception has to end the process or the event loop, instead of only its task.
 
-    This holds for `KeyboardInterrupt`, which nothing tells from Ctrl-C, and for the `GeneratorExit` of a coroutine that
-    is closed.
+    True for `KeyboardInterrupt`, as Ctrl-C raises the same exception, and for the `GeneratorExit` of a closed
+    coroutine.
 
     Args:
         error: The exception.
@@ -83,12 +83,12 @@ def is_for_the_process(error: BaseException, task: asyncio.Task[Any] | None) -> 
 
 
 def is_cancelled(error: BaseException, task: asyncio.Task[Any] | None) -> bool:
-    """True if an exception is the cancellation of the task in which it was raised; code may raise another one."""
+    """True if an exception is the cancellation of the given task. Code may also raise a `CancelledError` itself."""
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _is_running(task: asyncio.Task[Any] | None) -> bool:
-    """True if `task` executes this call. No task executes a coroutine that is closed."""
+    """True if `task` executes this call. A closed coroutine is executed by no task."""
     try:
         return asyncio.current_task() is task
     except RuntimeError:  # no event loop is running
@@ -96,15 +96,15 @@ def _is_running(task: asyncio.Task[Any] | None) -> bool:
 
 
 def contain_exits(run: AgentRun[Any, Any]) -> None:
-    """Have the tools and output functions of a run raise `Exited` instead of what would end the process.
+    """Make the tools and output functions of a run raise `Exited` instead of an exception for the process.
 
-    As a capability of the run, the same would make each run about a fifth more expensive, also without a tool call.
+    A capability of the run would have the same effect, but makes each run about a fifth more expensive.
     """
     wrap_tool_hooks(run, _contain)
 
 
 def contain_model_exits(run: AgentRun[Any, Any]) -> None:
-    """Have the streamed model requests of a run raise `Exited`: their hooks run in a task of Pydantic AI's."""
+    """Make the streamed model requests of a run raise `Exited`: Pydantic AI runs hooks in a separate task."""
     wrap_hooks(run, _contain)
 
 
@@ -113,7 +113,7 @@ def _contain(capability: AbstractCapability[Any]) -> AbstractCapability[Any]:
 
 
 def contain_prepare_exits(run: AgentRun[Any, Any]) -> None:
-    """Have the `prepare` functions of tools raise `Exited`: those of several toolsets run in tasks of Pydantic AI's."""
+    """Make the `prepare` functions of tools raise `Exited`: Pydantic AI may run each toolset in a separate task."""
     replace_toolset(run, _contain_prepare)
 
 
@@ -129,7 +129,7 @@ class _ContainedToolset(WrapperToolset[Any]):
 
 
 class _Contained(WrapperCapability[Any]):
-    """Calls the hooks of a run's capabilities. The tool managers of all its steps inherit it."""
+    """Calls the hooks of a run's capabilities. Inherited by the tool managers of all steps."""
 
     async def wrap_model_request(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, handler: Any

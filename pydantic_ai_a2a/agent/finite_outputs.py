@@ -1,4 +1,4 @@
-"""Asks the model again if an output holds NaN or infinity, which JSON has no number for."""
+"""A new request to the model if an output holds NaN or infinity, for which JSON has no number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FiniteOutputs(AbstractCapability[Any]):
         self._outputs = outputs
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Come last after an output is processed: another capability may replace the numbers."""
+        """Return the last position after an output is processed, since other capabilities may replace numbers."""
         return CapabilityOrdering(position='outermost')
 
     async def after_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Functions of the user's own that are told how runs end, once that is stored. Knows neither tasks' storage nor wire.
+"""The user's hooks: functions to call after the end of a run is stored.
 
-What goes wrong in them is logged: the task is over by then, and its client may have read so.
+Errors of a hook are logged: the task has ended before, and the client may have read its end.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailure:
-    """How a task failed: what `on_failure` is given."""
+    """The failure of a task: the argument of `on_failure`."""
 
     task_id: str
     context_id: str
     caller: Caller
-    """Whose task it is, without scopes."""
+    """Owner of the task, without scopes."""
     kind: str
-    """Of the failure, as its client reads it."""
+    """Name of the failure, also sent to the client."""
     correlation_id: str
-    """Names the failure in the log and in what its client reads."""
+    """Names the failure in the log and in the client's message."""
     error: BaseException | None
-    """What was raised; None if nothing was, such as when the server shut down first."""
+    """The raised exception; None if no code raised, such as at a shutdown."""
 
 
 OnComplete: TypeAlias = Callable[[AgentRunResult[Any]], object]
@@ -50,10 +50,10 @@ OnFailure: TypeAlias = Callable[[RunFailure], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hooks:
-    """What is called when a run has ended.
+    """The hooks for the ends of runs.
 
     Raises:
-        TypeError: A hook is an async generator function, whose events would have nowhere to go.
+        TypeError: A hook is an async generator function, whose items would be lost.
     """
 
     on_complete: OnComplete | None = None
@@ -67,29 +67,29 @@ class Hooks:
 
     @property
     def given(self) -> dict[str, Any]:
-        """Those that there are, by name."""
+        """The hooks by name, without absent hooks."""
         every = {'on_complete': self.on_complete, 'on_cancel': self.on_cancel, 'on_failure': self.on_failure}
         return {name: hook for name, hook in every.items() if hook is not None}
 
     async def completed(self, task_id: str, result: AgentRunResult[Any]) -> None:
-        """A run's answer has been stored."""
+        """Call `on_complete` after a run's answer is stored."""
         await _call('on_complete', self.on_complete, result, task_id)
 
     async def canceled(self, task_id: str, canceled: RunCancelled) -> None:
-        """A run was cancelled, and so was its task."""
+        """Call `on_cancel` after a run and its task were cancelled."""
         await _call('on_cancel', self.on_cancel, canceled, task_id)
 
     async def failed(self, failure: RunFailure) -> None:
-        """A task has failed."""
+        """Call `on_failure` after a task has failed."""
         await _call('on_failure', self.on_failure, failure, failure.task_id)
 
 
-async def _call(name: str, hook: Callable[[Any], object] | None, told: object, task_id: str) -> None:
+async def _call(name: str, hook: Callable[[Any], object] | None, argument: object, task_id: str) -> None:
     assert hook is not None, 'who has none does not tell it'
     try:
         if iscoroutinefunction(hook):
-            await contained(hook(told))
-        elif isawaitable(returned := await contained(to_thread.run_sync(hook, told))):
+            await contained(hook(argument))
+        elif isawaitable(returned := await contained(to_thread.run_sync(hook, argument))):
             await contained(returned)
     except asyncio.CancelledError as error:
         if is_cancelled(error, asyncio.current_task()):

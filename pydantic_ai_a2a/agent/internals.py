@@ -1,4 +1,4 @@
-"""The parts of Pydantic AI that it does not document: each function says which public call would replace it."""
+"""Undocumented parts of Pydantic AI: each function names the public call that would replace the function."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ __all__ = (
 )
 
 Wrap = Callable[[AbstractCapability[Any]], AbstractCapability[Any]]
-"""Returns a capability that calls another one, or the same capability if it does that already."""
+"""Returns a capability that calls another capability, or the same capability if already wrapped."""
 
 
 def has_output_validators(agent: AbstractAgent[Any, Any]) -> bool:
-    """Return True if an agent has output validators. A public `Agent.output_validators` would replace it."""
+    """Return True if an agent has output validators. Replaced by a public `Agent.output_validators`."""
     return bool(getattr(agent, '_output_validators', None))
 
 
 def model_of(run: AgentRun[Any, Any]) -> Model:
-    """Return the model of a run's next request. A public `AgentRun.model` would replace it."""
+    """Return the model of a run's next request. Replaced by a public `AgentRun.model`."""
     return run.ctx.deps.model
 
 
 def tool_of(run: AgentRun[Any, Any], name: str) -> ToolDefinition | None:
-    """Return a tool of a run's step. A public `AgentRun.tools` would replace it."""
+    """Return a tool of a run's step. Replaced by a public `AgentRun.tools`."""
     return run.ctx.deps.tool_manager.get_tool_def(name)
 
 
 def set_prompt(run: AgentRun[Any, Any], prompt: str | Sequence[UserContent] | None) -> None:
-    """Tell a run that goes on from its messages its prompt. An argument of `Agent.iter` would replace it."""
+    """Set the prompt of a run that resumes from messages. Replaced by an argument of `Agent.iter`."""
     run.ctx.deps.prompt = prompt
 
 
 def allow_deferred_calls(run: AgentRun[Any, Any]) -> None:
-    """Let a run end with deferred calls.
+    """Let a run end with deferred calls. Replaced by an argument of `Agent.iter`.
 
-    An argument of `Agent.iter` would replace it. As `output_type` of the run, `DeferredToolRequests` would have the
-    output's schema built anew for each run, and is refused for agents with output validators.
+    As `output_type` of the run, `DeferredToolRequests` would build the output's schema anew for each run, and is
+    refused for agents with output validators.
     """
     deps = run.ctx.deps
     if not deps.output_schema.allows_deferred_tools:
@@ -62,18 +62,18 @@ def allow_deferred_calls(run: AgentRun[Any, Any]) -> None:
 
 
 def wrap_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
-    """Wrap the hooks of a run's streamed model requests. Cheap capabilities of a run would replace it."""
+    """Wrap the hooks of a run's streamed model requests. Replaced by cheap capabilities of a run."""
     run.ctx.deps.root_capability = wrap(run.ctx.deps.root_capability)
 
 
 def wrap_tool_hooks(run: AgentRun[Any, Any], wrap: Wrap) -> None:
-    """Wrap the hooks of a run's tools and output functions. Cheap capabilities of a run would replace it."""
+    """Wrap the hooks of a run's tools and output functions. Replaced by cheap capabilities of a run."""
     tools = run.ctx.deps.tool_manager
     assert tools.root_capability is not None, 'Pydantic AI gives every run one'
     tools.root_capability = wrap(tools.root_capability)
 
 
 def replace_toolset(run: AgentRun[Any, Any], replace: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]) -> None:
-    """Replace toolsets of a run. A hook of `Agent.iter` for the toolsets of a run would replace it."""
+    """Replace toolsets of a run. Replaced by a hook of `Agent.iter` for the toolsets of a run."""
     tools = run.ctx.deps.tool_manager
     tools.toolset = tools.toolset.visit_and_replace(replace)

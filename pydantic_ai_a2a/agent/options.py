@@ -1,4 +1,4 @@
-"""What every run of an agent is given, what its tools read of it, and whether the agent takes it."""
+"""The options of every run of an agent, the information for its tools, and checks of both."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ __all__ = (
 
 NO_MODEL = 'The agent has no model: give one to Agent(...), to_a2a(agent, model=...) or agent.override(model=...).'
 _REFUSED = {'DBOSAgent': 'cancellation', 'PrefectAgent': 'cancellation', 'TemporalAgent': 'timeout='}
-"""Wrappers for durable execution, and what they refuse in every run, inside a workflow or not."""
+"""Wrappers for durable execution, and the option refused in every run, inside a workflow or not."""
 _SAME_TOOLS = (ApprovalRequiredToolset, FilteredToolset, PreparedToolset)
-"""Toolsets that have the tools of another one, under the same names."""
+"""Toolsets with the tools of an inner toolset, under the same names."""
 _USERS_CODE = (DynamicCapability, Hooks, ProcessHistory, WrapperCapability)
-"""Capabilities of Pydantic AI that call or hold what users have written."""
+"""Capabilities of Pydantic AI that call or hold user code."""
 
 
 class RunOptions(TypedDict, total=False):
-    """What `to_a2a` passes on to every run of the agent, with the names and the meaning of `Agent.run`.
+    """Options of `to_a2a` for every run of the agent, with the names and the meaning of `Agent.run`.
 
-    What belongs to one request is not among them: prompt, history and conversation, run id, usage, cancellation token,
-    deferred tool results, event handler. None stands for an option that is not given.
+    Options of a single request are left out: prompt, history and conversation, run id, usage, cancellation token,
+    deferred tool results, event handler. None stands for an absent option.
     """
 
     output_type: OutputSpec[Any] | None
@@ -80,13 +80,13 @@ class RunOptions(TypedDict, total=False):
     deps: Any
     """The same object for every run."""
     model_settings: AgentModelSettings[Any] | None
-    """Over the agent's own, one by one."""
+    """Merged over the agent's own, setting by setting."""
     usage_limits: UsageLimits | None
-    """A task that goes over them is `failed`."""
+    """A task beyond the limits is `failed`."""
     timeout: timedelta | float | None
-    """Time for a run, as a `timedelta` or in seconds; a task that takes longer is `failed`."""
+    """Time for a run, as a `timedelta` or in seconds; a longer task is `failed`."""
     metadata: AgentMetadata[Any] | None
-    """In addition to the agent's own. What `a2a` names in it is always a `RunInfo`."""
+    """In addition to the agent's own. The value of `a2a` is always a `RunInfo`."""
     retries: int | AgentRetries | None
     """Instead of the agent's own."""
     toolsets: Sequence[AbstractToolset[Any]] | None
@@ -96,26 +96,27 @@ class RunOptions(TypedDict, total=False):
     workspace: WorkspaceBackend | WorkspaceRef | Literal['new'] | None
     """As in `Agent.run`; the same for every run."""
     spec: dict[str, Any] | AgentSpec | None
-    """In addition to what the agent is made of."""
+    """In addition to the agent's own parts."""
 
 
 class RunInfo(TypedDict):
-    """What tools read under `a2a` in `RunContext.metadata`."""
+    """Information for tools, under `a2a` in `RunContext.metadata`."""
 
     task_id: str
     context_id: str
     attempt: int
-    """1, and one more for each process that was lost with the run."""
+    """1, and one more for each process lost during the run."""
     idempotency_key: str
-    """Names the run: the same in all its attempts. With `RunContext.tool_call_id` it names one call of a tool."""
+    """Names the run, the same in all attempts. With `RunContext.tool_call_id`, names one call of a tool."""
 
 
 def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
-    """Refuse what no run of the agent would get past.
+    """Refuse options that would fail every run of the agent.
 
     Raises:
-        TypeError: An option is none, or belongs to a request; the agent has output validators and is given an output
-            type; or it is one of Pydantic AI's deprecated wrappers for durable execution, and takes no run of ours.
+        TypeError: An option is unknown, or belongs to a request; the agent has output validators and the options have
+            an output type; or the agent is a deprecated wrapper for durable execution, for which runs are refused.
+        ValueError: The timeout is not positive.
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
         raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
@@ -138,10 +139,10 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
 
 
 def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model | str]:
-    """Return the models that a run may use, as far as they are known before it.
+    """Return the models that a run may use, as far as known before the run.
 
-    These are the model of the options or of the agent, and those of each `ModelFallback` capability. A model that
-    `agent.override` or a model selector brings is not among them.
+    Included are the model of the options or of the agent, and the models of each `ModelFallback` capability. Models
+    from `agent.override` or a model selector are unknown before the run.
     """
     model = options.get('model') or agent.model
     models: list[Model | str] = [] if model is None else [model]
@@ -152,7 +153,7 @@ def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model
 
 
 def may_have_model(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
-    """Return whether a run may have a model without `agent.override`: its own, the agent's, or one of a capability."""
+    """Return whether a run may have a model without `agent.override`: an option, the agent's, or a capability's."""
     if models_of(agent, options) or options.get('spec') is not None or not isinstance(_unwrapped(agent), Agent):
         return True
     return any(
@@ -169,19 +170,19 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
     Raises:
         ValueError: There is no such tool.
     """
-    known = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
-    if not named or known is None or options.get('spec') is not None:
+    tools = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
+    if not named or tools is None or options.get('spec') is not None:
         return
     if any(map(_may_bring_tools, _capabilities(agent, options))):
         return
-    if unknown := sorted(set(named) - known):
-        tools = ', '.join(sorted(known)) or 'none at all'
-        near = suggestion(unknown[0], known)
-        raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {tools}.')
+    if unknown := sorted(set(named) - tools):
+        names = ', '.join(sorted(tools)) or 'none at all'
+        near = suggestion(unknown[0], tools)
+        raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {names}.')
 
 
 def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> set[str] | None:
-    """Return the names of all tools; None if some are known in a run only, as those of an MCP server."""
+    """Return the names of all tools; None if some are known in a run only, such as the tools of an MCP server."""
     names: set[str] = set()
     for toolset in toolsets:
         if isinstance(toolset, FunctionToolset) and type(toolset).__module__.startswith('pydantic_ai.'):
@@ -213,9 +214,9 @@ def _may_bring_tools(capability: object) -> bool:
 
 
 def may_change_history(agent: AbstractAgent[Any, Any], options: RunOptions) -> bool:
-    """Return whether messages may be changed in place before they go to the model, as a history processor may do.
+    """Return whether messages may be changed in place on their way to the model, as by a history processor.
 
-    Pydantic AI itself leaves the messages of a history as they are, and so do its own capabilities.
+    Pydantic AI and its own capabilities never change the messages of a history.
     """
     if not isinstance(_unwrapped(agent), Agent) or options.get('spec') is not None:
         return True
@@ -241,13 +242,13 @@ def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:
 
 
 def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[object]:
-    """Yield the capabilities of each run, those inside of others too; a function that makes one stands for itself."""
-    found: list[AbstractCapability[Any]] = []
+    """Yield the capabilities of each run, with nested ones. A function that makes a capability is yielded as such."""
+    nested: list[AbstractCapability[Any]] = []
     with suppress(NotImplementedError):  # an agent of the user's own need not have any
-        agent.root_capability.apply(found.append)
+        agent.root_capability.apply(nested.append)
     for capability in options.get('capabilities') or ():
         if isinstance(capability, AbstractCapability):
-            cast('AbstractCapability[Any]', capability).apply(found.append)
+            cast('AbstractCapability[Any]', capability).apply(nested.append)
         else:
             yield capability
-    yield from found
+    yield from nested

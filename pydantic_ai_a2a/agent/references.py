@@ -1,7 +1,7 @@
-"""What a message refers to: artifacts of its caller's other tasks, for the agent's model to read. Knows no run.
+"""Artifacts of referenced tasks of the same caller, for the agent's model to read.
 
-They are read when the run begins, wherever that is: what the caller may not see, what never was, and what has been
-erased meanwhile are all left out alike.
+The artifacts are read at the start of the run. Tasks that are hidden from the caller, unknown or erased are left out
+alike.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _NOT_TAKEN = '(A part is left out: it is of a kind that cannot be read here.)'
 async def read_referenced(
     task_ids: Iterable[str], reader: TaskReader, owner: str, *, accepts: Accepts, size: int
 ) -> list[UserContent]:
-    """The artifacts of tasks, as content that goes before a prompt.
+    """Return the artifacts of tasks, as content in front of a prompt.
 
-    Those of failed tasks may be half an answer, and are left out.
+    Failed tasks are left out, because their artifacts may be half an answer.
 
     Args:
         task_ids: The tasks.
-        reader: Has them.
-        owner: Only this owner's.
-        accepts: What the agent's model takes.
-        size: Bytes of all artifacts together, as JSON; those that would go over it are left out.
+        reader: Reads the tasks.
+        owner: Owner of the tasks.
+        accepts: Media types accepted by the agent's model.
+        size: Maximum bytes of all artifacts together, as JSON. Further artifacts are left out.
     """
     content: list[UserContent] = []
     for task_id in dict.fromkeys(task_ids):

@@ -1,7 +1,7 @@
-"""Runs the agent: the only caller of it. Knows Pydantic AI; knows neither tasks' storage nor the wire.
+"""The runner: the only caller of the agent.
 
-A model request is streamed only while somebody watches and if the model can: a streamed request costs several times a
-plain one, and a run is never done twice to find out.
+A model request is streamed only for readers, and only if the model can stream: a streamed request costs several times a
+plain request. No run is repeated to find out.
 """
 
 from __future__ import annotations
@@ -68,36 +68,36 @@ __all__ = ('RunOutput', 'Runner', 'can_stream')
 T = TypeVar('T', int, Decimal)
 _WAITS = (DeferredToolRequests, *STATES)
 _DEFERRED = ('unapproved', 'external')
-"""Kinds of tools whose calls wait for an answer before they are carried out."""
+"""Kinds of tools whose calls wait for an answer before the call is made."""
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
-"""A node of an agent's graph, for which Pydantic AI exports no type."""
+"""A node of an agent's graph. Pydantic AI exports no type for nodes."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """What a run came to."""
+    """The end of a run."""
 
     output: Any
     files: Sequence[BinaryContent]
     """Files in the model's final response."""
     streamed: str | None
-    """Text that was emitted as the answer; None if it was not streamed."""
+    """Text emitted as the answer; None without streaming."""
     messages: Sequence[ModelMessage]
-    """The run's new messages, over all its attempts."""
+    """The run's new messages, over all attempts."""
     usage: RunUsage
-    """What it used, over all its attempts."""
+    """Usage over all attempts."""
     waits: bool = False
-    """Whether the output is no answer, but what the task waits for, or why it is rejected."""
+    """True if the output is a question to the client or a rejection instead of an answer."""
     schemas: Mapping[str, dict[str, Any]] | None = None
-    """Where calls are deferred: JSON Schemas of the parameters of the tools that they call, by name."""
+    """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
     calls: Sequence[str] = ()
     """Ids of the calls of the model's last response, in the model's order."""
     shown: Collection[str] = ()
-    """Ids of the calls of the last response that clients have been shown."""
+    """Ids of the calls of the last response shown to clients."""
     result: AgentRunResult[Any] | None = None
-    """What the agent has returned; None if it was stopped."""
+    """The agent's result; None for a stopped run."""
 
 
 class Runner:
@@ -105,11 +105,11 @@ class Runner:
 
     Args:
         agent: Any Pydantic AI agent.
-        options: Given to every run.
-        progress: What whoever watches sees beside the answer.
-        hidden: Names of the tools whose arguments nobody sees of it.
-        download_time: Seconds that the files by URL of a request to the model may take to be downloaded.
-        outputs: Converts the outputs. If it is given, the model is asked again for one that holds NaN or infinity.
+        options: Options of every run.
+        progress: Events for readers besides the answer.
+        hidden: Names of the tools whose arguments are never shown.
+        download_time: Seconds for the downloads of one request to the model.
+        outputs: Converts the outputs; the model is then asked again for an output with NaN or infinity.
 
     Raises:
         TypeError: See `check_options`.
@@ -153,32 +153,32 @@ class Runner:
         text_output: bool,
         turn: Turn | None = None,
         usage: RunUsage | None = None,
-        left: Left | None = None,
+        budget: Left | None = None,
         may_wait: bool = False,
         answers: DeferredToolResults | None = None,
         shown: Collection[str] = (),
         steering: Steering | None = None,
-        given: RunOptions | None = None,
+        options: RunOptions | None = None,
     ) -> RunOutput:
-        """One run of the agent, in the current task; or what is left of it, if `turn` has come some way already.
+        """Run the agent once, in the current task, or the rest of a run that `turn` has stored in part.
 
         Args:
-            prompt: What the user says; None if there are only answers.
-            history: What goes before it; it stays as it is.
-            info: For tools.
+            prompt: The user's prompt; None for answers only.
+            history: Messages before the prompt, never changed.
+            info: Information for tools.
             run_id: Names the run.
-            token: Cancels it.
-            watched: Whether somebody reads what it says.
-            emit: Takes that.
-            text_output: Whether text of the model can be the output.
+            token: Cancels the run.
+            watched: Returns True if the run has readers.
+            emit: Takes the events of the run.
+            text_output: True if text of the model can be the output.
             turn: Stores the run step by step.
-            usage: What the run begins with; grows with what it uses.
-            left: What it may use at most.
-            may_wait: Whether the run may end with deferred calls, whatever the agent's output types are.
-            answers: The results of calls that the history ends with.
-            shown: Ids of those calls that clients have been shown, and are not shown again.
-            steering: Brings in what the user says meanwhile.
-            given: Options of this run only, over those of every run.
+            usage: Usage before the run, increased by the run.
+            budget: Remaining budget of the owner; None for no limit.
+            may_wait: True to let the run end with deferred calls, for any output type of the agent.
+            answers: Results of the calls at the end of the history.
+            shown: Ids of those calls shown to clients before.
+            steering: Brings in messages of the user during the run.
+            options: Options of this run only, over the options of every run.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
@@ -200,7 +200,7 @@ class Runner:
                 cancellation_token=token,
                 usage=usage,
                 infer_name=False,
-                **self._options_of(info, given, left, downloads=downloads),
+                **self._options_of(info, options, budget, downloads=downloads),
             ) as run:
                 node = run.next_node
                 if self._prepares_tools:
@@ -213,7 +213,7 @@ class Runner:
                         run, node, answer, watched, emit, shown=seen, turn=turn, may_wait=may_wait, steering=steering
                     )
                 except (asyncio.CancelledError, RunCancelled):
-                    _charge_unanswered(run, left)
+                    _charge_unanswered(run, budget)
                     raise
                 except SystemExit as error:  # within the block, whose errors Pydantic AI raises in a task of its own
                     raise Exited.of(error) from error
@@ -236,17 +236,17 @@ class Runner:
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
     def _options_of(
-        self, info: RunInfo, given: RunOptions | None, left: Left | None, *, downloads: bool
+        self, info: RunInfo, run_options: RunOptions | None, budget: Left | None, *, downloads: bool
     ) -> dict[str, Any]:
         metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
-        options: dict[str, Any] = {**self._options, **(given or {}), 'metadata': metadata}
+        options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = _merged(metadata_of, metadata)
         if downloads:
             # Not for each run, because a run with capabilities of its own takes longer to begin.
             options['capabilities'] = self._with_downloads
-        if left is not None:
-            options['usage_limits'] = _within(left, options.get('usage_limits') or UsageLimits())
+        if budget is not None:
+            options['usage_limits'] = _within(budget, options.get('usage_limits') or UsageLimits())
         return options
 
     async def _drive(
@@ -284,7 +284,7 @@ class Runner:
                 await emit(note)
 
     def _stream(self, node: _Node, shown: _Shown) -> _Events | None:
-        """The events of a node that somebody watches; None if nobody needs them, or the model cannot stream."""
+        """Return the events of a node with readers; None without need of events, or if the model cannot stream."""
         if Agent.is_model_request_node(node):
             if not can_stream(model_of(shown.run)):
                 return None
@@ -295,8 +295,8 @@ class Runner:
     async def _observe(self, stream: _Events, answer: AnswerStream, emit: Emit) -> None:
         async with stream as events:
             async for event in events:
-                if (said := answer.feed(event) or self._steps.of_event(event)) is not None:
-                    await emit(said)
+                if (output := answer.feed(event) or self._steps.of_event(event)) is not None:
+                    await emit(output)
 
     async def _show(self, response: ModelResponse, emit: Emit) -> None:
         for step in self._steps.of_response(response):
@@ -304,30 +304,30 @@ class Runner:
 
 
 class _Shown:
-    """The events of a run's tools, for clients that may see them.
+    """The events of a run's tools, for clients with permission to see them.
 
     Args:
         run: The run.
-        answers: Decisions about the calls with which the run's history ends.
-        shown: Ids of those calls that clients have been shown with the arguments that they still have.
+        answers: Decisions about the calls at the end of the run's history.
+        shown: Ids of the calls shown to clients with unchanged arguments.
     """
 
     def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None, shown: Collection[str]) -> None:
         self._answers = answers
         self.run = run
         self.ids = {*shown}
-        """Ids of the calls of the last response that clients have been shown."""
+        """Ids of the calls of the last response shown to clients."""
 
     def begin_response(self) -> None:
-        """Forget the calls of the response before."""
+        """Forget the calls of the previous response."""
         self._answers = None
         self.ids.clear()
 
     @asynccontextmanager
     async def of_node(self, node: CallToolsNode[Any, Any]) -> AsyncGenerator[AsyncIterable[AgentStreamEvent]]:
-        """The events of a node: each call once, when it is carried out, with the arguments that the tool gets."""
+        """Yield the events of a node: each call once, at its execution, with the arguments of the tool."""
         async with node.stream(self.run.ctx) as events:
-            yield (event async for each in events if (event := self._as_carried_out(each)) is not None)
+            yield (shown async for event in events if (shown := self._as_carried_out(event)) is not None)
 
     def _as_carried_out(self, event: AgentStreamEvent) -> AgentStreamEvent | None:
         if not isinstance(event, FunctionToolCallEvent):
@@ -346,9 +346,9 @@ class _Shown:
         return event
 
 
-def _charge_unanswered(run: AgentRun[Any, Any], left: Left | None) -> None:
-    """Add what a request has used that was broken off, if anybody counts that."""
-    if left is not None and run.new_messages():
+def _charge_unanswered(run: AgentRun[Any, Any], budget: Left | None) -> None:
+    """Add the usage of an interrupted request, if usage counts."""
+    if budget is not None and run.new_messages():
         add_unanswered(run.usage, run.all_messages(), model_of(run))
 
 
@@ -379,7 +379,7 @@ def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any
 
 
 def _stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
-    """What a run came to that an output function has stopped, or a tool for good."""
+    """Return the output of a run that was stopped by an output function or a tool."""
     messages = run.new_messages() if turn is None else turn.all(run.new_messages())
     return RunOutput(state, (), None, messages, run.usage, waits=True)
 
@@ -392,7 +392,7 @@ async def _resume(
     *,
     may_wait: bool,
 ) -> _Node:
-    """The node with which a run goes on after the last message that is stored of it."""
+    """Return the first node of a run that resumes after its last stored message."""
     set_prompt(run, prompt)
     first = run.next_node
     assert not isinstance(first, End)
@@ -410,7 +410,7 @@ async def _resume(
 
 
 async def _step(run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None) -> bool:
-    """Store what the run has come to; whether it was."""
+    """Store a step of the run. Return False if the step was not stored."""
     if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
         turn.sent_again(done.request)
     if isinstance(following, End):
@@ -419,28 +419,28 @@ async def _step(run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Tu
     return await turn.step(run.new_messages(), unsent, run.usage, note)
 
 
-def _within(left: Left, limits: UsageLimits) -> UsageLimits:
+def _within(budget: Left, limits: UsageLimits) -> UsageLimits:
     """The limits, and no more than is left."""
-    if left.nothing:
+    if budget.nothing:
         return replace(limits, request_limit=0)
     return replace(
         limits,
-        request_limit=_least(limits.request_limit, left.requests),
-        total_tokens_limit=_least(limits.total_tokens_limit, left.tokens),
-        cost_limit=_least(limits.cost_limit, left.cost),
+        request_limit=_least(limits.request_limit, budget.requests),
+        total_tokens_limit=_least(limits.total_tokens_limit, budget.tokens),
+        cost_limit=_least(limits.cost_limit, budget.cost),
     )
 
 
 def _least(one: T | None, other: T | None) -> T | None:
-    return min((each for each in (one, other) if each is not None), default=None)
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def can_stream(model: Model) -> bool:
-    """Whether the model can stream a request, found out without making one."""
+    """Return whether the model can stream a request, without a request."""
     if isinstance(model, WrapperModel):
         return can_stream(model.wrapped)
     if isinstance(model, FallbackModel):
-        return all(can_stream(each) for each in model.models)
+        return all(map(can_stream, model.models))
     if getattr(model, 'stream_function', ...) is None:  # a FunctionModel, whose module takes long to import
         return False
     return type(model).request_stream is not Model.request_stream
@@ -453,6 +453,6 @@ def _calls(messages: Sequence[ModelMessage]) -> list[str]:
 
 
 def _files(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
-    """The files of the last response; the return of an output tool may follow it."""
+    """Return the files of the last response. An output tool's return may follow the response."""
     responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
     return [part.content for response in islice(responses, 1) for part in response.parts if isinstance(part, FilePart)]

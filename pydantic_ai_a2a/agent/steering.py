@@ -1,4 +1,4 @@
-"""Messages of the client that enter a run while it is under way, at its steps. Knows Pydantic AI; no queue, no wire."""
+"""Messages of the client that enter a run under way, at its steps."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ('Content', 'Steering', 'Unread')
 
 Content: TypeAlias = UserContent | ModelMessage
 Unread: TypeAlias = Callable[[int], Awaitable[Sequence[tuple[int, Sequence[Content]]]]]
-"""The messages that came after a row of the inbox, oldest first, each with its row."""
+"""Returns the messages after a row of the inbox, oldest first, each with its row."""
 
 
 class Steering:
-    """Looks for messages before each request to the model, and has Pydantic AI put them into that request.
+    """Looks for messages before each request to the model, and has Pydantic AI add them to the request.
 
-    Never at another moment: what is enqueued when the model's calls all wait for approval would supersede them, and
-    what comes with the last answer is the prompt of the task's next run.
+    At other moments no message enters. While all calls of the model wait for approval, a new message would supersede
+    the calls. A message with the last answer is the prompt of the task's next run.
 
     Args:
-        unread: What there is.
-        after: Row of the newest message that is in the run.
-        take: Told the row of the newest message that the model has answered to.
+        unread: Returns the messages after a row.
+        after: Row of the newest message in the run.
+        take: Called with the row of the newest message that the model has answered.
     """
 
     def __init__(self, unread: Unread, after: int, take: Callable[[int], object]) -> None:
@@ -36,7 +36,7 @@ class Steering:
         self._newest = after
 
     async def step(self, run: AgentRun[Any, Any], following: Any) -> None:
-        """A node of the run is done, or none yet, and this one follows."""
+        """Take up messages between two nodes of the run, or before the first node."""
         if self._entering:
             self._entered(run)
         if Agent.is_model_request_node(following):
@@ -45,9 +45,9 @@ class Steering:
                 self._newest = row
 
     def _entered(self, run: AgentRun[Any, Any]) -> None:
-        """What was to enter has, unless a capability has done without the request: then it enters the next one."""
-        left = [run.dequeue(each) for each in self._entering if each is not None]
+        """Note the entered messages. Messages wait for the next request if a capability answered this request."""
+        waiting = [run.dequeue(entry) for entry in self._entering if entry is not None]
         self._entering.clear()
-        if not any(left):
+        if not any(waiting):
             self._after = self._newest
             self._take(self._newest)

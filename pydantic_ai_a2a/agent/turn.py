@@ -1,4 +1,4 @@
-"""The model messages of one run over all its attempts, and which of them are stored. Knows neither queue nor agent."""
+"""The model messages of one run over all attempts, and their stored part."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ..types import Note
 __all__ = ('Save', 'Turn')
 
 Save: TypeAlias = Callable[[Checkpoint, Note | None], Awaitable[None]]
-"""Stores a checkpoint, and with it what the agent said in its step."""
+"""Stores a checkpoint, together with the agent's note about the step."""
 
 
 class Turn:
-    """What a run adds to its conversation, stored step by step.
+    """The messages that a run adds to its conversation, stored step by step.
 
     Args:
-        run: Names the run, in all its attempts.
-        checkpoint: How far attempts before this one have come.
+        run: Names the run in all attempts.
+        checkpoint: Progress of earlier attempts.
         save: Stores a checkpoint.
-        answers: Whether it begins with the results of calls that its conversation has.
+        answers: True if the run begins with results of calls of its conversation.
     """
 
     def __init__(self, run: str, checkpoint: Checkpoint | None, save: Save, *, answers: bool = False) -> None:
@@ -41,25 +41,25 @@ class Turn:
 
     @property
     def before(self) -> Sequence[ModelMessage]:
-        """What earlier attempts have left; never empty if there is any."""
+        """Messages of earlier attempts; empty without progress."""
         return self._before
 
     @property
     def usage(self) -> RunUsage | None:
-        """What earlier attempts have used, for this one to add to."""
+        """Usage of earlier attempts, a copy for this attempt to increase."""
         return None if self._checkpoint is None else deepcopy(self._checkpoint.usage)
 
     def after(self, history: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """What this attempt goes on from: the history of the run, and what earlier attempts have left."""
+        """Return the starting point of this attempt: the history of the run, and the messages of earlier attempts."""
         self._history = history
         return [*history, *self._before]
 
     def all(self, new: Sequence[ModelMessage]) -> list[ModelMessage]:
-        """The whole turn, with the new messages of this attempt."""
+        """Return the whole turn, with the new messages of this attempt."""
         return [*self._before, *new]
 
     def sent_again(self, request: ModelRequest) -> None:
-        """The last message of earlier attempts, as this one has sent it: with its time and the instructions of now."""
+        """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""
         if len(self._before) == 1:
             # Results of answered calls are one request with those that the history has of the same response already.
             had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
@@ -69,17 +69,17 @@ class Turn:
     async def step(
         self, new: Sequence[ModelMessage], unsent: ModelRequest | None, usage: RunUsage, note: Note | None
     ) -> bool:
-        """Store what the run has come to, if it can be gone on from there; whether it was.
+        """Store the progress of the run, if the run can resume there. Return False if nothing was stored.
 
-        It can after a response of the model, and once calls that were answered are carried out: any other request would
-        become one with the last one of the conversation. A response that ends a run of one step is not stored, since
-        the end of the task follows.
+        A run can resume after a response of the model, and after the execution of answered calls. Any other request
+        would be merged with the conversation's last request. The only response of a run of one step is not stored,
+        since the end of the task follows.
 
         Args:
             new: The new messages of this attempt.
-            unsent: The request that goes to the model next. It is stored once more when it has been sent.
-            usage: What the run has used.
-            note: What the agent said, to be stored together with the step.
+            unsent: The next request to the model. Stored again after being sent.
+            usage: Usage of the run.
+            note: The agent's note, stored together with the step.
         """
         turn = self.all(new)
         if not (self._goes_on_after(turn[-1], unsent) if turn else self._answers and unsent):
@@ -104,7 +104,7 @@ _Mark: TypeAlias = tuple[ModelMessage, Any]
 
 
 def _marked(messages: Sequence[ModelMessage]) -> list[_Mark]:
-    """The messages, each with what Pydantic AI still sets on it later: on a response the workspace of its tools."""
+    """Return the messages, each with the part set later by Pydantic AI: the tools' workspace of a response."""
     return [(message, getattr(message, 'workspace_ref', None)) for message in messages]
 
 

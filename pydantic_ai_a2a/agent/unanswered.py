@@ -1,6 +1,6 @@
-"""What a request to the model has used that was broken off: nobody tells, so it is estimated. Pure; knows no task.
+"""An estimate of the usage of an interrupted model request, for which the provider reports no usage.
 
-Cancelled in time, a run would else cost its caller nothing, and whoever serves it all that was sent.
+Without the estimate, a run cancelled in time would cost its caller nothing, but the operator all sent tokens.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from pydantic_core import to_json
 __all__ = ('add_unanswered',)
 
 _CHARACTERS = 4
-"""That make a token."""
+"""Characters of a token."""
 _FILE = 1_000
-"""Tokens of a file, however large it is."""
+"""Tokens of a file of any size."""
 
 
 def add_unanswered(usage: RunUsage, messages: Sequence[ModelMessage], model: Model) -> None:
-    """Add to what a run has used what its last request has, if that was not answered, or not to its end.
+    """Add the estimated usage of the last request to the usage of a run, if the request was not answered to its end.
 
     Args:
-        usage: What is known by now.
-        messages: The run's, with those before it.
-        model: Was asked.
+        usage: The known usage.
+        messages: The run's messages, with the conversation before.
+        model: The model of the request.
     """
     *sent, last = messages
     if isinstance(last, ModelRequest):
         usage.requests += 1
         estimated = RequestUsage(input_tokens=_tokens(messages))
     elif last.state == 'interrupted':  # what the provider says comes with the end of a stream, or grows with it
-        known = last.usage
+        reported = last.usage
         estimated = RequestUsage(
-            input_tokens=max(0, _tokens(sent) - known.input_tokens),
-            output_tokens=max(0, _tokens([last]) - known.output_tokens),
+            input_tokens=max(0, _tokens(sent) - reported.input_tokens),
+            output_tokens=max(0, _tokens([last]) - reported.output_tokens),
         )
     else:
         return
@@ -64,7 +64,7 @@ def _tokens(messages: Sequence[ModelMessage]) -> int:
 
 
 def _size(content: Any) -> int:
-    """Characters of what a part tells, a file as so many as its tokens would have."""
+    """Return the characters of a part's content. A file counts as the characters of its tokens."""
     text = content.content if isinstance(content, TextContent) else content
     if text is None or isinstance(text, str):
         return len(text or '')

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
-from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
+from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RunUsage
 
-__all__ = ('appended', 'closed')
+__all__ = ('Entry', 'appended', 'closed')
+
+Entry: TypeAlias = tuple[str, str | None, ModelMessage]
+"""A message of a conversation: its entry id, the id of the entry before, and the message."""
 
 
 def closed(messages: Sequence[ModelMessage]) -> Sequence[ModelMessage]:
@@ -30,7 +33,7 @@ def appended(
     run_id: str,
     usage: RunUsage | None,
     at: int,
-) -> tuple[ConversationRecord, list[ConversationEntry]]:
+) -> tuple[ConversationRecord, list[Entry]]:
     """Return the record of a conversation after a turn, and the entries of the turn.
 
     Args:
@@ -43,10 +46,11 @@ def appended(
         at: Time of the turn (ms).
     """
     head = None if record is None else record.head_id
-    entries: list[ConversationEntry] = []
+    entries: list[Entry] = []
     for n, message in enumerate(messages):
-        entries.append(ConversationEntry(id=f'{run_id}.{n}', parent_id=head, message=message))
-        head = entries[-1].id
+        entry_id = f'{run_id}.{n}'
+        entries.append((entry_id, head, message))
+        head = entry_id
     usage = RunUsage() if usage is None else usage
     updated_at = datetime.fromtimestamp(at / 1000, UTC)
     changes: dict[str, Any] = {'head_id': head, 'revision': run_id, 'updated_at': updated_at}

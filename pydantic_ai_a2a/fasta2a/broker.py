@@ -1,7 +1,7 @@
-"""A user's own FastA2A broker around a backend: it carries the operations, from submit to run and from cancel to run.
+"""A user's own FastA2A broker around a backend: the broker carries the operations from submit and cancel to the run.
 
-Knows tasks by their ids only. A broker that several processes share may hand an operation to any of them: one that does
-not hold the task runs it from the storage, and the one that does asks the storage until the task has stopped.
+A broker may be shared by several processes, and hand an operation to any of them. A process without the task runs the
+task from the storage. The process with the task then asks the storage until the task has stopped.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ __all__ = ('BrokeredBackend',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _PAUSE = 1.0
-"""Seconds before a broker that failed is asked again, and between two looks at a task that another process runs."""
+"""Seconds before a failed broker is asked again, and between two looks at a task of another process."""
 
 
 class BrokeredBackend(Backend):
-    """A backend whose tasks are run when a broker hands them out. To be entered while a worker listens.
+    """A backend whose tasks run after a broker has handed them out. Enter the backend while a worker listens.
 
     Serves one event loop at a time.
 
     Args:
-        inner: Holds the tasks.
-        broker: The user's.
+        inner: Stores the tasks.
+        broker: The user's broker.
     """
 
     def __init__(self, inner: SqliteBackend | FastA2ABackend, broker: Broker) -> None:
@@ -55,9 +55,9 @@ class BrokeredBackend(Backend):
         self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
         self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _Withholding(inner, self._withheld)
         self._contexts: dict[str, Context] = {}
-        """In which the tasks were submitted."""
+        """Contexts of the submissions, by task."""
         self._adopted: set[str] = set()
-        """Tasks of other processes that are to be run here."""
+        """Tasks of other processes to be run here."""
         self._on_ready: Callable[[str], None] = _ignore
         self._on_cancel: Callable[[str], None] = _ignore
         self._active: set[asyncio.Task[None]] = set()
@@ -123,7 +123,7 @@ class BrokeredBackend(Backend):
             await self._follow(Followed(self.inner, task_id), task_id)
 
     async def _follow(self, followed: Followed, task_id: str) -> None:
-        """Until the broker hands the task out here, see how it goes elsewhere."""
+        """Watch a task in another process, until the broker hands out the task here."""
         over = False
         while task_id in self._withheld and not over:
             await asyncio.sleep(_PAUSE)
@@ -153,7 +153,7 @@ class BrokeredBackend(Backend):
     # --- from the broker --------------------------------------------------------------------------------------------
 
     async def _receive(self) -> None:
-        """Take operations as they come: FastA2A's own broker lets each sender wait until its operation is taken."""
+        """Take operations at once: FastA2A's own broker blocks each sender until its operation is taken."""
         while True:
             try:
                 async for operation in self._broker.receive_task_operations():
@@ -203,7 +203,7 @@ class BrokeredBackend(Backend):
 
 
 class _Withholding(TaskQueue):
-    """A queue in memory of which nobody may claim what the broker has not handed out yet."""
+    """A queue in memory without claims for tasks that the broker has not handed out yet."""
 
     def __init__(self, memory: SqliteBackend, withheld: Collection[str]) -> None:
         self._memory = memory
@@ -220,8 +220,10 @@ class _Withholding(TaskQueue):
         wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
         if task_id is None:
             wanted = claimable(self._memory, self._withheld, holder, at=at, lease=lease, limit=limit)
-        claims = [await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=each) for each in wanted]
-        return [claim for each in claims for claim in each]
+        claims: list[Claim] = []
+        for wanted_id in wanted:
+            claims += await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)
+        return claims
 
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
         return await self._queue.renew(holder, tasks, lease=lease)
@@ -243,4 +245,4 @@ class _Withholding(TaskQueue):
 
 
 def _ignore(task_id: str) -> None:
-    """Nobody listens yet."""
+    """Do nothing: no worker listens yet."""

@@ -1,7 +1,6 @@
-"""What a claimed task is when a user's own `fasta2a.Worker` does it: its reports relayed, its end read back.
+"""The work of a task with a user's own `fasta2a.Worker`: relay its reports, and read the end from the storage.
 
-Knows no agent. Such a worker writes states, artifacts and messages to the storage itself; what the recorder is told
-here is for the event log.
+Such a worker writes states, artifacts and messages to the storage. The recorder's writes are for the event log.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class WorkerFailed(Exception):
 
 
 def task_params(claim: Claim) -> TaskSendParams:
-    """What a worker or a broker is told of a task."""
+    """Return the parameters of a task for a worker or a broker."""
     header = claim.header
     key = context_key(header.owner, header.context_id)
     message: Message = {**stored.load_message(claim.message), 'context_id': key}
@@ -53,18 +52,18 @@ def task_params(claim: Claim) -> TaskSendParams:
 
 
 class Stop:
-    """Asks for the end of one task, from any thread."""
+    """A request to stop one task, from any thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._asked = asyncio.Event()
 
     def cancel(self) -> None:
-        """Ask."""
+        """Request the stop."""
         self._loop.call_soon_threadsafe(self._asked.set)
 
     async def wait(self) -> None:
-        """Wait until somebody asks."""
+        """Wait for the request."""
         await self._asked.wait()
 
 
@@ -80,7 +79,7 @@ class WorkerJob:
         self.hooks = Hooks()
 
     def token(self) -> Stop:
-        """What cancels a task."""
+        """Return a new token for one task."""
         return Stop()
 
     async def begin(
@@ -90,7 +89,7 @@ class WorkerJob:
         return self._run(claim, _Relay(recorder), token)
 
     async def record(self, claim: Claim, recorder: Recorder, result: tuple[_Relay, Task | None]) -> Claim | None:
-        """See `Job`; without a task, it was cancelled and the worker has left no end."""
+        """See `Job`. Without a stored end, the task was cancelled."""
         relay, task = result
         return await recorder.cancel((), None) if task is None else await relay.finish(task)
 
@@ -108,7 +107,7 @@ class WorkerJob:
     async def _watch(
         self, task_id: str, working: asyncio.Task[None], relaying: asyncio.Task[None], stopping: asyncio.Task[None]
     ) -> Task | None:
-        """The task once it has stopped; None if it was stopped here and the worker has left no end."""
+        """Return the stopped task; None if cancelled here without a stored end."""
         await asyncio.wait([working, relaying, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not working.done() and not stopping.done():
             relaying.result()  # raises, unless the worker has closed the bus and does something else still
@@ -128,7 +127,7 @@ class WorkerJob:
         await _end(running)
 
     async def _stopped(self, task_id: str, relaying: asyncio.Task[None], stopping: asyncio.Task[None]) -> Task | None:
-        """The task as the storage has it, after all that was reported: it may go on elsewhere until the bus closes."""
+        """Return the task from the storage, after all reports. The task may go on elsewhere until the bus closes."""
         bus, storage = self._worker.broker.event_bus, self._worker.storage
         task = await storage.load_task(task_id)
         if task is not None and task['status']['state'] in STOPPED:
@@ -148,14 +147,14 @@ class WorkerJob:
 
 
 class _Relay:
-    """Takes what a worker reports into the task's event log."""
+    """Writes a worker's reports to the task's event log."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._begun: set[str] = set()
-        """Artifacts of which something was reported."""
+        """Ids of the reported artifacts."""
         self._whole: dict[str, bytes] = {}
-        """Artifacts that were reported whole."""
+        """Artifacts with a whole report."""
 
     async def run(self, events: AsyncIterable[StreamResponse]) -> None:
         """Relay until the bus closes."""
@@ -179,7 +178,7 @@ class _Relay:
             self._whole[artifact_id] = body
 
     async def finish(self, task: Task) -> Claim | None:
-        """Record the end that the storage has."""
+        """Record the end from the storage."""
         artifacts = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in task.get('artifacts', ())}
         unsaid = [body for artifact_id, body in artifacts.items() if self._whole.get(artifact_id) != body]
         status = task['status']
@@ -189,14 +188,14 @@ class _Relay:
 
 
 def _reason(task: Task) -> Message | None:
-    """Return the agent's last message of a task that did not complete: a FastA2A storage has none in the status."""
+    """Return the agent's last message of a task without a result: a FastA2A storage has no status message."""
     newest = task.get('history', [])[-1:]
-    said = [message for message in newest if message['role'] == 'agent']
-    return said[0] if said and task['status']['state'] != 'completed' else None
+    messages = [message for message in newest if message['role'] == 'agent']
+    return messages[0] if messages and task['status']['state'] != 'completed' else None
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until they have stopped, for a bounded time."""
+    """Cancel asyncio tasks and wait until they have stopped, for at most `STOP_TIME`."""
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks, timeout=STOP_TIME)

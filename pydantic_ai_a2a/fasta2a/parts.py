@@ -1,7 +1,4 @@
-"""A user's own FastA2A storage, broker and worker: and what is made of them.
-
-Knows neither the app nor how it is hosted.
-"""
+"""A user's own FastA2A storage, broker and worker, and the backend made of them."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ __all__ = ('OwnParts', 'foreign_worker', 'own_parts')
 
 @dataclass(frozen=True, slots=True)
 class OwnParts:
-    """What the user has brought; a worker's storage and broker among it."""
+    """The user's own parts, including a worker's storage and broker."""
 
     storage: Storage[Any] | None
     broker: Broker | None
@@ -31,11 +28,11 @@ class OwnParts:
 
     @property
     def foreign(self) -> Worker[Any] | None:
-        """A worker that runs tasks by itself."""
+        """The worker, if the worker runs tasks itself."""
         return foreign_worker(self.worker)
 
     def backend(self, memory: SqliteBackend) -> Backend:
-        """What tasks are kept in, and run through."""
+        """Return the backend of the user's parts and a backend in memory."""
         inner = memory
         if self.storage is not None:
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
@@ -43,7 +40,7 @@ class OwnParts:
 
 
 def foreign_worker(worker: Worker[Any] | None) -> Worker[Any] | None:
-    """Return the worker if it runs tasks by itself."""
+    """Return the worker if the worker runs tasks itself."""
     return None if isinstance(worker, AgentWorker) and not worker.runs_itself else worker
 
 

@@ -1,4 +1,4 @@
-"""Tasks that processes share through a user's FastA2A storage and broker: taken from another one, or watched there."""
+"""Tasks shared by processes through a user's FastA2A storage and broker: taken over, or watched in another process."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FOR_EVER = 10**12
 
 
 async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
-    """Take a task that another process has stored, to run it here.
+    """Take over a task of another process, to run the task here.
 
     Raises:
         TaskNotFoundError: The storage has no such task.
-        UnsupportedOperationError: It has begun.
+        UnsupportedOperationError: The task has begun.
     """
     task = await backend.load(task_id, None)
     if task is None:
@@ -48,11 +48,11 @@ async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
 
 
 class Followed:
-    """One task that may be run by another process.
+    """One task that may run in another process.
 
     Args:
-        backend: Has its readers.
-        task_id: Its id.
+        backend: Publishes the events of the task.
+        task_id: Id of the task.
     """
 
     def __init__(self, backend: FastA2ABackend, task_id: str) -> None:
@@ -61,7 +61,7 @@ class Followed:
         self._claim: Claim | None = None
 
     async def look(self, *, at: int) -> bool:
-        """Tell the task's readers that it works and how it has ended; whether there is nothing more to tell."""
+        """Publish the start and the end of the task. Return True after the end."""
         task = await self._backend.load(self._task_id, None)
         if task is None:
             return True
@@ -75,7 +75,7 @@ class Followed:
         return True
 
     async def _take(self, at: int) -> Claim | None:
-        """Hold the task for the other process, unless it works here after all, so that nobody runs it here."""
+        """Claim the task for the other process, unless the task runs here after all."""
         task_id, queue = self._task_id, self._backend.memory.queue
         async with self._backend.lock(task_id):
             if task_id not in self._backend.unclaimable:
@@ -85,7 +85,7 @@ class Followed:
 
 
 def _end_of(claim: Claim, read: StoredTask, at: int) -> Finish:
-    """How a task has ended that was run elsewhere."""
+    """Return the end of a task from another process."""
     header, bodies = claim.header, read.artifacts or ()
     status = Status(read.header.state, at, read.header.status_message)
     payloads = (stored.artifact_update(header.id, header.context_id, body) for body in bodies)

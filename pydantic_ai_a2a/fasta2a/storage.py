@@ -1,8 +1,7 @@
-"""A user's own FastA2A storage as a backend: order, event log, idempotency in memory, all else in the storage.
+"""A user's own FastA2A storage as a backend: order, event log and idempotency in memory, all else in the storage.
 
-It decides nothing that the memory's state machine does not allow: each write is tried there first and undone, then
-written to the storage, then done, so that readers are told of nothing that is not stored. A lock for each task keeps
-the two together.
+The state machine in memory decides. Each write is first tried in memory and undone, then written to the storage, then
+done in memory: readers see only stored states. A lock for each task keeps both in step.
 """
 
 from __future__ import annotations
@@ -61,22 +60,22 @@ _Store: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
 
 
 class _Undone(Exception):
-    """Ends a transaction that was only tried."""
+    """Ends a tried transaction."""
 
 
 class FastA2ABackend(Backend):
-    """A user's FastA2A storage, with what it cannot do kept in memory.
+    """A user's FastA2A storage. Parts that the storage lacks are in memory.
 
-    The storage is written through and is what tasks are read from; its task ids are the tasks' ids. What it has no
-    method for is refused with `UnsupportedOperationError`: lists of tasks, conversations as a store, erasing, and
-    continuing or subscribing to a task that another process, or this one before it was restarted, has begun.
+    The storage is written through and read for tasks. Its task ids are the tasks' ids. Unsupported operations are
+    refused with `UnsupportedOperationError`: lists of tasks, conversations as a store, erasing, and continuing or
+    subscribing to a task of another process, or of this process before a restart.
 
     Serves one event loop.
 
     Args:
-        storage: The user's. Its contexts are lists of Pydantic AI's messages.
+        storage: The user's storage. Its contexts are lists of Pydantic AI's messages.
         memory: An empty backend in memory.
-        worker_writes: Whether what runs the tasks writes states, artifacts and contexts to the storage itself.
+        worker_writes: True if a user's worker writes states, artifacts and contexts to the storage itself.
     """
 
     durable = False
@@ -86,9 +85,9 @@ class FastA2ABackend(Backend):
         self.memory = memory
         self.worker_writes = worker_writes
         self.unclaimable: set[str] = set()
-        """Tasks that nobody here may claim, because a broker has not handed them out yet."""
+        """Tasks that no worker here may claim, because a broker has not handed them out yet."""
         self.failed_begin: dict[str, Exception] = {}
-        """What the storage raised when a task was claimed: its run ends with it."""
+        """Exceptions of the storage at claims, by task: the run ends with the exception."""
         self.cancel_listeners: list[Callable[[str], None]] = []
         self.queue = _Queue(self)
         self.reader = _Reader(self)
@@ -98,15 +97,15 @@ class FastA2ABackend(Backend):
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def lock(self, key: str) -> asyncio.Lock:
-        """One lock for each key, as long as somebody has it."""
+        """Return the lock of a key, shared by all holders."""
         return self._locks.setdefault(key, asyncio.Lock())
 
     def tried(self, transaction: Transaction[T]) -> T:
-        """What a transaction in memory would come to; nothing of it stays."""
+        """Return the result of a transaction in memory, and undo the transaction."""
         return _tried(self.memory, transaction)
 
     async def load(self, task_id: str, owner: str | None) -> Task | None:
-        """A task of the storage, unless it is another owner's."""
+        """Return a task of the storage; None for another owner's task."""
         task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage cuts what it keeps
         return task if task is not None and owner in (None, owner_of(task['context_id'])[0]) else None
 
@@ -120,11 +119,11 @@ class FastA2ABackend(Backend):
         return await self.memory.queued()
 
     def holds(self, task_id: str) -> bool:
-        """Whether this process has taken the task's messages, and has its events."""
+        """Return True if this process has accepted the task's messages and has its events."""
         return bool(self._row(task_id))
 
     def own_messages(self, task_id: str) -> list[ModelMessage]:
-        """Model messages of a task in memory that its context lacks, because it was interrupted."""
+        """Return the messages of an interrupted task in memory that are missing in its context."""
         [(own_messages,)] = self._row(task_id)
         return [] if own_messages is None else load_messages(own_messages)
 
@@ -154,7 +153,7 @@ class FastA2ABackend(Backend):
 def claimable(
     memory: SqliteBackend, withheld: Collection[str], holder: str, *, at: int, lease: int, limit: int
 ) -> list[str]:
-    """Tasks in memory that may be claimed now, oldest first, and are not withheld."""
+    """Return the tasks in memory to claim now, oldest first, without withheld tasks."""
     enough = limit + len(withheld)
     trial = runs.claim(memory.namespace, holder, at=at, lease=lease, limit=enough, task_id=None)
     return [claim.header.id for claim, _ in _tried(memory, trial) if claim.header.id not in withheld][:limit]
@@ -227,7 +226,7 @@ class _Queue(TaskQueue):
         return await store(submission)
 
     async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
-        """The header of a task that only the storage knows."""
+        """Return the header of a task that only the storage has."""
         task = await self._backend.load(task_id, owner)
         if task is None:
             raise TaskNotFoundError
@@ -260,7 +259,7 @@ class _Queue(TaskQueue):
         wanted = [] if task_id is None or task_id in unclaimable else [task_id]
         if task_id is None:
             wanted = claimable(self._backend.memory, unclaimable, holder, at=at, lease=lease, limit=limit)
-        return [claim for each in wanted for claim in await self._claim(each, holder, at, lease)]
+        return [claim for wanted_id in wanted for claim in await self._claim(wanted_id, holder, at, lease)]
 
     async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
         async with self._backend.lock(task_id):
@@ -328,7 +327,7 @@ class _Queue(TaskQueue):
         )
 
     async def _write_what_lacks(self, task: Task | None, finish: Finish) -> None:
-        """The worker has written how the task ended, unless it has raised or was cancelled."""
+        """Write the end if the worker has not, after an exception or a cancellation."""
         if task is not None and task['status']['state'] != finish.status.state:
             await self._storage.update_task(task['id'], finish.status.state, new_messages=_said(finish))
 
@@ -338,13 +337,13 @@ class _Queue(TaskQueue):
     # --- what goes into the storage ---------------------------------------------------------------------------------
 
     async def _append(self, header: TaskHeader, messages: Sequence[ModelMessage]) -> None:
-        """Append a turn to the context: all of it is one value, which is replaced and never changed."""
+        """Append a turn to the context: a context is one value, replaced and never changed."""
         if messages:
             key = _key(header)
             await self._storage.update_context(key, [*(await self._storage.load_context(key) or ()), *messages])
 
     async def _streamed(self, task_id: str, task: Task | None) -> list[Artifact] | None:
-        """Return the streamed artifacts of a turn that ends without a result, without those in the storage."""
+        """Return the streamed artifacts of a turn without a result, except for artifacts in the storage."""
         streamed = await self._backend.memory.reader.load(task_id, None, history_length=0)
         bodies = () if streamed is None else streamed.artifacts or ()
         stored_ids = {artifact['artifact_id'] for artifact in (task or {}).get('artifacts', ())}
@@ -357,11 +356,11 @@ def _key(header: TaskHeader) -> str:
 
 
 def _said(finish: Finish) -> list[Message] | None:
-    """What the task's history gets: the storage has no other place for a status message."""
-    said = [body for _, body in finish.history]
+    """Return the messages for the task's history, with the status message: the storage has no other place."""
+    bodies = [body for _, body in finish.history]
     if finish.status.message is not None:
-        said.append(finish.status.message)
-    return [stored.load_message(body) for body in said] or None
+        bodies.append(finish.status.message)
+    return [stored.load_message(body) for body in bodies] or None
 
 
 class _Reader(TaskReader):
@@ -372,16 +371,16 @@ class _Reader(TaskReader):
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
         # First, so that the number of the newest event is never newer than what the storage says.
-        known = await self._known(task_id, owner, artifacts=artifacts)
+        in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
         task = await self._backend.load(task_id, owner)
         if task is None:
             return None
-        if known is not None and task['status']['state'] in TERMINAL and known.header.state not in TERMINAL:
+        if in_memory is not None and task['status']['state'] in TERMINAL and in_memory.header.state not in TERMINAL:
             async with self._backend.lock(task_id):  # its end is being written: its last event follows at once
-                known = await self._known(task_id, owner, artifacts=artifacts)
-        return stored_task(task, known, history_length=history_length, artifacts=artifacts)
+                in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
+        return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
-    async def _known(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
+    async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
         return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
 
     async def list(self, query: TaskQuery) -> Page:
@@ -410,7 +409,7 @@ class _Events(EventLog):
 
 
 class _Subscription(Subscription):
-    """A place in the log of a task that may turn out to have none here."""
+    """A position in the log of a task that may have no log here."""
 
     def __init__(self, backend: FastA2ABackend, task_id: str, on_drop: Callable[[], object]) -> None:
         self._backend = backend
@@ -441,7 +440,7 @@ class _Subscription(Subscription):
 
 
 class _Housekeeping(Housekeeping):
-    """Bounds the memory; what the storage keeps is the storage's own affair."""
+    """Bounds the memory. The storage keeps its own bounds."""
 
     def __init__(self, backend: FastA2ABackend) -> None:
         self._memory = backend.memory
@@ -454,8 +453,8 @@ class _Housekeeping(Housekeeping):
                 self._memory.event_bus.publish(header.id, [event])
         for header, _ in ended:
             task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
-            said = None if task is None else task.header.status_message
-            messages = None if said is None else [stored.load_message(said)]
+            body = None if task is None else task.header.status_message
+            messages = None if body is None else [stored.load_message(body)]
             await self._storage.update_task(header.id, 'failed', new_messages=messages)
         sweep.tell_expired(ended, on_expired)
         return swept

@@ -1,8 +1,8 @@
-"""A user's FastA2A storage in our terms: the keys of its contexts, and its tasks as stored tasks. Pure; does no I/O.
+"""Conversion of a user's FastA2A storage: the keys of its contexts, and its tasks as stored tasks.
 
-FastA2A's storage knows no owners. So every owner but the anonymous one has keys of its own for its contexts, and a task
-belongs to whoever the key of its context names: no value of one owner is ever found under the key of another, by us or
-by a `fasta2a.Worker` that reads the storage itself.
+FastA2A's storage has no owners. Therefore every owner except the anonymous one has its own keys for contexts, and the
+key of its context names the owner of a task. Neither this package nor a `fasta2a.Worker` that reads the storage finds
+values of one owner under the key of another.
 """
 
 from __future__ import annotations
@@ -23,69 +23,69 @@ _SCOPED = 'pydantic_ai_a2a:'
 
 
 def context_key(owner: str, context_id: str) -> str:
-    """Under which name the storage knows an owner's context: for the anonymous owner the plain contextId."""
+    """Return the storage's key of an owner's context: the plain contextId for the anonymous owner."""
     if owner == ANONYMOUS.owner and not context_id.startswith(_SCOPED):
         return context_id
     return f'{_SCOPED}{owner}:{context_id}'
 
 
 def owner_of(key: str) -> tuple[str, str]:
-    """The owner and the contextId that a key stands for. An owner has its colons quoted."""
+    """Return the owner and the contextId of a key. Colons in an owner are quoted."""
     if not key.startswith(_SCOPED):
         return ANONYMOUS.owner, key
     owner, _, context_id = key.removeprefix(_SCOPED).partition(':')
     return owner, context_id
 
 
-def stored_task(task: Task, known: StoredTask | None, *, history_length: int | None, artifacts: bool) -> StoredTask:
-    """What the storage says of a task, with what only this process's memory knows: event number and partial results.
+def stored_task(task: Task, in_memory: StoredTask | None, *, history_length: int | None, artifacts: bool) -> StoredTask:
+    """Return a task of the storage, with the event number and partial results from this process's memory.
 
     Args:
-        task: What the storage gave; it is not changed.
-        known: The task in memory, with its artifacts so far.
-        history_length: How many of its newest messages; None for all.
-        artifacts: Whether its artifacts are wanted.
+        task: The task from the storage, not changed.
+        in_memory: The task in memory, with its artifacts so far.
+        history_length: Number of newest messages; None for all.
+        artifacts: True to include the artifacts.
     """
     owner, context_id = owner_of(task['context_id'])
-    header = _header(task, owner, context_id, None if known is None else known.header)
+    header = _header(task, owner, context_id, None if in_memory is None else in_memory.header)
     history = _messages(task.get('history', ()), header)
     if history_length is not None:
         history = history[-history_length:] if history_length else []
     bodies = None
     if artifacts:
-        bodies = _artifacts(task.get('artifacts', ()), () if known is None else known.artifacts or (), header)
+        bodies = _artifacts(task.get('artifacts', ()), () if in_memory is None else in_memory.artifacts or (), header)
     return StoredTask(header, history if history_length != 0 else None, bodies)
 
 
-def _header(task: Task, owner: str, context_id: str, known: TaskHeader | None) -> TaskHeader:
+def _header(task: Task, owner: str, context_id: str, in_memory: TaskHeader | None) -> TaskHeader:
     status, metadata = task['status'], task.get('metadata')
-    said = status.get('message')
+    message = status.get('message')
     read = TaskHeader(
         id=task['id'],
         context_id=context_id,
         owner=owner,
         state=status['state'],
         status_at=_ms(status.get('timestamp')),
-        status_message=None if said is None else _message(said, task['id'], context_id),
+        status_message=None if message is None else _message(message, task['id'], context_id),
         metadata=to_json(metadata) if metadata else None,
         last_event=0,
     )
-    if known is None:
+    if in_memory is None:
         return read
     read = replace(
         read,
-        state=known.state if read.state == 'submitted' else read.state,  # the storage's state for every queued task
-        metadata=read.metadata or known.metadata,
-        last_event=known.last_event,
-        dialect=known.dialect,
-        queued=known.queued,
+        state=in_memory.state if read.state == 'submitted' else read.state,  # the storage's state for every queued task
+        metadata=read.metadata or in_memory.metadata,
+        last_event=in_memory.last_event,
+        dialect=in_memory.dialect,
+        queued=in_memory.queued,
     )
-    same = known.state == read.state
-    return replace(read, status_at=known.status_at, status_message=known.status_message) if same else read
+    same = in_memory.state == read.state
+    return replace(read, status_at=in_memory.status_at, status_message=in_memory.status_message) if same else read
 
 
 def _ms(timestamp: str | None) -> int:
-    """A time in milliseconds; one without a zone, as FastA2A's own storage writes it, is local."""
+    """Return a time in milliseconds. A time without a zone is local, as in FastA2A's own storage."""
     return 0 if timestamp is None else int(datetime.fromisoformat(timestamp).timestamp() * 1000)
 
 
@@ -94,17 +94,17 @@ def _message(message: Message, task_id: str, context_id: str) -> bytes:
 
 
 def _messages(history: Iterable[Message], header: TaskHeader) -> list[bytes]:
-    """The history without what is the status message still: the storage has no other place for that."""
-    said = None
+    """Return the history without the status message, which the storage has no other place for."""
+    status_id = None
     if header.status_message is not None:
-        said = stored.load_message(header.status_message)['message_id']
-    messages = (message for message in history if message['message_id'] != said)
+        status_id = stored.load_message(header.status_message)['message_id']
+    messages = (message for message in history if message['message_id'] != status_id)
     return [_message(message, header.id, header.context_id) for message in messages]
 
 
-def _artifacts(artifacts: Iterable[Artifact], known: Sequence[bytes], header: TaskHeader) -> list[bytes]:
-    """The newest of each artifact, since a storage only appends; of a live task, what it has streamed so far."""
+def _artifacts(artifacts: Iterable[Artifact], in_memory: Sequence[bytes], header: TaskHeader) -> list[bytes]:
+    """Return the newest version of each artifact, since a storage only appends; of a live task, the streamed parts."""
     newest = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in artifacts}
     if header.state == 'working':
-        newest |= {stored.load_artifact(body)['artifact_id']: body for body in known}
+        newest |= {stored.load_artifact(body)['artifact_id']: body for body in in_memory}
     return list(newest.values())

@@ -1,8 +1,7 @@
 """A Pydantic AI agent as a `fasta2a.Worker`, for a FastA2A app of the user's own.
 
-In `to_a2a(agent, workers=Workers(worker=...))` the tasks are run by the package's own worker, which takes from this one
-how messages are read and artifacts are built. A subclass with a `run_task` or a `cancel_task` of its own runs the tasks
-itself.
+In `to_a2a(agent, workers=Workers(worker=...))` the package's own worker runs the tasks, and calls this class to read
+messages and build artifacts. A subclass with its own `run_task` or `cancel_task` runs the tasks itself.
 """
 
 from __future__ import annotations
@@ -51,12 +50,12 @@ T = TypeVar('T')
 
 
 class Prompt(NamedTuple):
-    """What one run is told."""
+    """The input of one run."""
 
     content: str | Sequence[UserContent]
     """The user's newest message."""
     before: Sequence[ModelMessage]
-    """What the run is told besides, after the context."""
+    """Further messages, between the context and the prompt."""
 
 
 @dataclass(init=False)
@@ -88,28 +87,28 @@ class AgentWorker(Worker[list[ModelMessage]]):
     ```
 
     Tasks of one context run one after another. The context in the storage is the conversation's list of messages. A
-    cancelled task's run and its async tools are stopped. The clients of such an app get what FastA2A makes of it; in
-    `to_a2a(agent, workers=Workers(worker=...))` they get all that this package does.
+    cancel stops the run of a task and its async tools. Clients of such an app get FastA2A's answers and events. With
+    `to_a2a(agent, workers=Workers(worker=...))`, clients get all features of this package.
 
     Args:
         agent: Any Pydantic AI agent; enter it for as long as the worker runs.
-        broker: Carries the operations, and has the event bus on which the worker reports.
+        broker: Carries the operations, and has the event bus for the worker's reports.
         storage: Holds tasks and contexts.
-        allowed_file_url_schemes: Schemes of the URLs that clients may send, as in `to_a2a`.
-        force_download: Whether the files are downloaded here, as in `to_a2a`.
-        options: What every run of the agent is given, by the names of `Agent.run`.
+        allowed_file_url_schemes: Accepted schemes of clients' URLs, as in `to_a2a`.
+        force_download: True to download the files here, as in `to_a2a`.
+        options: Options of every run of the agent, by the names of `Agent.run`.
 
     Raises:
-        TypeError: An option is none, or belongs to a request.
+        TypeError: An option is unknown, or belongs to a request.
     """
 
     agent: AbstractAgent[Any, Any]
     options: RunOptions = field(default_factory=RunOptions, kw_only=True)
     """Given to every run."""
     allowed_file_url_schemes: frozenset[str] = field(default=HTTPS_ONLY, kw_only=True)
-    """Schemes of the URLs that clients may send."""
+    """Accepted schemes of clients' URLs."""
     force_download: bool = field(default=True, kw_only=True)
-    """Whether the files are downloaded here."""
+    """True to download the files here."""
 
     def __init__(
         self,
@@ -137,13 +136,13 @@ class AgentWorker(Worker[list[ModelMessage]]):
 
     @cached_property
     def accepts(self) -> Accepts:
-        """What the agent's model takes."""
+        """The parts accepted by the agent's model."""
         profile = resolve_profile(models_of(self.agent, self.options))
         return accepts(profile, self.allowed_file_url_schemes, force_download=self.force_download)
 
     @cached_property
     def outputs(self) -> WorkerOutputs:
-        """Makes artifacts of what the agent returns."""
+        """Converts the agent's outputs to artifacts."""
         return WorkerOutputs(self)
 
     @cached_property
@@ -157,10 +156,10 @@ class AgentWorker(Worker[list[ModelMessage]]):
     # --- what a subclass may change ---------------------------------------------------------------------------------
 
     def build_message_history(self, history: list[Message]) -> list[ModelMessage]:
-        """A2A messages as Pydantic AI's.
+        """Convert A2A messages to Pydantic AI messages.
 
-        The last user prompt of what this returns is the prompt of the run; all else is told to this run before it, and
-        is not kept in the context.
+        The last user prompt of the returned messages is the prompt of the run. All other messages are told to this run
+        in front of the prompt, and are not kept in the context.
 
         Raises:
             InvalidParamsError: A part is malformed, or its URL must not be fetched.
@@ -169,7 +168,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         return model_messages(history, self.accepts)
 
     def build_artifacts(self, result: Any) -> list[Artifact]:
-        """A run's output as artifacts, in FastA2A's form. The first one gets the id under which it was streamed.
+        """Convert a run's output to artifacts in FastA2A's form. The first artifact gets the id of its stream.
 
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
@@ -177,10 +176,10 @@ class AgentWorker(Worker[list[ModelMessage]]):
         return _in_fasta2as_form(self.outputs.by_type(result, artifact_id=stored.new_id()))
 
     def read(self, history: Iterable[Message]) -> Prompt:
-        """What a run is told, by `build_message_history`.
+        """Return the input of a run, by `build_message_history`.
 
         Raises:
-            ValueError: There is no user prompt in it.
+            ValueError: The messages have no user prompt.
         """
         # The storage may own the messages, and a subclass may change them.
         return _prompt(self.build_message_history([message.copy() for message in history]))
@@ -197,14 +196,14 @@ class AgentWorker(Worker[list[ModelMessage]]):
         return (own.run_task, own.cancel_task) != (AgentWorker.run_task, AgentWorker.cancel_task)
 
     def read_one(self, message: Message) -> Prompt:
-        """Return what one message tells a run; errors of the agent's own reading name the message's fields."""
+        """Return the input of a run from one message. Errors of the agent's own reading name the message's fields."""
         return self.read([message]) if self.reads_itself else Prompt(user_prompt(message, self.accepts), ())
 
     # --- as a FastA2A worker ----------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def run(self) -> AsyncGenerator[None]:
-        """Carry out the broker's operations, each as it comes, until the block ends."""
+        """Carry out the broker's operations at once, until the block ends."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._receive, group)
             yield
@@ -221,7 +220,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             logger.exception('Task %s could not be stored.', operation['params']['id'])
 
     async def cancel_task(self, params: TaskIdParams) -> None:
-        """Stop a task, and wait until it has stopped; one that has ended stays as it is."""
+        """Stop a task, and wait until the task has stopped. An ended task stays unchanged."""
         running = self._running.get(params['id'])
         if running is not None:
             running.token.cancel()
@@ -232,10 +231,10 @@ class AgentWorker(Worker[list[ModelMessage]]):
             await self.storage.update_task(task['id'], 'canceled')
 
     async def run_task(self, params: TaskSendParams) -> None:
-        """Run the agent on a submitted task, and write to the storage how it ends; a failure is written and logged.
+        """Run the agent on a submitted task, and write the end to the storage. Failures are written and logged.
 
         Raises:
-            ValueError: There is no such task, or it was begun before.
+            ValueError: The task is unknown, or was begun before.
         """
         running = self._running[params['id']] = _Running()
         try:
@@ -319,7 +318,11 @@ class AgentWorker(Worker[list[ModelMessage]]):
 
 
 async def _stored(work: Awaitable[T]) -> T:
-    """What the storage gives."""
+    """Return the result of a storage call.
+
+    Raises:
+        StoreFailed: The storage raised an exception.
+    """
     try:
         return await work
     except Exception as error:  # whatever it raises
@@ -333,7 +336,7 @@ class _Running:
 
 
 class _Chunks:
-    """Publishes what a run says: its text as chunks of one artifact, which follows as a whole at the end."""
+    """Publishes the events of a run: the text as chunks of one artifact, sent as a whole at the end."""
 
     def __init__(self, worker: AgentWorker, task_id: str, context_id: str) -> None:
         self.artifact_id = stored.new_id()
@@ -355,11 +358,11 @@ class _Chunks:
 
 
 class WorkerOutputs(OutputMapper):
-    """Makes artifacts with a worker's `build_artifacts`, if that is a user's own.
+    """Makes artifacts with a worker's `build_artifacts`, if overridden.
 
     Args:
-        worker: Whose.
-        modes: What the user calls the agent's output on the card.
+        worker: The worker.
+        modes: The user's media types of the agent's output on the card.
         data_as_text: See `OutputMapper`.
     """
 
@@ -377,7 +380,7 @@ class WorkerOutputs(OutputMapper):
         files: Sequence[BinaryContent] = (),
         accepted: OutputModes = EVERYTHING,
     ) -> list[Artifact]:
-        """See `OutputMapper.artifacts`. What the user builds is left as it is, but for the first artifact's id."""
+        """See `OutputMapper.artifacts`. A user's own artifacts stay unchanged, except for the first artifact's id."""
         if not _builds_its_own(self._worker):
             return self.by_type(output, artifact_id=artifact_id, files=files, accepted=accepted)
         built = [artifact.copy() for artifact in self._worker.build_artifacts(output)]
@@ -386,7 +389,7 @@ class WorkerOutputs(OutputMapper):
         return built
 
     def by_type(self, output: Any, **options: Any) -> list[Artifact]:
-        """The artifacts by the output's type, whatever the worker makes of it."""
+        """Return the artifacts by the output's type, without `build_artifacts`."""
         return super().artifacts(output, **options)
 
 
@@ -395,14 +398,14 @@ def _builds_its_own(worker: AgentWorker) -> bool:
 
 
 def _prompt(messages: Sequence[ModelMessage]) -> Prompt:
-    """The last user prompt, and all that is not it."""
+    """Return the last user prompt, and all other messages."""
     for index in reversed(range(len(messages))):
         request = messages[index]
         prompts = [part for part in request.parts if isinstance(part, UserPromptPart)]
         if isinstance(request, ModelRequest) and prompts:
             rest = [part for part in request.parts if not isinstance(part, UserPromptPart)]
-            kept = [ModelRequest(parts=rest)] if rest else []
-            return Prompt(_content(prompts), [*messages[:index], *kept, *messages[index + 1 :]])
+            request_rest = [ModelRequest(parts=rest)] if rest else []
+            return Prompt(_content(prompts), [*messages[:index], *request_rest, *messages[index + 1 :]])
     raise ValueError('build_message_history() must return a request with a user prompt.')
 
 
@@ -414,7 +417,7 @@ def _content(prompts: Sequence[UserPromptPart]) -> str | Sequence[UserContent]:
 
 
 def _answer(output: Any) -> list[Message]:
-    """What goes into the task's history as said by the agent."""
+    """Return the messages of the agent for the task's history."""
     text = text_of(output)
     return [] if text is None else [_said(text)]
 
@@ -427,7 +430,7 @@ def _said(text: str, metadata: dict[str, Any] | None = None) -> Message:
 
 
 def _in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Artifacts as FastA2A's own bridge makes them: only files have a media type, and data its schema alone."""
+    """Convert artifacts to the form of FastA2A's bridge: media types for files only, and data with its schema alone."""
     return [{**artifact, 'parts': [_part(part) for part in artifact['parts']]} for artifact in artifacts]
 
 

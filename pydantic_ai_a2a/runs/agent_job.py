@@ -1,4 +1,4 @@
-"""What a claimed task is when an agent does it: its message read, one run, its result recorded. Knows no queue."""
+"""The work of a task with an agent: read the message, run the agent once, record the result."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
 Read = Callable[[Message], Told]
 """Reads one message."""
 ReadTask = Callable[[Sequence[Message]], Told]
-"""Reads all messages of a task, with which the task's earlier runs need not be told to the model."""
+"""Reads all messages of a task. The model then needs no messages of the task's earlier runs."""
 
 
 def plain_read(accepts: Accepts) -> Read:
-    """Reads a message as one prompt and nothing else."""
+    """Read a message as one prompt and nothing else."""
     return lambda message: (user_prompt(message, accepts), ())
 
 
 class AgentJob:
-    """Does tasks with one agent.
+    """Runs tasks with one agent.
 
     Args:
-        backend: Has the conversations, and knows who watches.
+        backend: Stores the conversations, and tracks the readers of events.
         runner: Runs the agent.
         read: Reads a client's message.
-        read_task: Reads a task's messages instead, at the begin of each run.
-        outputs: Makes artifacts of what the agent returns.
-        settings: The app's.
-        metering: Knows what a run may use at most.
-        refer: Reads what a message refers to.
-        dependencies: Gives each run `deps` of its own.
-        hooks: What is told how runs end.
+        read_task: Reads all messages of a task instead, at the start of each run.
+        outputs: Converts outputs to artifacts.
+        settings: Settings of the app.
+        metering: Checks and charges the budgets; None for none.
+        refer: Reads the tasks to which a message refers.
+        dependencies: Makes the `deps` of each run.
+        hooks: Called at the ends of runs.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class AgentJob:
         self.hooks = hooks
 
     def token(self) -> CancellationToken:
-        """What cancels a task: one for all its runs, so that a cancel between two of them holds for the second."""
+        """Return a token for all runs of a task: a cancel between two runs stops the second run."""
         return CancellationToken() if self._dependencies is None else RunToken()
 
     async def begin(
@@ -116,14 +116,14 @@ class AgentJob:
             'idempotency_key': key,
         }
         answers = results(pending) if pending is not None and pending.calls else None
-        turn, usage, left = None, None, None
+        turn, usage, budget = None, None, None
         if self._backend.durable:
             turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
             usage = turn.usage
         if self._metering is not None or recorder.tells:
             usage = recorder.usage = usage or RunUsage()
         if self._metering is not None:
-            left = await recorder.store(partial(self._metering.left, claim.header.owner))
+            budget = await recorder.store(partial(self._metering.left, claim.header.owner))
         run = partial(
             self._runner.run,
             prompt,
@@ -136,7 +136,7 @@ class AgentJob:
             text_output=self._streams_text and self._accepted(claim).text,
             turn=turn,
             usage=usage,
-            left=left,
+            budget=budget,
             may_wait=True,
             answers=answers,
             shown=() if pending is None else still_shown(pending),
@@ -145,10 +145,10 @@ class AgentJob:
         if self._dependencies is None:
             return run()
         assert isinstance(token, RunToken), 'as this job makes them'
-        return self._dependencies.use(claim, token, info, run_id, lambda deps: run(given={'deps': deps}))
+        return self._dependencies.use(claim, token, info, run_id, lambda deps: run(options={'deps': deps}))
 
     async def _told(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> Told:
-        """Read a message, or all messages of the task up to it, after the artifacts that the message refers to.
+        """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.
 
         Raises:
             BadInput: `read_task` refuses one of the messages.
@@ -170,13 +170,13 @@ class AgentJob:
         return prompt, before
 
     async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """Return the conversation before a run, without what its prompt tells of the task's earlier runs."""
+        """Return the conversation before a run, without the messages of the task's earlier runs."""
         history = await self._backend.history(claim)
         own = f'{claim.header.id}.'
         return [message for message in history if not (message.run_id or '').startswith(own)]
 
     async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
-        """Return the messages of the claim's task up to the newest one that the run is for."""
+        """Return the messages of the claim's task up to the newest message of the run."""
         task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
         messages = [] if task is None else stored.load_task(task).get('history', [])
         earlier = takewhile(lambda message: message['message_id'] != newest['message_id'], messages)
@@ -203,12 +203,12 @@ class AgentJob:
         artifacts = self._outputs.artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
-        said = text_of(result.output)
+        text = text_of(result.output)
         first = artifacts[0]['parts'][:1] if artifacts else []
         following = await recorder.complete(
             artifacts,
             # A string of another declared type, such as a Literal, is data.
-            answer=said if first and first[0].get('text') == said else None,
+            answer=text if first and first[0].get('text') == text else None,
             streamed=result.streamed,
             messages=result.messages,
             usage=result.usage,
@@ -228,7 +228,7 @@ class AgentJob:
         if not isinstance(result.output, DeferredToolRequests):
             return asked_by(result.output, rules, task_id)
         # After a new response of the model, the calls are others, even with the ids of earlier ones.
-        same = claim.pending is not None and not any(isinstance(each, ModelResponse) for each in result.messages)
+        same = claim.pending is not None and not any(isinstance(message, ModelResponse) for message in result.messages)
         changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
         return ask(
             result.output,
@@ -241,7 +241,7 @@ class AgentJob:
         )
 
     def _accepted(self, claim: Claim) -> OutputModes:
-        """What the task's client takes."""
+        """Return the output modes that the task's client accepts."""
         if claim.request is None:
             return EVERYTHING
         return self._outputs.accepted(from_json(claim.request).get('acceptedOutputModes', ()))

@@ -1,7 +1,6 @@
-"""Answers a message with a message: one run of the agent, in the request that asks for it, and no task (§3.1.1).
+"""Direct replies: a message as the answer to a message, by one run of the agent within the request (§3.1.1).
 
-The run is what a task's would be, and its turn goes into the conversation; but nothing of it is stored before it is
-over, and it ends with the request. Knows neither wire nor binding.
+No task is stored. The turn is appended to the conversation at the end, and the run ends with the request.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from inspect import isawaitable
 from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
-from pydantic_ai.conversation_store import ConversationConflict
+from pydantic_ai.conversation_store import ConversationConflict, ConversationEntry
 from pydantic_ai.exceptions import RunTimedOut
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
@@ -58,12 +57,12 @@ class Direct:
     """Answers messages with messages.
 
     Args:
-        rule: What new messages are answered with, or a function of the message that says so, which may be async.
-        backend: Has the conversations.
-        make_job: Makes what runs the agent.
-        metering: Knows what a run may use at most.
-        limit: How many runs there may be at once.
-        max_wait: Seconds that a run may take; None: any time.
+        rule: The answer to new messages (`'task'` or `'message'`), or a function of the message, which may be async.
+        backend: Stores the conversations.
+        make_job: Makes the job that runs the agent.
+        metering: Checks and charges the budgets; None for none.
+        limit: Maximum number of runs at once.
+        max_wait: Seconds for a run; None for no limit.
     """
 
     def __init__(
@@ -83,12 +82,12 @@ class Direct:
         self._limit = limit
         self._max_wait = max_wait
         self._running: dict[asyncio.Task[bytes], str] = {}
-        """The runs, and their owners."""
+        """The runs by asyncio task, with their owners."""
         self._retries = Retries()
         self._contexts: WeakValueDictionary[tuple[int, str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def takes(self, message: Message) -> bool:
-        """Whether a message is answered with a message; one to a task never is."""
+        """Return True if a message gets a message as its answer. Messages to tasks never do."""
         if 'task_id' in message:
             return False
         reply: object = self._rule if isinstance(self._rule, str) else await _ask(self._rule, message)
@@ -97,12 +96,12 @@ class Direct:
         return reply == 'message'
 
     async def answer(self, submission: Submission, correlation_id: str, gone: Gone) -> bytes | None:
-        """Run the agent; its answer as a message in 1.0's JSON, or None if the client goes away first.
+        """Run the agent. Return the answer as 1.0 JSON, or None if the client disconnects first.
 
         Args:
-            submission: The message, which has passed every check.
+            submission: The message, after all checks.
             correlation_id: Names the call.
-            gone: Waits until the client has gone.
+            gone: Waits for the client to disconnect.
 
         Raises:
             A2AError: There is no answer.
@@ -127,8 +126,8 @@ class Direct:
                 raise StoreUnavailable
             raise await self._failed(submission, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
         finally:
-            for each in (running, watching):
-                each.cancel()
+            running.cancel()
+            watching.cancel()
             await asyncio.wait([running, watching], timeout=STOP_TIME)
 
     def _ended(self, running: asyncio.Task[bytes]) -> None:
@@ -139,11 +138,11 @@ class Direct:
             logger.warning('The store did not take what a run has used or said: %r', error)
 
     async def drain(self, grace: float) -> None:
-        """Let the runs of this loop end, for so many seconds, and then end them."""
+        """Let the runs of this loop end within `grace` seconds, and then cancel the rest."""
         loop = asyncio.get_running_loop()
-        if running := [each for each in self._running if each.get_loop() is loop]:
-            for each in (await asyncio.wait(running, timeout=grace))[1]:
-                each.cancel()
+        if running := [run for run in self._running if run.get_loop() is loop]:
+            for run in (await asyncio.wait(running, timeout=grace))[1]:
+                run.cancel()
 
     async def _check(self, owner: str) -> None:
         if self._metering is not None:
@@ -182,7 +181,7 @@ class Direct:
         return _message(turn.end, context_id)
 
     async def _claim(self, submission: Submission, context_id: str) -> Claim:
-        """What the run is told, as it would be of a task."""
+        """Return a claim for the run, as for the run of a task."""
         record = await self._backend.conversations(submission.owner).read_record(context_id)
         header = TaskHeader(
             id=submission.task_id,
@@ -215,10 +214,10 @@ class Direct:
             await asyncio.shield(self._metering.charge(owner, usage))
 
     async def _failed(self, submission: Submission, correlation_id: str, error: BaseException) -> A2AError:
-        """What a client is told of a run that has failed; the log has the rest."""
+        """Log a failure, call the hook, and return the error for the client."""
         failure = classify(error)
-        told = 'A message was not answered (%s, correlation id %s).'
-        logger.error(told, failure.kind, correlation_id, exc_info=error)
+        text = 'A message was not answered (%s, correlation id %s).'
+        logger.error(text, failure.kind, correlation_id, exc_info=error)
         if self._job.hooks.on_failure is not None:
             failed = RunFailure(
                 task_id=submission.task_id,
@@ -236,7 +235,7 @@ async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
     """Call the user's function.
 
     Raises:
-        Exited: The function raised what is no `Exception`, although neither the request nor the process ends.
+        Exited: The function raised a `BaseException` although neither the request nor the process ends.
     """
     task = asyncio.current_task()
     try:
@@ -249,23 +248,23 @@ async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
 
 
 class _Turn:
-    """Takes what a recorder writes: of a run without a task, only its end is kept, as a turn of the conversation.
+    """The writes of a recorder for a run without a task: only the end is stored, as a turn of the conversation.
 
     Args:
         backend: Stores the conversation.
-        store: Repeats the write while the store is unavailable, so that the result of the run is not lost.
+        store: Repeats the write while the store is unavailable, to save the result of the run.
     """
 
     def __init__(self, backend: Backend, store: Call) -> None:
         self._backend = backend
         self._store = store
         self._heads: set[str | None] = set()
-        """Ids of the last entries of writes that were tried. One may be stored although its commit had no answer."""
+        """Ids of the last entries of all attempts. A commit without an answer may have stored an entry."""
         self.end: Finish | None = None
 
     @property
     def answers(self) -> bool:
-        """Whether the run has come to what a message can say: an answer, a plain question, or why there is none."""
+        """True if a message can express the end of the run: an answer, a plain question, or a rejection."""
         end = self.end
         return end is not None and end.pending is None and end.status.state in _SAID
 
@@ -276,7 +275,7 @@ class _Turn:
         status: Status | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Nobody watches."""
+        """Do nothing: events have no readers."""
 
     async def finish(self, claim: Claim, finish: Finish) -> None:
         """Add the turn to the conversation."""
@@ -285,7 +284,7 @@ class _Turn:
             await self._store(partial(self._append, claim, closed(finish.messages), finish.usage))
 
     async def _append(self, claim: Claim, messages: Sequence[ModelMessage], usage: RunUsage | None) -> None:
-        """Append messages to the conversation as it stands by now, as the end of a task does."""
+        """Append messages to the newest state of the conversation, like the end of a task."""
         header = claim.header
         store = self._backend.conversations(header.owner)
         attempts = 0
@@ -306,20 +305,21 @@ class _Turn:
                 at=self._backend.now(),
             )
             self._heads.add(record.head_id)
+            new = [ConversationEntry(id=own, parent_id=parent, message=message) for own, parent, message in entries]
             revision = None if before is None else before.revision
             try:
-                return await store.write_record(record, new_entries=entries, expected_revision=revision)
+                return await store.write_record(record, new_entries=new, expected_revision=revision)
             except ConversationConflict:
                 if attempts == _ATTEMPTS:
                     raise
 
 
 def _message(end: Finish, context_id: str) -> bytes:
-    """The answer: what would be the artifacts of a task, or the message of its status."""
-    said = [body for _, body in end.artifacts or ()]
+    """Return the answer as a message: the artifacts of a task, or the message of its status."""
+    bodies = [body for _, body in end.artifacts or ()]
     if end.status.message is not None:
-        said = [end.status.message]
-    parts = [part for body in said for part in from_json(body)['parts']]
+        bodies = [end.status.message]
+    parts = [part for body in bodies for part in from_json(body)['parts']]
     written: dict[str, Any] = {
         'messageId': stored.new_id(),
         'contextId': context_id,

@@ -1,4 +1,4 @@
-"""What becomes of a run that does not complete: cancelled, failed, ended over its head. Knows no slots and no agent."""
+"""The ends of runs without a result: cancelled, failed, handed back."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class RunEnds:
-    """Ends the runs of one worker.
+    """Records the ends of the runs of one worker.
 
     Args:
-        backend: Where they are recorded.
-        owed: Takes what could not be.
-        hooks: Are told, once it is.
-        metering: Charges for what the recorder cannot charge for.
-        beside: Has something done beside all that the worker does.
-        wait: Has a task begin here once there is room.
+        backend: Stores the ends.
+        pending_writes: Keeps writes for retry while the store is unavailable.
+        hooks: Called after the end is stored.
+        metering: Charges for usage outside a recorder's last write.
+        beside: Starts a coroutine beside the runs of the worker.
+        wait: Queues a task here until a slot is free.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class RunEnds:
         self.on_expired = None if hooks.on_failure is None else self._expired
 
     async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
-        """Record a run that was cancelled.
+        """Record a cancelled run.
 
         Raises:
-            LeaseLost: The task was ended, or taken over, meanwhile.
+            LeaseLost: The task was ended or taken over meanwhile.
         """
         hook = self._hooks.on_cancel is not None
         before = () if claim.checkpoint is None else claim.checkpoint.messages
@@ -74,7 +74,7 @@ class RunEnds:
     async def failed(
         self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
     ) -> None:
-        """Record a run that has failed, now or once that can be stored."""
+        """Record a failed run, now or after the store is back."""
         logger.error(
             'Task %s failed (%s, correlation id %s).', claim.header.id, failure.kind, run_id(claim), exc_info=error
         )
@@ -83,7 +83,7 @@ class RunEnds:
     def failing(
         self, claim: Claim, recorder: Recorder, failure: Failure, error: BaseException | None = None
     ) -> Attempt:
-        """What records a failure, and may be tried again."""
+        """Return the write of a failure. The write may be repeated."""
 
         async def record() -> None:
             try:
@@ -102,7 +102,7 @@ class RunEnds:
         return record
 
     async def release(self, claim: Claim, recorder: Recorder) -> None:
-        """Store the end of a run, if it has one, and hand its task back; later, if the store refuses that."""
+        """Store the end of a run, if any, and hand its task back, now or after the store is back."""
         await self._pending_writes.give(claim.header.id, partial(self._hand_back, claim, recorder))
 
     def owe_release(self, claim: Claim) -> None:
@@ -117,7 +117,7 @@ class RunEnds:
         await self._settle(claim, recorder)  # its task may have been ended over its head
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
-        """Charge what a run used whose task was ended over its head, now or once that can be stored."""
+        """Charge the usage of a run whose task was ended by another process, now or after the store is back."""
         await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
 
     async def _settle(self, claim: Claim, recorder: Recorder) -> None:
@@ -125,7 +125,7 @@ class RunEnds:
             await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
 
     def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
-        """Tell the hook of a task whose client has not answered in time."""
+        """Call the hook for a task without an answer of its client in time."""
         self._beside(self._hooks.failed(_told(header, kind, correlation_id)))
 
     async def is_queued(self, task_id: str) -> bool:
@@ -154,7 +154,7 @@ def _told(header: TaskHeader, kind: str, correlation_id: str, error: BaseExcepti
 
 
 def run_id(claim: Claim) -> str:
-    """The Pydantic AI run id; also the correlation id of a failure, so that logs, traces and client agree."""
+    """Return the Pydantic AI run id, also the correlation id of a failure: logs, traces and client agree."""
     run = f'{claim.header.id}.{claim.run}'
     # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
     return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'

@@ -1,6 +1,6 @@
-"""Renews leases from a thread of its own, for one event loop. Knows neither what is leased nor what it is written to.
+"""The heartbeat: renews the leases of one event loop from a thread of its own.
 
-What blocks the event loop for a while must not lose the tasks that run there; a loop that is stuck for good has to.
+An event loop that is blocked for a while keeps its tasks. An event loop that is blocked for good loses them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ __all__ = ('Heartbeat', 'Renew')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _AT_ONCE = 4
-"""Renewals that may be under way together."""
+"""Concurrent renewals."""
 _RETRY = 1.0
-"""Seconds at most until a renewal that has failed is tried again."""
+"""Maximum seconds until a failed renewal is tried again."""
 
 Renew: TypeAlias = Callable[[], Awaitable[Sequence[Callable[[], object]]]]
-"""Renews all leases, in an event loop that is not the one that it is for; what is to be called in that one then."""
+"""Renews all leases, in the event loop of the heartbeat. Returns callbacks to run in the worker's event loop."""
 
 
 class Heartbeat:
-    """Renews leases three times in each of their periods, from now on until it is stopped or its loop is closed.
+    """Renews leases three times in each of their periods, until `stop` or until the worker's loop is closed.
 
-    A failed renewal is tried again after a second, or a tenth of the period if that is shorter: when the store is back,
-    the leases are renewed before other processes take over the tasks.
-    A loop that has not answered for three periods is not renewed for, until it answers.
+    A failed renewal is tried again after a second, or a tenth of the period if shorter. When the store is back, the
+    leases are renewed before other processes take over the tasks. Without an answer of the worker's loop for three
+    periods, leases are not renewed until the loop answers.
 
     Args:
-        renew: Called in the thread's own event loop. What it raises is logged.
-        lease: Seconds that a lease lasts.
+        renew: Called in the thread's own event loop. Exceptions are logged.
+        lease: Seconds of a lease.
     """
 
     def __init__(self, renew: Renew, lease: float) -> None:
@@ -45,14 +45,14 @@ class Heartbeat:
         self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._asked: float | None = None
-        """When the loop was asked for the answer that it has not given."""
+        """Time of the question to the worker's loop that has no answer yet."""
         self._given_up = False
         self._stopped: Future[None] = Future()
         self._thread = Thread(target=self._run, name='pydantic_ai_a2a heartbeat', daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, and with it a renewal that is not done. Blocks for a moment."""
+        """End the thread, and a running renewal with the thread. Blocks for a moment."""
         self._stopped.set_result(None)
         self._thread.join(STOP_TIME)
 
@@ -85,7 +85,7 @@ class Heartbeat:
                 pause = max(0.0, began + self._lease / 3 - time.monotonic())
 
     async def _renew_all(self, room: asyncio.Semaphore) -> bool:
-        """Renew the leases once; False if that has failed."""
+        """Renew the leases once. Return False after a failure."""
         try:
             if self._answers():
                 for callback in await self._renew():
@@ -98,7 +98,7 @@ class Heartbeat:
         return True
 
     def _answers(self) -> bool:
-        """Whether the loop lives, as far as that is known. Asks it once more, if it has answered."""
+        """Return True if the worker's loop is alive. Ask the loop again if the last question was answered."""
         now = time.monotonic()
         asked = self._asked  # read once: the loop's thread may answer at any moment
         if asked is None:

@@ -1,6 +1,6 @@
-"""What runs beside the requests: per event loop one host that owns agent, worker and drain. Knows no operation.
+"""The host of each event loop: owns the agent, the worker and the drain, beside the requests.
 
-Nothing exists before the first use, so an app can be made at import, before a fork, and without a running loop.
+A host is made at first use: an app can be made at import, before a fork, and without a running loop.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ logger = logging.getLogger('pydantic_ai_a2a')
 Component: TypeAlias = Literal[
     'ok', 'idle', 'off', 'degraded', 'starting', 'failed', 'read-only', 'stopped', 'draining'
 ]
-"""The state of a part of the app: `idle` starts with the first request, `off` is done by another process, `degraded`
-works all the same. In all other states, traffic belongs elsewhere."""
+"""State of a part of the app. `idle` starts with the first request, `off` is left to another process, `degraded` still
+works. In all other states, send traffic elsewhere."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _LONGEST_PAUSE = 30.0
 
 
 def server_processes() -> int:
-    """How many processes serve this app, as far as that can be known: `--workers` of uvicorn, else 1."""
+    """Return the number of processes that serve this app: uvicorn's `--workers` if present, else 1."""
     started_with: dict[str, Any] = getattr(multiprocessing.current_process(), '_kwargs', {})
     return getattr(started_with.get('config'), 'workers', 1)
 
 
 _running: WeakKeyDictionary[object, ref[Hosting]] = WeakKeyDictionary()
-"""Who runs the tasks of a backend, in this process."""
+"""The `Hosting` that runs the tasks of each backend in this process."""
 
 
 def _pauses() -> Iterator[float]:
@@ -56,18 +56,18 @@ def _pauses() -> Iterator[float]:
 
 
 class Hosting:
-    """Starts a host on the first use in each loop; a lifespan starts and stops it properly.
+    """Starts a host at first use in each loop. A lifespan starts and stops the host in order.
 
     Args:
         make_worker: Makes the worker of the running loop.
-        backend: Has the tasks, which one app of a process may run at a time.
-        agent: Entered while a host lives; with it what keeps its tasks, if that wants to be.
-        store: That alone, for a host that runs no tasks and so needs no agent.
-        streams: The app's event streams, which end when it drains.
-        drain_grace: Seconds that running tasks get when the server shuts down.
-        drain_delay: Seconds that the server goes on serving before, once it has been told to end by a signal.
-        durable: Whether other processes see the tasks, and may run them.
-        beside: Ends within so many seconds, called in its loop, what runs beside the tasks.
+        backend: Stores the tasks. One app of a process may run the tasks of a backend.
+        agent: Entered while a host lives, together with the store.
+        store: Entered alone if the host runs no tasks.
+        streams: The app's event streams, which end at the drain.
+        drain_grace: Seconds for running tasks at a shutdown.
+        drain_delay: Seconds of normal service between the signal and the drain.
+        durable: True if other processes see the tasks and may run them.
+        beside: Ends the work beside the tasks within the given seconds. Called in its loop.
     """
 
     def __init__(
@@ -93,49 +93,49 @@ class Hosting:
         self.durable = durable
         self._beside = beside
         self.runs_tasks = True
-        """Whether hosts run tasks; False, set before the first use, leaves them to other processes."""
+        """True if hosts run tasks. Set to False before the first use, all tasks are left to other processes."""
         self.pauses: Callable[[], Iterator[float]] = _pauses
-        """Seconds to wait before each further attempt to start a host that could not be started."""
+        """Seconds before each further attempt to start a host."""
         self._leaving = False
-        """Whether a signal has come, and the drain begins in a moment."""
+        """True between the signal and the drain."""
         self._hosts: dict[asyncio.AbstractEventLoop, _Host] = {}
         self._trying: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}
-        """What tries to start the host of a loop again."""
+        """The retry task of each loop without a started host."""
         self._ready: _Host | None = None
-        """The host that was used last, if it is up."""
+        """The host of the last use, if up."""
         self._draining = False
 
     def accepting(self) -> bool:
-        """Whether new tasks are taken."""
+        """Return True if new tasks are accepted."""
         return not self._draining
 
     def running(self, task_id: str) -> bool:
-        """Whether the task runs in this process."""
+        """Return True if the task runs in this process."""
         return any(host.worker is not None and host.worker.running(task_id) for host in list(self._hosts.values()))
 
     @property
     def begun(self) -> bool:
-        """Whether the running loop has a host, which may have failed to start."""
+        """True if the running loop has a host, started or failed."""
         return asyncio.get_running_loop() in self._hosts
 
     def components(self) -> dict[str, Component]:
-        """How what runs in this loop is."""
+        """Return the states of the parts of the running loop."""
         host = self._hosts.get(asyncio.get_running_loop())
         if self._leaving or self._draining:
             server: Component = 'draining'
         else:
             server = 'idle' if host is None else 'ok'
         if host is None:
-            each: Component = 'idle' if self.runs_tasks else 'off'
-            return {'server': server, 'agent': each, 'worker': each}
+            part: Component = 'idle' if self.runs_tasks else 'off'
+            return {'server': server, 'agent': part, 'worker': part}
         return {'server': server, 'agent': host.agent_health(), 'worker': host.worker_health()}
 
     async def ensure(self) -> None:
-        """Have a host in the running loop.
+        """Start the host of the running loop, unless the loop has a host.
 
         Raises:
-            Exception: Whatever the agent raised when it was entered. The next call tries again, and so does the host
-                itself after a while, unless it is a `BackendUnusable`.
+            Exception: The agent raised while being entered. The next call tries again, and so does the host after a
+                while, except after a `BackendUnusable`.
         """
         loop = asyncio.get_running_loop()
         if self._ready is not None and self._ready.loop is loop:
@@ -150,7 +150,7 @@ class Hosting:
             raise
 
     async def _try_again(self) -> None:
-        """Start a host of this loop, so that a server which gets no requests, not being ready, may become so."""
+        """Start a host of this loop: a server that is not ready gets no requests to start the host."""
         loop, pauses = asyncio.get_running_loop(), self.pauses()
         while loop in self._trying:
             await asyncio.sleep(next(pauses))
@@ -164,9 +164,9 @@ class Hosting:
         loop = asyncio.get_running_loop()
         host = self._hosts.get(loop)
         if host is None or host.over:
-            for each in [each for each in self._hosts if each.is_closed()]:
-                del self._hosts[each]
-                self._trying.pop(each, None)
+            for closed in [loop for loop in self._hosts if loop.is_closed()]:
+                del self._hosts[closed]
+                self._trying.pop(closed, None)
             if not self._hosts:
                 self._draining = self._streams.closing = False
             if self.runs_tasks:
@@ -181,7 +181,11 @@ class Hosting:
         self._ready = host
 
     def _check_alone(self) -> None:
-        """Two apps with one backend would run each other's tasks, each with its own agent."""
+        """Refuse a second app on one backend: each would run the tasks of the other with its own agent.
+
+        Raises:
+            BackendUnusable: A running app of this process has the backend.
+        """
         other = None if self._backend not in _running else _running[self._backend]()
         if other is not None and other is not self and other.alive:
             raise BackendUnusable('A running app of this process has this backend already: give each its own.')
@@ -189,14 +193,14 @@ class Hosting:
 
     @property
     def alive(self) -> bool:
-        """Whether it has a host in an event loop that goes on."""
+        """True if an open event loop has a running host."""
         return any(not (host.over or loop.is_closed()) for loop, host in list(self._hosts.items()))
 
     async def start(self) -> None:
-        """Begin a lifespan. An agent that cannot be entered now, for want of a provider's key, still has its card.
+        """Start a lifespan. An agent that cannot be entered, for want of a provider's key, still serves its card.
 
         Raises:
-            BackendUnusable: The store has to be seen to first: there is no point in serving.
+            BackendUnusable: The store needs a repair before serving makes sense.
         """
         try:
             await self.ensure()
@@ -226,10 +230,10 @@ class Hosting:
 
     @contextmanager
     def _signals(self) -> Generator[None]:
-        """Drain at SIGTERM and SIGINT, before the server waits for its connections: they may wait for our tasks.
+        """Drain at SIGTERM and SIGINT, before the server waits for connections, which may wait for tasks.
 
-        A server's handlers are called after; where there are none, the signal ends the process as it always did. Only
-        the main thread can have handlers; elsewhere, the end of a lifespan alone starts the drain.
+        The server's own handlers are called after the drain begins. Without handlers, the signal ends the process as
+        before. Only the main thread can have handlers. In other threads, the end of a lifespan starts the drain.
         """
         loop = asyncio.get_running_loop()
         if threading.current_thread() is not threading.main_thread():
@@ -253,7 +257,7 @@ class Hosting:
         self._leaving = True
 
     def drain(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to drain the host of this loop, called in it; its lifespan's end waits for that."""
+        """Start to drain the host of this loop. Call in the loop; the end of its lifespan waits for the drain."""
         host = self._hosts.get(loop)
         if (trying := self._trying.pop(loop, None)) is not None:
             trying.cancel()
@@ -270,7 +274,7 @@ def _install(number: int, handler: Handler) -> Handler:
 
 
 def _is_servers(handler: object) -> bool:
-    """Whether a signal handler may be a server's: neither Python's own nor that of `asyncio.run`."""
+    """Return True if a signal handler may be a server's: neither Python's own nor the one of `asyncio.run`."""
     inner = getattr(handler, 'func', None)  # asyncio.Runner installs a partial of one of its methods
     of_asyncio = isinstance(getattr(inner, '__self__', None), asyncio.Runner)
     return handler is not signal.default_int_handler and not of_asyncio
@@ -281,7 +285,7 @@ async def _both(one: Awaitable[None], other: Awaitable[None]) -> None:
 
 
 class _Host:
-    """One loop's worker and its hold on the agent. Ends with the loop, in bounded time."""
+    """The worker of one loop, and the loop's hold on the agent. Ends with the loop, in bounded time."""
 
     def __init__(
         self,
@@ -308,15 +312,15 @@ class _Host:
 
     @property
     def over(self) -> bool:
-        """Whether it has ended or could not start."""
+        """True after the end or a failed start."""
         return self._task.done()
 
     async def started(self) -> None:
-        """Wait until it is up."""
+        """Wait until the host is up."""
         await asyncio.shield(self._up)
 
     async def _work(self) -> None:
-        """Have a worker while the agent is held. It outlives the hold: without it, each run enters the agent anew."""
+        """Run a worker while the agent is held. After a lost hold the worker goes on, and each run enters the agent."""
         keeper = self.loop.create_task(self._keep_agent(), context=Context())
         try:
             await self._entered
@@ -341,7 +345,7 @@ class _Host:
             self._up.cancel()
 
     async def _keep_agent(self) -> None:
-        """Hold the agent in a task of its own: a task group that dies inside it cancels the task that entered it."""
+        """Hold the agent in an asyncio task of its own, since a failed task group inside cancels the entering task."""
         try:
             async with self._agent:
                 self._entered.set_result(None)
@@ -360,7 +364,7 @@ class _Host:
             self._held = False
 
     def agent_health(self) -> Component:
-        """Whether the agent is held."""
+        """Return the state of the agent."""
         if not self._entered.done():
             return 'starting'
         if self._entered.cancelled() or self._entered.exception() is not None:
@@ -370,7 +374,7 @@ class _Host:
         return 'ok' if self._held else 'degraded'
 
     def worker_health(self) -> Component:
-        """Whether tasks are run."""
+        """Return the state of the worker."""
         if not self._runs_tasks:
             return 'off'
         if not self._up.done():

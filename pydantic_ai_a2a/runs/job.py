@@ -1,4 +1,4 @@
-"""What doing a task is, for the worker that has it done. Knows the ports and the recorder; no agent and no worker."""
+"""The work of a task, as the worker sees it."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ __all__ = ('Job', 'Token')
 
 
 class Token(Protocol):
-    """Cancels what one task does."""
+    """Cancels the work of one task."""
 
     def cancel(self) -> None:
-        """Cancel it, from any thread; again does nothing."""
+        """Cancel the work, from any thread. A second call does nothing."""
 
 
 class Job(Protocol):
-    """What doing a task is."""
+    """The work of tasks."""
 
     @property
     def hooks(self) -> Hooks:
-        """What the worker tells of a run that was cancelled or has failed; `record` tells of one that has completed."""
+        """Hooks for the worker to call for cancelled and failed runs; `record` calls the hook for completed runs."""
         ...
 
     def token(self) -> Any:
-        """A `Token` for one task."""
+        """Return a new `Token` for one task."""
 
     async def begin(self, claim: Claim, recorder: Recorder, token: Any, run_id: str) -> Coroutine[Any, Any, Any]:
-        """What does a task, to be awaited at once: by the worker itself, since it is resumed for each delta.
+        """Prepare a run, and return the coroutine of the run, to be awaited at once.
 
-        What either raises is how the task fails, but for the `RunCancelled` of a cancelled token.
+        The worker awaits the coroutine itself, because the coroutine is resumed for each delta. An exception fails the
+        task, except for the `RunCancelled` of a cancelled token.
         """
         ...
 
     async def record(self, claim: Claim, recorder: Recorder, result: Any) -> Claim | None:
-        """Record what came of it. See `TaskQueue.finish`."""
+        """Record the result of a run. See `TaskQueue.finish`."""

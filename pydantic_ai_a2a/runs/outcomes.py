@@ -1,6 +1,6 @@
-"""The outcome of a run that raised: the one ladder for the runs of a worker, of an `AgentWorker` and of direct replies.
+"""From an exception to the outcome of a run: one ladder for the worker, `AgentWorker` and direct replies.
 
-`conversion.failure.classify` then says which failure a failed run is.
+`conversion.failure.classify` names the failure of a failed run.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ __all__ = ('Outcome', 'outcome_of')
 
 
 class Outcome(Enum):
-    """The end of a run that raised an exception."""
+    """The end of a run by an exception."""
 
     EXIT = auto()
-    """The process or the event loop ends: nothing is awaited or written any more."""
+    """The process or the event loop ends: no write follows."""
     STOPPED = auto()
     """The asyncio task of the run is cancelled, because the worker or the request ends."""
     UNAVAILABLE = auto()
@@ -29,14 +29,14 @@ class Outcome(Enum):
     LOST = auto()
     """Another worker has the task, or the task was ended: the result of the run is dropped."""
     CANCELED = auto()
-    """The run was cancelled by its token: the task is canceled."""
+    """The token cancelled the run: the task is canceled."""
     FAILED = auto()
-    """The run failed, and so does its task: on any other exception, also on a `SystemExit` or a `CancelledError` that
-    the user's code raised, and on a timeout."""
+    """The run failed, and the task fails: on a timeout and on all other exceptions, including a `SystemExit` or a
+    `CancelledError` of the user's code."""
 
 
 def outcome_of(error: BaseException, task: asyncio.Task[Any] | None) -> Outcome:
-    """Return the outcome of a run that raised an exception in an asyncio task."""
+    """Return the outcome of a run after an exception in an asyncio task."""
     if is_for_the_process(error, task):
         return Outcome.EXIT
     if is_cancelled(error, task):

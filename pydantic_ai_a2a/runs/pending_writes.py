@@ -1,6 +1,6 @@
-"""What a worker owes to its store, which did not take it: tasks to hand back, failures to record. Knows neither.
+"""Writes that failed because the store was unavailable, kept for retry: releases of tasks, failures, charges.
 
-Leases of tasks that something is owed for go on being renewed, so that nobody takes over what only has to be written.
+Leases of such tasks are still renewed: no other worker takes over a task that only waits for a write.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ __all__ = ('Attempt', 'PendingWrites')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 Attempt: TypeAlias = Callable[[], Awaitable[object]]
-"""Writes it to the store; again if need be."""
+"""Writes to the store. May be called again."""
 
 
 class PendingWrites:
-    """What one worker owes, in the order in which it came to."""
+    """Pending writes of one worker, in their order."""
 
     def __init__(self) -> None:
         self._pending_writes: list[tuple[str, Attempt]] = []
         self._writing: list[str] = []
-        """Tasks of which something is being written, which may take long."""
+        """Tasks with a write in progress, which may take long."""
         self._settling = asyncio.Lock()
 
     def add(self, task_id: str, attempt: Attempt) -> None:
-        """Write something of a task later."""
+        """Keep a write of a task for later."""
         self._pending_writes.append((task_id, attempt))
 
     async def give(self, task_id: str, attempt: Attempt) -> None:
-        """Write it now; if that fails, whatever it raises, it is owed."""
+        """Write now. After any exception, keep the write for later."""
         try:
             await attempt()
         except BaseException:  # a cancellation that has cut it short among them
@@ -42,10 +42,10 @@ class PendingWrites:
             raise
 
     async def settle(self) -> None:
-        """Try to write all that is owed. What fails is owed still. Calls at the same time run one after the other.
+        """Try all pending writes. Failed writes are kept. Concurrent calls run one after the other.
 
         Raises:
-            StoreUnavailable: Of the first that failed like that; the rest was not tried, as it would take long.
+            StoreUnavailable: The store is unavailable. The remaining writes were not tried, to save time.
         """
         async with self._settling:
             for _ in range(len(self._pending_writes)):
@@ -62,7 +62,7 @@ class PendingWrites:
                     self._writing.remove(task_id)
 
     async def settle_at_last(self, seconds: float) -> None:
-        """Try once more, for so long at most: nobody will after that."""
+        """Try all pending writes a last time, for at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self.settle()
@@ -70,5 +70,5 @@ class PendingWrites:
             logger.warning('The store was not told how tasks ended; their leases run out: %s', ', '.join(self.tasks()))
 
     def tasks(self) -> list[str]:
-        """The tasks, from any thread; one may be there twice."""
+        """Return the tasks of the pending writes, from any thread. A task may occur twice."""
         return [*(task_id for task_id, _ in self._pending_writes.copy()), *self._writing.copy()]

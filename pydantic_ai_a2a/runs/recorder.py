@@ -1,6 +1,6 @@
-"""The only writer of a running task's state: what happened -> stored form -> queue. Knows neither agent nor binding.
+"""The recorder: the only writer of a running task. Converts the run's events to their stored form.
 
-One recorder belongs to one claim. It numbers the events, since nobody else writes while the claim is valid.
+One recorder belongs to one claim. The recorder numbers the events, as the only writer while the claim is valid.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .retries import Retries
 __all__ = ('Charges', 'Recorder', 'Sink')
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
-"""What a run for an owner is charged for what it used, a `RunUsage`."""
+"""Returns the charges of an owner for a run's usage, a `RunUsage`."""
 
 _Event: TypeAlias = tuple[TaskState | None, bytes]
 """A `TaskEvent` without its number."""
 
 
 class Sink(Protocol):
-    """Where what happens is written to: see `TaskQueue`, which is one."""
+    """Destination of a recorder's writes; a `TaskQueue` is a sink."""
 
     async def emit(
         self,
@@ -39,7 +39,7 @@ class Sink(Protocol):
         status: Status | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Write what happens on the way."""
+        """Write events, a status or a checkpoint of a running task."""
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         """Write the end."""
@@ -49,13 +49,13 @@ class Recorder:
     """Records one run of a task.
 
     Args:
-        claim: The right to write.
-        queue: Where to.
-        now: The time (ms).
-        flush_delay: Seconds for which pieces of text are gathered, to be stored in one write; 0 writes each at once.
-        charges: Counts what the run uses; None if nobody does.
-        retries: Repeats a write while the store is unavailable; None: each write is tried once.
-        results: For how long text is gathered into one piece, and how its stream ends.
+        claim: The claim of the task.
+        queue: Stores the writes.
+        now: Returns the time (ms).
+        flush_delay: Seconds for which pieces of text are gathered into one write; 0 writes each at once.
+        charges: Converts the run's usage to charges; None for none.
+        retries: Repeats a write while the store is unavailable; None tries each write once.
+        results: Seconds and characters of a gathered piece of text, and the end of its stream.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Recorder:
     ) -> None:
         header = claim.header
         self.artifact_id = f'{header.id}.{claim.turn}.result'
-        """Id of the artifact that holds the turn's answer, while it is streamed and after."""
+        """Id of the artifact with the turn's answer, while streaming and after."""
         self._claim = claim
         self._queue = queue
         self._now = now
@@ -81,21 +81,21 @@ class Recorder:
         self._flush_delay = flush_delay
         self._results = results
         self._flush = self._new_flush() if flush_delay else None
-        """In memory, where a write is over at once, it is made for the first piece of a text."""
+        """In memory, where writes take no time, made for the first piece of a text."""
         self._charges = charges
         self.store = (retries or Retries.once()).of(header.id)
-        """Calls the store for this run: repeats what it refuses while it is unavailable."""
+        """Calls the store for this run, again while the store is unavailable."""
         self.unstored: Finish | None = None
-        """The end of the run while the store has not taken it."""
+        """The end of the run until the store accepts the write."""
         self.tells = claim.request is not None and run_metadata.is_asked(claim.request)
-        """Whether the task's metadata says what the run used."""
+        """True if the task's metadata reports the usage of the run."""
         self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
-        """What the run has used so far, a `RunUsage`: over all its attempts, and growing as it goes on."""
+        """Usage of the run over all attempts, a `RunUsage` that grows during the run."""
         self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
-        """Row of the newest client message that entered the run on its way; 0 if none did."""
+        """Row of the newest client message that entered the run under way; 0 for none."""
 
     async def write(self, event: TextDelta | Note | Step) -> None:
-        """Store and publish what the running agent says.
+        """Store and publish an event of the running agent.
 
         Raises:
             LeaseLost: The task is no longer ours.
@@ -111,7 +111,7 @@ class Recorder:
         await self._emit(*self._note(event))
 
     async def save(self, checkpoint: Checkpoint, note: Note | None) -> None:
-        """Store how far the run has come: with what the agent says about it, and after all that it said before.
+        """Store a checkpoint, together with the agent's note about the step, after all earlier events.
 
         Raises:
             LeaseLost: The task is no longer ours.
@@ -141,14 +141,14 @@ class Recorder:
         messages: Sequence[Any],
         usage: Any,
     ) -> Claim | None:
-        """End the run with its results, or go on with another message of the task.
+        """End the run with its results. Return the claim of the task's next message, if any.
 
         Args:
             artifacts: The answer.
-            answer: Its text, if that is what it is: goes into the history as a message of the agent's.
-            streamed: The text that was streamed as the answer, if any was.
+            answer: Text of the answer, if the answer is plain text: added to the history as a message of the agent.
+            streamed: Streamed text of the answer, if any.
             messages: The run's new model messages.
-            usage: What the run used.
+            usage: Usage of the run.
         """
         bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
         closing = self._closing(artifacts, [body for _, body in bodies], streamed)
@@ -162,17 +162,17 @@ class Recorder:
         )
 
     async def cancel(self, messages: Sequence[Any], usage: Any) -> None:
-        """The run was cancelled; its context keeps what it had done."""
+        """End the run as cancelled. The context keeps the messages of the run."""
         await self._finish(Status('canceled', self._now(), None), messages=messages, usage=usage)
 
     async def fail(self, kind: str, sentence: str, correlation_id: str, *, last: bool = False) -> Claim | None:
-        """The run failed, and its context stays as it was before; go on with another message of the task.
+        """End the run as failed. Return the claim of the task's next message, if any. The context stays unchanged.
 
         Args:
             kind: Stable name of the failure.
-            sentence: What the client reads.
-            correlation_id: Under which the log has more.
-            last: Go on with none.
+            sentence: The sentence for the client.
+            correlation_id: Names the failure in the log.
+            last: True to leave out the task's other messages.
         """
         metadata = {'failure': kind, 'correlationId': correlation_id}
         message = self._message(_text(sentence), metadata=metadata)
@@ -187,15 +187,15 @@ class Recorder:
         usage: Any = None,
         pending: bytes | None = None,
     ) -> Claim | None:
-        """The task waits for its client, and its model messages stay with it until it ends.
+        """Let the task wait for its client, with its model messages, until the task ends.
 
-        Or it is rejected, and goes on with another message of the task.
+        A rejected task may instead go on with its next message, whose claim is returned.
         """
         status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
         return await self._finish(status, messages=messages, usage=usage, pending=pending)
 
     async def relay_message(self, message: Message) -> None:
-        """Store and publish what a user's own worker says on the way.
+        """Store and publish a message of a user's own worker.
 
         Raises:
             LeaseLost: The task is no longer ours.
@@ -204,7 +204,7 @@ class Recorder:
         await self._emit(self._status_event(status), status)
 
     async def relay_artifact(self, artifact: bytes, *, append: bool, last: bool) -> None:
-        """Store and publish an artifact of a user's own worker, or a chunk of one.
+        """Store and publish an artifact of a user's own worker, or a chunk of an artifact.
 
         Raises:
             LeaseLost: The task is no longer ours.
@@ -221,7 +221,7 @@ class Recorder:
         artifacts: Sequence[tuple[str, bytes]],
         unsaid: Sequence[bytes],
     ) -> Claim | None:
-        """End the run as a user's own worker has stored it; `unsaid` are artifacts that it has not reported whole."""
+        """End the run as stored by a user's own worker; `unsaid` are artifacts without a whole report."""
         header = self._claim.header
         events = [(None, stored.artifact_update(header.id, header.context_id, body)) for body in unsaid]
         status = Status(state, self._now(), None if message is None else self._of_task(message))
@@ -266,7 +266,7 @@ class Recorder:
         return following
 
     async def store_end(self) -> Claim | None:
-        """Write the end of the run, which `unstored` holds.
+        """Write the end of the run from `unstored`.
 
         Raises:
             LeaseLost: The task is no longer ours.
@@ -275,7 +275,7 @@ class Recorder:
         return await self._queue.finish(self._claim, self.unstored)
 
     def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
-        """Updates that complete the artifacts in the stream and say that nothing of them follows (§4.2.2)."""
+        """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
         whole = list(bodies)
         events: list[_Event] = []
         if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
@@ -309,15 +309,15 @@ class Recorder:
 
 
 class _Flush:
-    """Gathers the pieces of a text: stores the first at once, and after a delay what has come meanwhile.
+    """Gathers the pieces of a text: stores the first at once, and the next pieces after a delay.
 
-    Each write is a task of its own: a run that is cancelled during a write would not know what was stored.
+    Each write is an asyncio task of its own: after a cancellation during a write, the run would not know the result.
 
     Args:
         store: Stores events.
         chunk: Makes the event of a piece.
         delay: Seconds between two writes of pieces.
-        results: Whether gathered pieces become one, and how many characters are stored before the delay has passed.
+        results: Join of gathered pieces, and the number of characters to store before the delay has passed.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class _Flush:
         self._size = results.size
         self._waiting: list[TextDelta] = []
         self._writing = 0
-        """Number of waiting pieces that are being written, to which nothing may be joined."""
+        """Number of waiting pieces in the current write. No text may be joined to them."""
         self._lock = asyncio.Lock()
         self._gathering: asyncio.Task[None] | None = None
         self._error: Exception | None = None
@@ -355,13 +355,13 @@ class _Flush:
     async def write(
         self, event: _Event | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
     ) -> None:
-        """Store what waits, and one more event or a checkpoint behind it."""
+        """Store the waiting pieces, and after them an event or a checkpoint."""
         writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
         writing.add_done_callback(self._note_error)
         await asyncio.shield(writing)
 
     async def rest(self, *, store: bool) -> Sequence[_Event]:
-        """End, and store what still waits or return its events."""
+        """End the gathering. Store the waiting pieces, or return their events."""
         async with self._lock:
             if self._gathering is not None:
                 self._gathering.cancel()
@@ -370,7 +370,7 @@ class _Flush:
         return [self._chunk(delta) for delta in self._waiting]
 
     def _note_error(self, writing: asyncio.Task[None]) -> None:
-        """Keep the error of a write for the next caller: a run that was cancelled meanwhile does not wait for it."""
+        """Keep the error of a write for the next caller: a cancelled run does not wait for the write."""
         if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
             self._error = error
 

@@ -1,6 +1,6 @@
-"""Repeats what a run reads and writes while its store is unavailable, so that the run itself is not repeated.
+"""Retries of a run's reads and writes while the store is unavailable, instead of a new run.
 
-After a long outage, workers also leave one another's tasks alone until their leases could be renewed.
+After a long outage, workers leave the tasks of other workers alone until those had time to renew their leases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Call(Protocol):
     """Calls the store for one task."""
 
     async def __call__(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of the call.
+        """Return the result of the call.
 
         Raises:
             LeaseLost: The task is no longer held.
@@ -41,16 +41,16 @@ _LONGEST = 1.0
 _BUSY = 5
 """Attempts of a transaction that takes too long although the store works."""
 _FRESH = 1 / 30
-"""Part of a lease for which an answer of the store shows that the store is there."""
+"""Part of a lease for which an answer proves that the store is available."""
 _SHORTEST = 0.5
-"""Seconds without an answer of the store that are no outage, however short the lease is."""
+"""Seconds without an answer that are no outage, however short the lease is."""
 
 
 class Outages:
-    """Keeps a worker from taking over tasks whose leases have expired only because nobody could renew them.
+    """Delays claims after an outage, while other workers renew leases that expired during the outage.
 
     Args:
-        lease: Seconds that a lease lasts. The store is asked at least three times in this time.
+        lease: Seconds of a lease. The store is asked at least three times in this time.
     """
 
     def __init__(self, lease: float) -> None:
@@ -59,12 +59,12 @@ class Outages:
         self._until = 0.0
 
     async def pause(self, ask: Callable[[], Awaitable[object]]) -> float:
-        """Ask the store, and return the seconds for which the worker must not claim tasks.
+        """Ask the store, and return the seconds until the worker may claim tasks.
 
-        If a lease can have expired while the store was away, all holders get a third of a lease to renew theirs.
+        If a lease can have expired during an outage, all holders get a third of a lease to renew.
 
         Args:
-            ask: Begins a write transaction that changes nothing.
+            ask: Begins a write transaction without changes.
         """
         time = asyncio.get_running_loop().time
         if self._answered is None or time() - self._answered > self._lease * _FRESH:
@@ -76,30 +76,30 @@ class Outages:
 
 
 class Retries:
-    """Repeats calls to the store of the tasks that one worker runs, until a call succeeds or the worker ends.
+    """Repeats calls to the store for the tasks of one worker, until a call succeeds or the worker ends.
 
-    A retry may last longer than the lease: a write under a lost lease is refused with `LeaseLost`, so it does no harm,
-    and while nobody else can write either, the lease is still there when the store takes writes again.
+    A retry may last longer than the lease. A write under a lost lease is refused with `LeaseLost` and does no harm.
+    While no process can write, the lease is still valid when the store is back.
     """
 
     def __init__(self) -> None:
         self._ending = asyncio.Event()
         self.waiting: set[str] = set()
-        """Tasks that wait for the store."""
+        """Tasks with a call that waits for the store."""
 
     @classmethod
     def once(cls) -> Retries:
-        """Retries that try each call once."""
+        """Return retries that try each call once."""
         once = cls()
         once.end()
         return once
 
     def end(self) -> None:
-        """Repeat nothing from now on."""
+        """Repeat no further call."""
         self._ending.set()
 
     def of(self, task_id: str) -> Call:
-        """The function that calls the store for one task."""
+        """Return the function that calls the store for one task."""
         return partial(self._call, task_id)
 
     async def _call(self, task_id: str, attempt: Callable[[], Awaitable[T]]) -> T:

@@ -1,4 +1,4 @@
-"""What a process does between SIGTERM or SIGINT and its server's own handling of it. Knows no server and no worker."""
+"""The shutdown of apps at SIGTERM or SIGINT, before the server's own handler."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Handler: TypeAlias = Callable[[int, FrameType | None], Any]
 
 
 class Shutdown:
-    """How one app leaves: it is announced, after a delay the app drains, and then the server is told.
+    """The shutdown of one app: an announcement, a delay, the drain, and then the server's handler.
 
-    A second signal, of either kind, does not wait for the delay. Apps of one process wait together, for the longest.
+    A second signal, of either kind, ends the delay. Apps of one process wait together, for the longest delay.
 
     Args:
         loop: The app's event loop.
-        delay: Seconds between the announcement and the rest.
+        delay: Seconds between the announcement and the drain.
         announce: Called at the first signal.
         drain: Called in the loop.
     """
@@ -34,18 +34,18 @@ class Shutdown:
     ) -> None:
         self.loop = loop
         self.gone = False
-        """Whether the delay is over."""
+        """True after the delay."""
         self._delay = delay
         self._announce = announce
         self._drain = drain
         self._announced = False
 
     def before(self, handler: Handler) -> Handler:
-        """A signal handler that sees to this app's departure before another handler is called."""
+        """Return a signal handler that shuts this app down before another handler is called."""
         return _Chained(self, handler)
 
     def begin(self) -> float:
-        """Announce it; the seconds to wait then, which are none if it had been announced before."""
+        """Announce the shutdown. Return the seconds to wait, 0 if announced before."""
         if self._announced:
             return 0.0
         self._announced = True
@@ -60,7 +60,7 @@ class Shutdown:
 
 
 class _Chained:
-    """Called with the signal, instead of the handler that was there."""
+    """The signal handler of an app, in front of the previous handler."""
 
     def __init__(self, shutdown: Shutdown, before: Handler) -> None:
         self._shutdown = shutdown
@@ -74,7 +74,7 @@ class _Chained:
             self._go(signum, frame)
 
     def begin(self) -> float:
-        """Announce the departure of this app and of those whose handlers are called after."""
+        """Announce the shutdown of this app and of the apps behind its handler."""
         behind = self._before.begin() if isinstance(self._before, _Chained) else 0.0
         return max(self._shutdown.begin(), behind)
 

@@ -1,6 +1,6 @@
-"""Runs queued tasks, as many at once as there are slots. Knows the ports and the recorder; no agent, no HTTP.
+"""The worker: claims queued tasks and runs them, as many at once as there are slots.
 
-A task runs in one asyncio task, in a copy of the context of whoever submitted it, so that its trace and overrides hold.
+Each task runs in an asyncio task of its own, in a copy of the submitter's context: traces and overrides hold.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ __all__ = ('Worker',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _SWEEP_EVERY = 100
-"""Finished tasks between two sweeps, besides those of the heartbeat."""
+"""Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
 _SWEEP_BATCHES = 20
 _FORGET_AT_ONCE = 100
-"""Waiting tasks that a heartbeat looks after; they are taken in their order, so the first are those that went."""
+"""Waiting tasks that one heartbeat checks, in the order of their submission."""
 _LOOK = 1.0
-"""Seconds until the next look at queued tasks that could not be claimed, though a slot was free."""
+"""Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
 
 
 @dataclass(slots=True, eq=False)
 class _Running:
     claim: Claim
     token: Token
-    """One for all runs of the task: a cancel that comes between two of them holds for the second."""
+    """One token for all runs of the task: a cancel between two runs stops the second run."""
 
 
 class Worker:
@@ -63,7 +63,7 @@ class Worker:
         metering: Metering | None = None,
     ) -> None:
         self.holder = urandom(8).hex()
-        """Names this worker on the tasks it holds."""
+        """Names this worker on the tasks of its leases."""
         self._backend = backend
         self._job = job
         self._settings = settings.workers
@@ -74,9 +74,9 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
-        """Tasks that were submitted here and could not start at once, with the context to run them in."""
+        """Tasks submitted here without a free slot, with the contexts to run them in."""
         self._behind = False
-        """Whether there are queued tasks that were submitted elsewhere, or before this worker was there."""
+        """True while the queue has tasks from other processes, or from the time before this worker."""
         self._pending_writes = PendingWrites()
         self._retries = Retries()
         self._outages = Outages(settings.workers.lease)
@@ -90,7 +90,7 @@ class Worker:
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
         self._looking: asyncio.TimerHandle | None = None
-        """Calls for the next look at queued tasks that could not be claimed, though a slot was free."""
+        """Timer of the next look at queued tasks that could not be claimed although a slot was free."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
         self._stop_listening: Callable[[], None] | None = None
@@ -98,7 +98,7 @@ class Worker:
     # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen for work, and take what waits already."""
+        """Listen for work, and start the waiting tasks."""
         await self.ask_store()
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._beating = self._loop.create_task(self._beat(), context=Context())
@@ -108,19 +108,19 @@ class Worker:
         await self._filling
 
     async def ask_store(self) -> None:
-        """Ask the store something: the first answer tells the wall clock of a database, for `Backend.now`."""
+        """Ask the store for the queue: the first answer of a database sets its wall clock, for `Backend.now`."""
         await self._backend.queued()
 
     def running(self, task_id: str) -> bool:
-        """Whether this worker will tell the task's end: it runs it, or has it waiting in a store that ends with it."""
+        """Return True if this worker will record the end of the task: a running task, or a waiting one in memory."""
         return task_id in self._running or (task_id in self._waiting and not self._backend.durable)
 
     def begin_drain(self) -> None:
-        """Start nothing new from now on."""
+        """Start no further task."""
         self._draining = True
 
     async def drain(self, grace: float) -> None:
-        """Let running tasks finish for so many seconds; then hand the rest over, or end it where nobody could."""
+        """Let running tasks finish within `grace` seconds. Then hand the rest back, or fail the rest in memory."""
         self.begin_drain()
         await self._give_up()
         if self._active:
@@ -130,20 +130,20 @@ class Worker:
         await self._hear_out()
 
     async def _give_up(self) -> None:
-        """Keep nobody waiting for tasks that will not be run here."""
+        """Release the clients that wait for tasks of other workers."""
         if self._backend.durable:
             self._backend.events.release(self.running)
         else:
             await self._fail_the_rest()
 
     async def close(self) -> None:
-        """Stop at once. Tasks that still run are handed back and go on when a worker starts again."""
+        """Stop at once. Running tasks are handed back, and go on when a worker starts again."""
         self.begin_drain()
         await self._abandon()
         await self._hear_out()
 
     async def _hear_out(self) -> None:
-        """Wait for hooks that were told at last."""
+        """Wait for the last hooks."""
         if self._active:
             await asyncio.wait(self._active, timeout=STOP_TIME)
 
@@ -168,7 +168,7 @@ class Worker:
         await self._pending_writes.settle_at_last(STOP_TIME)
 
     async def _fail_the_rest(self) -> None:
-        """End every task that is queued or was handed back: its store goes with the process."""
+        """Fail every queued or handed-back task: the store ends with the process."""
         await self._pending_writes.settle()
         now = self._backend.now()
         while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=100):
@@ -177,7 +177,7 @@ class Worker:
             await self._pending_writes.settle()
 
     def _deaf(self) -> None:
-        """Listen no more; also called for a loop that was closed before its worker was."""
+        """Stop listening; also called if the loop was closed before the worker."""
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None
@@ -230,7 +230,7 @@ class Worker:
             self._fill_soon()
 
     def _fill_soon(self) -> asyncio.Task[None]:
-        """Start waiting tasks in one asyncio task: no second one asks the store for the same free slots."""
+        """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
         if self._filling is not None and not self._filling.done():
             self._fill_again = True  # it may have looked already, and waits for the store
         else:
@@ -276,13 +276,13 @@ class Worker:
             self._look_later(_LOOK)
 
     def _look_later(self, seconds: float) -> None:
-        """Look again soon: no hint follows for tasks that could not be claimed, as those that a session has locked."""
+        """Look again in some seconds: no hint follows for tasks that could not be claimed, such as locked ones."""
         if self._looking is not None:
             self._looking.cancel()
         self._looking = self._loop.call_later(seconds, self._fill_soon)
 
     async def _beat(self) -> None:
-        """Pick up what was lost or asked elsewhere, sweep; renew the leases, where no thread does."""
+        """Take up lost tasks and hints of other processes, and sweep; renew the leases without a heartbeat thread."""
         while True:
             await asyncio.sleep(self._settings.lease / 3)
             try:
@@ -297,7 +297,7 @@ class Worker:
             await self._sweep()
 
     async def _renew(self) -> list[Callable[[], None]]:
-        """Renew the leases, from any thread; what cancels the runs that are to stop."""
+        """Renew the leases, from any thread. Return the `cancel` of each run to stop."""
         held = self._running.copy()  # at once, as far as other threads can see
         tasks = list(dict.fromkeys((*held, *self._pending_writes.tasks())))
         if not tasks:
@@ -307,7 +307,7 @@ class Worker:
         return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel) if task_id in held]
 
     async def _forget_waiting(self) -> None:
-        """Let go of tasks that wait here, but have been taken by another process."""
+        """Forget waiting tasks of this worker after other processes have claimed them."""
         for task_id in list(islice(self._waiting, _FORGET_AT_ONCE)) if self._backend.durable else ():
             if not await self._ends.is_queued(task_id):
                 self._waiting.pop(task_id, None)
@@ -329,7 +329,7 @@ class Worker:
         return running
 
     async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:
-        """Run a task until it stops, if it can be claimed or has been."""
+        """Run a task until it stops, after claiming it unless `running` holds the claim."""
         try:
             running = running or await self._claim(task_id, context)
             if running is None:

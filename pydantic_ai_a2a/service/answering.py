@@ -1,4 +1,4 @@
-"""Messages to tasks that wait for their client: the answer that each of them is, and the audit record of it."""
+"""Answers of clients to waiting tasks, and the audit records of the answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..types import Call, Message
 __all__ = ('answered', 'audit_answers', 'with_mark', 'without_marks')
 
 _MARKS = frozenset({'answeredBy', 'resumed'})
-"""Names in the metadata of messages under which the server says who has answered, and that `resume_task` was called."""
+"""Names in message metadata for the server's own marks: the sender of an answer, and a call of `resume_task`."""
 
 
 def answered(
@@ -32,16 +32,16 @@ def answered(
     late: bool,
     limit: int,
 ) -> Submission:
-    """The message as an answer to what its task waits with; as it was if it waits with nothing by now.
+    """Return the message as an answer to the calls of its waiting task, or unchanged if no call is pending any more.
 
     Args:
         submission: The message.
-        call: Who sent it.
-        message: The same message, as it was read.
-        needed: What the task waits with.
-        rules: What clients may answer.
-        late: Whether the message was accepted before the task waited with this.
-        limit: How often the client may be asked again while the task waits.
+        call: The call with the message.
+        message: The decoded message.
+        needed: The pending calls of the task.
+        rules: Rules for answers of clients.
+        late: True if the message was accepted before the task's current pause.
+        limit: Maximum number of repeated questions while the task waits.
 
     Raises:
         InvalidParamsError: The message is no answer.
@@ -64,25 +64,25 @@ def answered(
 
 
 def without_marks(message: Message, metadata: Mapping[str, Any]) -> Message:
-    """Return a client's message without the metadata that only the server writes."""
+    """Return a client's message without the metadata reserved for the server."""
     if _MARKS.isdisjoint(metadata):
         return message
     return {**message, 'metadata': {name: value for name, value in metadata.items() if name not in _MARKS}}
 
 
 def with_mark(body: bytes, **mark: Any) -> bytes:
-    """A stored message with something that the server says of it in its metadata, by one of the names in `_MARKS`."""
+    """Return a stored message with a mark of the server in its metadata, under a name of `_MARKS`."""
     message = from_json(body)
     return to_json({**message, 'metadata': {**message.get('metadata', {}), **mark}})
 
 
 def audit_answers(call: Call, task_id: str, answer: Answer) -> None:
-    """Record which of the calls a caller has decided about, by now, and whose arguments the caller has changed."""
+    """Record the calls that a caller has decided, and the calls whose arguments the caller has changed."""
     if answer.again:
         return
     after = pending.load(answer.pending)
     own = {call_id: decided for call_id, decided in after.answers.items() if decided.by == call.caller.id}
-    changed = [each.id for each in after.calls if each.id in own and own[each.id].args not in (None, each.args)]
+    changed = [item.id for item in after.calls if item.id in own and own[item.id].args not in (None, item.args)]
     if own:
         facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
         audit(

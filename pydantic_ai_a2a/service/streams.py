@@ -1,4 +1,4 @@
-"""The event streams that an app has open, whichever binding writes them."""
+"""The open event streams of an app, for all bindings."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ('OpenStreams',)
 
 
 class OpenStreams:
-    """The open streams of an app: one keep-alive timer for all, and their end when the server shuts down."""
+    """The open streams of an app: one keep-alive timer for all, and the end of all at a shutdown."""
 
     def __init__(self, interval: float) -> None:
         self.closing = False
-        """Whether streams end as soon as nothing runs that they could tell of."""
+        """True if streams end once no running task can send them events."""
         self._interval = interval
         self._subscriptions: set[Subscription] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, subscription: Subscription) -> None:
-        """A stream was opened in the running loop."""
+        """Add a stream that was opened in the running loop."""
         self._subscriptions.add(subscription)
         loop = asyncio.get_running_loop()
         if self._timer is None or self._loop is None or self._loop.is_closed():
@@ -29,11 +29,11 @@ class OpenStreams:
             self._timer = loop.call_later(self._interval, self._tick)
 
     def remove(self, subscription: Subscription) -> None:
-        """A stream was closed."""
+        """Remove a closed stream."""
         self._subscriptions.discard(subscription)
 
     def close(self) -> None:
-        """End the streams that have nothing to wait for in this process."""
+        """End the streams without a running task in this process."""
         self.closing = True
         self._nudge()
 

@@ -1,4 +1,4 @@
-"""One method per A2A operation: who may see what, and what an operation means. Knows no wire, version or agent."""
+"""One method for each A2A operation: the access rules and the meaning, apart from protocol versions."""
 
 from __future__ import annotations
 
@@ -61,42 +61,42 @@ __all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 CAPABILITIES = frozenset({'streaming'})
-"""Capabilities that every agent has."""
+"""Capabilities of every agent."""
 
 _MEMBERS = (
     ('metadata', b'metadata'),
     ('extensions', b'extensions'),
     ('reference_task_ids', b'referenceTaskIds'),
 )
-"""What a message may have besides its parts, and how that is stored."""
+"""Optional members of a message besides the parts, with the names in the stored form."""
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
 
 
 @dataclass(slots=True)
 class EventStream:
-    """What a streaming operation answers."""
+    """The answer of a streaming operation."""
 
     task_id: str
     first: StoredTask | None
-    """The snapshot to begin with, until it is sent; None where the client resumes after an event that it has."""
+    """Snapshot at the start of the stream, until sent; None if the client resumes after an event."""
     subscription: Subscription | None
-    """What follows; None if nothing does."""
+    """The following events; None if no event follows."""
     ends: frozenset[TaskState]
-    """States that close the stream."""
+    """States at which the stream closes."""
 
 
 class TaskList(NamedTuple):
-    """What ListTasks answers."""
+    """The answer of ListTasks."""
 
     page: Page
     page_size: int
-    """The number of tasks that were asked for at most."""
+    """Maximum number of tasks, as requested."""
     next_page_token: str
-    """Where the next page begins, for this owner and filter only; empty after the last."""
+    """Start of the next page, for this owner and filter only; empty after the last page."""
 
 
 class Service:
-    """The operations of one agent, for callers whose identity is settled."""
+    """The operations of one agent, for authenticated callers."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Service:
         self._metering = metering
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
-        """Capabilities that the agent card declares (§4.4.3)."""
+        """Capabilities declared by the agent card (§4.4.3)."""
         self._approvals = settings.approvals
         self._only_waiting = settings.messages.while_working == 'reject'
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
-        """Store the message and run its task; answer once it has stopped, unless told to return at once (§3.1.1)."""
+        """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         submission = await self.check(call, params)
         accepted = await self._submit(submission, call, params.message)
         task_id = accepted.header.id
@@ -138,7 +138,7 @@ class Service:
         return await self._load(task_id, call.caller.owner, params.history_length)
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
-        """Like `send_message`, with the task first and then its events (§3.1.2)."""
+        """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         submission = await self.check(call, params)
         if not submission.new:
             await self._check_seen(submission.task_id, submission.owner)
@@ -155,7 +155,7 @@ class Service:
         return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
 
     async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
-        """Let a task go on that waits for credentials, whoever owns it."""
+        """Let a task go on after a wait for credentials, for any owner."""
         header = (await self._load(task_id, None, 0)).header
         if header.state != 'auth-required':
             raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
@@ -168,7 +168,7 @@ class Service:
         return await self._load(task_id, None, None)
 
     async def check(self, call: Call, params: SendParams) -> Submission:
-        """Check what can be checked without storage, and give the message its stored form."""
+        """Make all checks without storage, and convert the message to the stored form."""
         if call.size < LONG:
             return self._submission(call, params)
         return await asyncio.to_thread(self._submission, call, params)
@@ -222,7 +222,7 @@ class Service:
         )
 
     async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
-        """Wait until the task has stopped, for at most so long: it goes on, and is shown as it is."""
+        """Wait until the task has stopped, for at most `seconds`."""
         waiting = self._backend.events.wait(task_id, after)
         if seconds is None:
             await waiting
@@ -266,7 +266,7 @@ class Service:
         return accepted
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
-        """The task as it was when the message was accepted."""
+        """Return the task at the time of the message's acceptance."""
         header = accepted.header
         if accepted.replayed or not submission.new:
             return await self._load(header.id, header.owner, history_length)
@@ -276,11 +276,11 @@ class Service:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     async def get_task(self, call: Call, params: GetParams) -> StoredTask:
-        """The task as it is now (§3.1.3)."""
+        """Return the current task (§3.1.3)."""
         return await self._load(params.id, call.caller.owner, params.history_length)
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
-        """One page of the caller's tasks (§3.1.4)."""
+        """Return one page of the caller's tasks (§3.1.4)."""
         query = TaskQuery(
             owner=call.caller.owner,
             context_id=params.context_id,
@@ -297,7 +297,7 @@ class Service:
         return TaskList(page, params.page_size, '' if page.next is None else task_token(page.next, query))
 
     async def cancel_task(self, call: Call, params: CancelParams) -> StoredTask:
-        """Cancel a task; answer when its run and its async tools have stopped (§3.1.5)."""
+        """Cancel a task. Return after its run and its async tools have stopped (§3.1.5)."""
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
         who = {'caller': call.caller.id or None, 'tenant': call.caller.tenant or None}
@@ -306,22 +306,22 @@ class Service:
     async def cancel(
         self, task_id: str, owner: str | None, correlation_id: str, facts: Callable[[TaskHeader], Mapping[str, Fact]]
     ) -> StoredTask:
-        """`cancel_task` for an owner, or for whoever owns it; `facts` says for the audit log who has done it."""
+        """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
         header = await self._backend.queue.cancel(task_id, owner, at=self._now())
-        known: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
+        record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
         try:
             task = await self._canceled(header, owner)
-            del known['ended']
+            del record['ended']
             return task
         except TaskNotCancelableError:
-            known.clear()
+            record.clear()
             raise
         finally:
-            if known:
-                audit('task-canceled', correlation_id=correlation_id, **known, **facts(header))
+            if record:
+                audit('task-canceled', correlation_id=correlation_id, **record, **facts(header))
 
     async def _canceled(self, header: TaskHeader, owner: str | None) -> StoredTask:
-        """The task, once its run has stopped or was given up."""
+        """Return the task after its run has stopped or was given up."""
         queue, task_id = self._backend.queue, header.id
         if header.state not in TERMINAL:
             await self._wait(task_id, header.last_event, self._limits.cancel_grace)
@@ -337,7 +337,7 @@ class Service:
     async def subscribe_to_task(
         self, call: Call, params: SubscribeParams, on_drop: Callable[[], object]
     ) -> EventStream:
-        """Return the task and then its events until it ends; or only those after the client's last one (§3.1.6)."""
+        """Return the task and its events until its end, or only the events after the client's last event (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
         await self._check_seen(params.id, owner)
         subscription = self._backend.events.subscribe(params.id, on_drop)
@@ -372,7 +372,7 @@ class Service:
         return EventStream(header.id, None, subscription, ends)
 
     async def _check_seen(self, task_id: str, owner: str) -> None:
-        """See that the caller may read the task, before a run or another process is told that somebody does."""
+        """Check that the caller may read the task, before a run or another process counts the caller as a reader."""
         if await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False) is None:
             raise TaskNotFoundError
 
@@ -386,14 +386,14 @@ class Service:
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
-        """One of a task's webhooks (§3.1.8)."""
+        """Return a webhook of a task (§3.1.8)."""
         registration = self._registration()
         task_id = params.task_id
         config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
-        """Webhooks of a task, and where those begin that follow (§3.1.9)."""
+        """Return webhooks of a task, and the token of the next page (§3.1.9)."""
         registration = self._registration()
         task_id = params.task_id
         configs = await registration.configs.list(task_id, call.caller.owner)
@@ -403,7 +403,7 @@ class Service:
         ], following
 
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
-        """Deliver nothing more to a webhook (§3.1.10)."""
+        """Stop deliveries to a webhook (§3.1.10)."""
         registration = self._registration()
         await registration.configs.delete(params.task_id, call.caller.owner, params.id)
 
@@ -428,14 +428,14 @@ def _members(message: Mapping[str, Any]) -> bytes:
 
 
 def _request(params: SendParams, call: Call) -> bytes | None:
-    """What a run may need to know of the request later."""
-    known: dict[str, Any] = {}
+    """Return the stored form of the request, for later runs."""
+    request: dict[str, Any] = {}
     if params.accepted_output_modes:
-        known['acceptedOutputModes'] = params.accepted_output_modes
+        request['acceptedOutputModes'] = params.accepted_output_modes
     if params.metadata:
-        known['metadata'] = params.metadata
+        request['metadata'] = params.metadata
     if params.extensions:
-        known['extensions'] = params.extensions
+        request['extensions'] = params.extensions
     if call.kept is not None:
-        known['call'] = call.kept
-    return to_json(known) if known else None
+        request['call'] = call.kept
+    return to_json(request) if request else None

@@ -32,12 +32,9 @@ def test_each_turn_is_appended_to_the_one_before() -> None:
     first, entries = appended(
         None, [PROMPT, ANSWER], conversation_id='c', owner='o', run_id='t.1', usage=RunUsage(requests=1), at=1000
     )
-    assert [(entry.id, entry.parent_id, entry.message) for entry in entries] == [
-        ('t.1.0', None, PROMPT),
-        ('t.1.1', 't.1.0', ANSWER),
-    ]
+    assert entries == [('t.1.0', None, PROMPT), ('t.1.1', 't.1.0', ANSWER)]
     assert (first.conversation_id, first.scope, first.head_id, first.revision) == ('c', 'o', 't.1.1', 't.1')
     second, entries = appended(first, [PROMPT], conversation_id='c', owner='o', run_id='t.2', usage=None, at=2000)
-    assert [(entry.id, entry.parent_id) for entry in entries] == [('t.2.0', 't.1.1')]
+    assert entries == [('t.2.0', 't.1.1', PROMPT)]
     assert (second.head_id, second.revision, second.usage) == ('t.2.0', 't.2', RunUsage(requests=1))
     assert second.updated_at.timestamp() == 2

@@ -172,7 +172,7 @@ def append(
     newest, entries = appended(
         known, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
     )
-    rows = [(agent, owner, entry.id, entry.parent_id, dump_message(entry.message)) for entry in entries]
+    rows = [(agent, owner, entry_id, parent_id, dump_message(message)) for entry_id, parent_id, message in entries]
     return [(_ENTRY, rows), _write(agent, owner, newest, at)]
 
 
