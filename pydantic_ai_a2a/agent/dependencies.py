@@ -159,7 +159,7 @@ class Dependencies:
 
     async def _enter(self, call: CallContext, opened: AsyncExitStack) -> Any:
         made: Any = self._factory(call)
-        # What is both, such as a connection that awaiting opens too, is opened once only.
+        # An awaitable context manager, such as a connection, is opened once only.
         if isawaitable(made) and not isinstance(made, AbstractAsyncContextManager):
             made = await made
         if isinstance(made, AbstractAsyncContextManager):

@@ -124,7 +124,7 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     if timeout is not None and seconds(timeout) <= 0:
         raise ValueError(f'timeout must be positive, not {timeout!r}.')
     while isinstance(agent, WrapperAgent):
-        for kind in type(agent).__mro__:  # by its name, as it cannot be imported without its engine
+        for kind in type(agent).__mro__:  # by name: the class cannot be imported without its engine
             durable = kind.__module__.startswith('pydantic_ai.durable_exec.')
             refused = _REFUSED.get(kind.__name__) if durable else None
             if refused == 'cancellation' or (refused is not None and timeout is not None):
@@ -134,7 +134,7 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
                     f'or one with the capability {instead}.'
                 )
         agent = agent.wrapped
-    if options.get('output_type') is not None and has_output_validators(agent):  # more may be added later
+    if options.get('output_type') is not None and has_output_validators(agent):  # the agent may get validators later
         raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
 
 
@@ -244,7 +244,7 @@ def _unwrapped(agent: AbstractAgent[Any, Any]) -> AbstractAgent[Any, Any]:
 def _capabilities(agent: AbstractAgent[Any, Any], options: RunOptions) -> Iterator[object]:
     """Yield the capabilities of each run, with nested ones. A function that makes a capability is yielded as such."""
     nested: list[AbstractCapability[Any]] = []
-    with suppress(NotImplementedError):  # an agent of the user's own need not have any
+    with suppress(NotImplementedError):  # a user's own agent class may have none
         agent.root_capability.apply(nested.append)
     for capability in options.get('capabilities') or ():
         if isinstance(capability, AbstractCapability):

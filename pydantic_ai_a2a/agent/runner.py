@@ -215,7 +215,9 @@ class Runner:
                 except (asyncio.CancelledError, RunCancelled):
                     _charge_unanswered(run, budget)
                     raise
-                except SystemExit as error:  # within the block, whose errors Pydantic AI raises in a task of its own
+                except (
+                    SystemExit
+                ) as error:  # within the block: Pydantic AI raises the errors of the block in another task
                     raise Exited.of(error) from error
         except UserError as error:
             if run is not None or self._may_have_model:
@@ -243,7 +245,7 @@ class Runner:
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = _merged(metadata_of, metadata)
         if downloads:
-            # Not for each run, because a run with capabilities of its own takes longer to begin.
+            # Only when needed: a run with its own capabilities starts more slowly.
             options['capabilities'] = self._with_downloads
         if budget is not None:
             options['usage_limits'] = _within(budget, options.get('usage_limits') or UsageLimits())
@@ -275,7 +277,7 @@ class Runner:
                 await steering.step(run, node)
             if Agent.is_call_tools_node(node):
                 _prepare_tools(run, node.model_response, may_wait=may_wait)
-                if asks:  # else a run before this one has shown and stored the response
+                if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()
                     if self._steps.any and stream is None and watched():
                         await self._show(node.model_response, emit)
@@ -398,7 +400,7 @@ async def _resume(
     assert not isinstance(first, End)
     node: _Node = await run.next(first)
     if Agent.is_model_request_node(node) and isinstance(last, ModelResponse) and last.state != 'suspended':
-        # A final response, after which an agent with instructions would ask the model once more.
+        # After a final response, an agent with instructions would ask the model again.
         response = run.all_messages()[-1]
         assert isinstance(response, ModelResponse)
         node = CallToolsNode[Any, Any](response)

@@ -61,7 +61,7 @@ class Turn:
     def sent_again(self, request: ModelRequest) -> None:
         """Replace the last message of earlier attempts as sent by this attempt, with new time and instructions."""
         if len(self._before) == 1:
-            # Results of answered calls are one request with those that the history has of the same response already.
+            # The request also has results of the same response from the history.
             had = {id(part) for message in takewhile(_is_request, reversed(self._history)) for part in message.parts}
             request = replace(request, parts=[part for part in request.parts if id(part) not in had])
         self._before[-1] = request

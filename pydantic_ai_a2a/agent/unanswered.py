@@ -33,7 +33,7 @@ def add_unanswered(usage: RunUsage, messages: Sequence[ModelMessage], model: Mod
     if isinstance(last, ModelRequest):
         usage.requests += 1
         estimated = RequestUsage(input_tokens=_tokens(messages))
-    elif last.state == 'interrupted':  # what the provider says comes with the end of a stream, or grows with it
+    elif last.state == 'interrupted':  # a stream reports usage at its end, or step by step
         reported = last.usage
         estimated = RequestUsage(
             input_tokens=max(0, _tokens(sent) - reported.input_tokens),

@@ -80,7 +80,7 @@ class BrokeredBackend(Backend):
         self._listening = asyncio.Event()
         await self._broker.__aenter__()
         self._spawn(self._receive())
-        for task_id in self._contexts:  # what the broker had when it was left may be lost
+        for task_id in self._contexts:  # operations from before the last exit may be lost
             self._spawn(self._send(task_id))
         return self
 
@@ -116,7 +116,7 @@ class BrokeredBackend(Backend):
     async def _send(self, task_id: str) -> None:
         try:
             await self._broker.run_task(await self._params(task_id))
-        except Exception:  # of whatever kind a user's broker raises
+        except Exception:  # a user's broker raises any exception
             logger.exception('The broker did not take task %s, which is run without it.', task_id)
             self._hand_out(task_id)
         if isinstance(self.inner, FastA2ABackend):
@@ -146,7 +146,7 @@ class BrokeredBackend(Backend):
     async def _send_cancel(self, task_id: str) -> None:
         try:
             await self._broker.cancel_task({'id': task_id})
-        except Exception:  # of whatever kind a user's broker raises
+        except Exception:  # a user's broker raises any exception
             logger.exception('The broker did not take the cancellation of task %s.', task_id)
             self._on_cancel(task_id)
 
@@ -159,7 +159,7 @@ class BrokeredBackend(Backend):
                 async for operation in self._broker.receive_task_operations():
                     self._spawn(self._carry_out(operation))
                 logger.error('The broker has stopped handing out operations.')
-            except Exception:  # of whatever kind a user's broker raises
+            except Exception:  # a user's broker raises any exception
                 logger.exception('The broker failed to hand out operations.')
             await asyncio.sleep(_PAUSE)
 
@@ -173,7 +173,7 @@ class BrokeredBackend(Backend):
                 await self._run(task_id)
         except A2AError as error:
             logger.warning('The broker handed out task %s, which cannot be served: %s', task_id, error)
-        except Exception:  # of a user's storage; the next operation may succeed
+        except Exception:  # a user's storage failed; the next operation may succeed
             logger.exception('An operation on task %s failed.', task_id)
 
     async def _run(self, task_id: str) -> None:

@@ -110,7 +110,7 @@ class WorkerJob:
         """Return the stopped task; None if cancelled here without a stored end."""
         await asyncio.wait([working, relaying, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not working.done() and not stopping.done():
-            relaying.result()  # raises, unless the worker has closed the bus and does something else still
+            relaying.result()  # raises, unless the worker has closed the bus and still runs
             await asyncio.wait([working, stopping], return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
             await self._cancel(task_id, working)
@@ -122,7 +122,7 @@ class WorkerJob:
     async def _cancel(self, task_id: str, running: asyncio.Task[None]) -> None:
         try:
             await contained(self._worker.cancel_task({'id': task_id}))
-        except Exception:  # the user's: the task is stopped all the same
+        except Exception:  # the user's code failed; the task is stopped anyway
             logger.exception('The worker could not cancel task %s.', task_id)
         await _end(running)
 
@@ -171,7 +171,7 @@ class _Relay:
 
     async def _artifact(self, artifact: Any, append: bool, last: bool) -> None:
         artifact_id, body = artifact['artifact_id'], stored.dump_artifact(artifact)
-        append = append and artifact_id in self._begun  # A2A has nothing that the first chunk could append to
+        append = append and artifact_id in self._begun  # in A2A, the first chunk cannot append
         self._begun.add(artifact_id)
         await self._recorder.relay_artifact(body, append=append, last=last)
         if last and not append:
@@ -201,4 +201,4 @@ async def _end(*tasks: asyncio.Task[None]) -> None:
     await asyncio.wait(tasks, timeout=STOP_TIME)
     for task in tasks:
         if task.done() and not task.cancelled():
-            task.exception()  # whoever had to know has been told
+            task.exception()  # the error was reported before

@@ -36,7 +36,7 @@ async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
     submission = Submission(
         owner=read.header.owner,
         anonymous=True,
-        message_id='',  # too short to be found again: the process that took the message knows it
+        message_id='',  # too short for replay: the accepting process keeps the id
         digest=b'',
         body=read.history[0],
         task_id=task_id,

@@ -106,7 +106,7 @@ class FastA2ABackend(Backend):
 
     async def load(self, task_id: str, owner: str | None) -> Task | None:
         """Return a task of the storage; None for another owner's task."""
-        task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage cuts what it keeps
+        task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage would cut its own copy
         return task if task is not None and owner in (None, owner_of(task['context_id'])[0]) else None
 
     async def history(self, claim: Claim) -> Sequence[ModelMessage]:
@@ -197,7 +197,7 @@ class _Queue(TaskQueue):
         task = await self._storage.submit_task(key, stored.load_message(submission.body))
         try:
             return await store(replace(submission, task_id=task['id']))
-        except A2AError:  # another message took the queue's last place meanwhile
+        except A2AError:  # a concurrent message took the queue's last place
             await self._storage.update_task(task['id'], 'rejected')
             raise
 
@@ -215,12 +215,12 @@ class _Queue(TaskQueue):
         if accepted.replayed:
             return accepted
         header = accepted.header
-        if self._backend.worker_writes and not events:  # it did not wait for its client
+        if self._backend.worker_writes and not events:  # the task did not wait for its client
             raise UnsupportedOperationError('The task runs, and its worker takes no more messages for it.')
         messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
         if submission.answer is not None and submission.answer.rest is not None:
             messages.append(stored.load_message(submission.answer.rest))
-        # FastA2A's state for a queued task: its workers begin no other.
+        # FastA2A's state for a queued task: its workers begin tasks in no other state.
         state = 'submitted' if header.queued else header.state
         await self._storage.update_task(header.id, state, new_messages=messages)
         return await store(submission)
@@ -248,7 +248,7 @@ class _Queue(TaskQueue):
         header = await self._unheld(task_id, owner)
         check_cancel(header)
         await self._storage.update_task(task_id, 'canceled')
-        for listener in tuple(self._backend.cancel_listeners):  # of which a broker's may reach the process that runs it
+        for listener in tuple(self._backend.cancel_listeners):  # a broker's listener may reach the process of the run
             listener(task_id)
         return replace(header, state='canceled', status_at=at)
 
@@ -269,7 +269,7 @@ class _Queue(TaskQueue):
             if not self._backend.worker_writes:
                 try:
                     await self._storage.update_task(task_id, 'working')
-                except Exception as error:  # of whatever kind a user's storage raises; the run ends with it
+                except Exception as error:  # any exception of a user's storage; the run ends with it
                     self._backend.failed_begin[task_id] = error
             return await self._memory.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
 
@@ -301,13 +301,13 @@ class _Queue(TaskQueue):
             if self._backend.worker_writes:
                 await self._write_what_lacks(task, finish)
             elif task is None or task['status']['state'] in TERMINAL:
-                # Somebody else has ended it, such as another process that was asked to cancel it.
+                # Another process has ended the task, for example after a cancel.
                 await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
                 raise LeaseLost
             else:
                 await self._write(task, claim, following, finish)
             self._backend.failed_begin.pop(task_id, None)
-            ended = finish.status.state in TERMINAL  # the storage has the turn then, and the memory need not
+            ended = finish.status.state in TERMINAL  # the storage has the turn then
             return await self._memory.finish(claim, replace(finish, messages=()) if ended else finish)
 
     async def _write(self, task: Task, claim: Claim, following: Claim | None, finish: Finish) -> None:
@@ -370,13 +370,13 @@ class _Reader(TaskReader):
     async def load(
         self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
     ) -> StoredTask | None:
-        # First, so that the number of the newest event is never newer than what the storage says.
+        # Read first: the event number must not be newer than the storage's state.
         in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
         task = await self._backend.load(task_id, owner)
         if task is None:
             return None
         if in_memory is not None and task['status']['state'] in TERMINAL and in_memory.header.state not in TERMINAL:
-            async with self._backend.lock(task_id):  # its end is being written: its last event follows at once
+            async with self._backend.lock(task_id):  # the end is being written, and the last event follows at once
                 in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 

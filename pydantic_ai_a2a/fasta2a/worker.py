@@ -127,7 +127,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         self.force_download = force_download
         assert self.runner, 'checks the options'
 
-    # What follows is made on first use, since a dataclass that inherits from this one has an `__init__` of its own.
+    # Made on first use: a dataclass that inherits from this class has its own `__init__`.
 
     @cached_property
     def runner(self) -> Runner:
@@ -216,7 +216,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     async def _carry_out(self, operation: TaskOperation) -> None:
         try:
             await self._handle_task_operation(operation)
-        except Exception:  # of the user's storage or event bus: the next operation may succeed
+        except Exception:  # the user's storage or event bus failed; the next operation may succeed
             logger.exception('Task %s could not be stored.', operation['params']['id'])
 
     async def cancel_task(self, params: TaskIdParams) -> None:
@@ -256,7 +256,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         own_task = asyncio.current_task()
         try:
             await self._run(task, self.outputs.accepted(params.get('accepted_output_modes', ())), token)
-        except BaseException as error:  # such as sys.exit() in a hook, which would end the worker
+        except BaseException as error:  # such as the SystemExit of a hook
             outcome = outcome_of(error, own_task)
             if outcome is Outcome.EXIT:
                 raise
@@ -273,7 +273,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         context = [*(await _stored(self.storage.load_context(context_id)) or ())]
         try:
             prompt = self.read(task.get('history', ()))
-        except A2AError as refused:  # FastA2A has taken the message already
+        except A2AError as refused:  # FastA2A has accepted the message before
             await self._fail(task, Failure('bad-input', refused.message))
             return
         chunks = _Chunks(self, task_id, context_id)
@@ -284,7 +284,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
                 info=RunInfo(task_id=task_id, context_id=context_id, attempt=1, idempotency_key=task_id),
                 run_id=task_id,
                 token=token,
-                watched=lambda: True,  # FastA2A's event bus does not tell
+                watched=lambda: True,  # FastA2A's event bus does not count readers
                 emit=chunks.emit,
                 text_output=self.outputs.streams_text and accepted.text,
             )
@@ -325,7 +325,7 @@ async def _stored(work: Awaitable[T]) -> T:
     """
     try:
         return await work
-    except Exception as error:  # whatever it raises
+    except Exception as error:  # any exception of a user's storage
         raise StoreFailed from error
 
 
@@ -348,7 +348,7 @@ class _Chunks:
     async def emit(self, event: TextDelta | Note | Step) -> None:
         if isinstance(event, TextDelta):
             chunk = Artifact(artifact_id=self.artifact_id, parts=[Part(text=event.text)])
-            # As FastA2A has it, the first chunk appends as well; the text of a later response replaces.
+            # As in FastA2A, the first chunk appends too. The text of a later response replaces.
             append = not (event.first and self._begun)
             self._begun = True
             await self._worker.publish_artifact(self._task_id, self._context_id, chunk, append=append, last_chunk=False)

@@ -102,7 +102,7 @@ class AgentJob:
         """See `Job`."""
         pending = None if claim.pending is None else load(claim.pending)
         prompt, before = None, ()
-        if pending is None or not pending.answers:  # else the message is an answer and nothing besides
+        if pending is None or not pending.answers:  # else the message is only an answer
             prompt, before = await self._told(claim, claim.message, recorder, self._read_task)
         if self._read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
@@ -227,7 +227,7 @@ class AgentJob:
         rules, task_id = self._approvals, claim.header.id
         if not isinstance(result.output, DeferredToolRequests):
             return asked_by(result.output, rules, task_id)
-        # After a new response of the model, the calls are others, even with the ids of earlier ones.
+        # A new response of the model has new calls, even with ids of earlier calls.
         same = claim.pending is not None and not any(isinstance(message, ModelResponse) for message in result.messages)
         changed = changed_arguments(load(claim.pending)) if claim.pending is not None and same else {}
         return ask(

@@ -111,7 +111,7 @@ class Direct:
         running = asyncio.create_task(self._run(submission, correlation_id))
         watching = asyncio.create_task(gone())
         self._running[running] = submission.owner
-        running.add_done_callback(self._ended)  # a run that does not stop is one until it does
+        running.add_done_callback(self._ended)  # counts against the limit until the run has stopped
         try:
             await asyncio.wait([running, watching], timeout=self._max_wait, return_when=asyncio.FIRST_COMPLETED)
             if running.done():
@@ -121,7 +121,7 @@ class Direct:
             if watching.done():
                 return None
             stores = submission.task_id in self._retries.waiting
-            running.cancel()  # before its hook, which may take its time
+            running.cancel()  # before the hook, which may take long
             if stores:
                 raise StoreUnavailable
             raise await self._failed(submission, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
@@ -132,7 +132,7 @@ class Direct:
 
     def _ended(self, running: asyncio.Task[bytes]) -> None:
         del self._running[running]
-        # Whoever has gone is not told of an error; those of the agent were logged by the run.
+        # A disconnected client gets no error. The run has logged the agent's errors.
         error = None if running.cancelled() else running.exception()
         if isinstance(error, StoreUnavailable) or not isinstance(error, A2AError | None):
             logger.warning('The store did not take what a run has used or said: %r', error)
@@ -150,7 +150,7 @@ class Direct:
             limit = self._metering.task_limit
             if limit is not None and list(self._running.values()).count(owner) >= limit:
                 raise QuotaExceededError.of('tasks', 1000)
-        if len(self._running) >= self._limit:  # nothing is awaited from here on until the run is one of them
+        if len(self._running) >= self._limit:  # no `await` from here until the run counts
             raise OverloadedError(headers={'Retry-After': '1'})
 
     # --- one run ----------------------------------------------------------------------------------------------------

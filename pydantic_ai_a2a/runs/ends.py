@@ -66,7 +66,7 @@ class RunEnds:
             await recorder.cancel([*before, *canceled.new_messages()], canceled.usage)
         except LeaseLost:
             if hook and await self._is_canceled(claim.header.id):
-                self._beside(self._hooks.canceled(claim.header.id, canceled))  # it did not wait for its run to stop
+                self._beside(self._hooks.canceled(claim.header.id, canceled))  # the cancel did not wait for the run
             raise
         if hook:
             self._beside(self._hooks.canceled(claim.header.id, canceled))
@@ -90,12 +90,12 @@ class RunEnds:
                 following = await recorder.fail(failure.kind, failure.sentence, run_id(claim), last=failure.last)
             except LeaseLost:
                 logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
-                # Or it was recorded, which nobody could tell: then the task's next run is held for nobody.
+                # Or the failure was stored without an answer: then this worker holds the next run of the task.
                 await self._hand_back(claim, recorder)
                 return
             if self._hooks.on_failure is not None:
                 self._beside(self._hooks.failed(_told(claim.header, failure.kind, run_id(claim), error)))
-            if following is not None:  # it begins like any other: there may be no free slot for it now
+            if following is not None:  # the next run waits like any task: there may be no free slot
                 self._wait(claim.header.id)
                 await self._backend.queue.release(following)
 
@@ -114,7 +114,7 @@ class RunEnds:
             with suppress(LeaseLost):
                 await recorder.store_end()
         await self._backend.queue.release(claim)
-        await self._settle(claim, recorder)  # its task may have been ended over its head
+        await self._settle(claim, recorder)  # another process may have ended the task
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
         """Charge the usage of a run whose task was ended by another process, now or after the store is back."""
@@ -156,5 +156,5 @@ def _told(header: TaskHeader, kind: str, correlation_id: str, error: BaseExcepti
 def run_id(claim: Claim) -> str:
     """Return the Pydantic AI run id, also the correlation id of a failure: logs, traces and client agree."""
     run = f'{claim.header.id}.{claim.run}'
-    # Pydantic AI refuses an id that is in the history already, as those of attempts before are in a checkpoint's.
+    # Pydantic AI refuses an id of the history. A checkpoint has the ids of earlier attempts.
     return run if claim.attempt == 1 and claim.checkpoint is None else f'{run}.{claim.fence}'

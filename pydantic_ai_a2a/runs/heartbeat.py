@@ -72,7 +72,7 @@ class Heartbeat:
             await asyncio.sleep(pause)
             if self._loop.is_closed():
                 return
-            # One that a store holds up for long does not keep the next from being tried: by then the leases are over.
+            # A slow renewal does not block the next one: the leases would expire meanwhile.
             await room.acquire()
             task = asyncio.create_task(self._renew_all(room))
             renewing.add(task)
@@ -90,7 +90,7 @@ class Heartbeat:
             if self._answers():
                 for callback in await self._renew():
                     self._loop.call_soon_threadsafe(callback)
-        except Exception:  # a store that fails now may work at the next beat, and the leases depend on it
+        except Exception:  # the store may work at the next beat
             logger.exception('A heartbeat failed: the leases of the running tasks were not renewed.')
             return False
         finally:

@@ -139,7 +139,7 @@ class Hosting:
         """
         loop = asyncio.get_running_loop()
         if self._ready is not None and self._ready.loop is loop:
-            return  # all that most requests need
+            return  # enough for most requests
         try:
             await self._ensure()
         except BackendUnusable:
@@ -216,10 +216,10 @@ class Hosting:
         try:
             await self._hosts[loop].stop()
         finally:
-            del self._hosts[loop]  # only now: until then, requests find this host and make no other
+            del self._hosts[loop]  # only now: until then, requests find this host and start no other
             self._ready = None
             self._draining = False
-            # The streams of this loop may not have ended yet; a next lifespan opens them again.
+            # Some streams of this loop may still be open. The next lifespan accepts streams again.
             self._streams.closing = not self._hosts
 
     def drain_everywhere(self) -> None:
@@ -263,7 +263,7 @@ class Hosting:
             trying.cancel()
         if host is not None:
             self._draining = True
-            # Streams of tasks that run here go on until the drain ends: then the tasks have ended or were handed over.
+            # Streams of running tasks go on until the drain has ended the tasks or handed them back.
             host.drain(self.drain_grace, self._beside, self._streams.close)
             self._streams.close()
 
@@ -307,7 +307,7 @@ class _Host:
         self._leave = asyncio.Event()
         self._draining: asyncio.Task[None] | None = None
         self.worker: Worker | None = None
-        # Of no request: what the first one carries in its context must not outlive it.
+        # An empty context: the context of the first request must not outlive the request.
         self._task = self.loop.create_task(self._work(), context=Context())
 
     @property
@@ -341,7 +341,7 @@ class _Host:
         finally:
             self._leave.set()
             await asyncio.wait([keeper], timeout=STOP_TIME if self._held else 0)
-            keeper.cancel()  # what hangs while the agent is entered or left has had its time
+            keeper.cancel()  # entering or leaving the agent has had its time
             self._up.cancel()
 
     async def _keep_agent(self) -> None:
@@ -400,6 +400,6 @@ class _Host:
                 await self._draining
         finally:
             self._stop.set()
-            if not self._up.done():  # it is being started anew
+            if not self._up.done():  # the host is still starting
                 self._task.cancel()
             await asyncio.wait([self._task])

@@ -37,7 +37,7 @@ class PendingWrites:
         """Write now. After any exception, keep the write for later."""
         try:
             await attempt()
-        except BaseException:  # a cancellation that has cut it short among them
+        except BaseException:  # including a cancellation during the write
             self.add(task_id, attempt)
             raise
 

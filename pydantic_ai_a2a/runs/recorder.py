@@ -247,11 +247,11 @@ class Recorder:
             numbered.append(TaskEvent(n, *event))
         claim = self._claim
         await self.store(lambda: self._queue.emit(claim, numbered, status, checkpoint))
-        self._n = n  # only now: the numbers of events that could not be stored go to the next ones
+        self._n = n  # only now: the next events reuse the numbers of events that were not stored
 
     async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
         if self._flush is not None:
-            # Where the end brings no artifacts, those are kept that are in the log by then.
+            # An end without artifacts keeps the artifacts in the log.
             events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
         metadata = None
         if self.tells:
@@ -379,7 +379,7 @@ class _Flush:
             while self._waiting:
                 await self._write(None, None, None)
                 await asyncio.sleep(self._delay)
-        except Exception as error:  # the next caller is told
+        except Exception as error:  # raised to the next caller
             self._error = error
         finally:
             self._gathering = None

@@ -102,7 +102,7 @@ class Worker:
         await self.ask_store()
         self._stop_listening = self._backend.listen(self._on_ready, self._on_cancel)
         self._beating = self._loop.create_task(self._beat(), context=Context())
-        if self._backend.durable:  # others may take over; a store in memory is written by the loops of one process
+        if self._backend.durable:  # other processes may take over tasks
             self._heartbeat = Heartbeat(self._renew, self._settings.lease)
         self._filling = self._loop.create_task(self._fill(), context=Context())
         await self._filling
@@ -162,8 +162,8 @@ class Worker:
             heartbeat, self._heartbeat = self._heartbeat, None
             if heartbeat is not None:
                 heartbeat.stop()
-        self._active.clear()  # those that do not stop have had their time
-        while self._running:  # theirs, and what had not begun
+        self._active.clear()  # tasks that have not stopped have had their time
+        while self._running:  # claims of such tasks, and of tasks before their start
             self._ends.owe_release(self._running.popitem()[1].claim)
         await self._pending_writes.settle_at_last(STOP_TIME)
 
@@ -208,7 +208,7 @@ class Worker:
 
     def _begin(self, task_id: str, context: Context) -> None:
         if self._waiting or self._behind or self._draining or self._slots <= 0:
-            self._waiting[task_id] = context  # behind the tasks that were there before
+            self._waiting[task_id] = context  # behind earlier tasks
             if not self._draining and self._slots > 0:
                 self._fill_soon()
             self._fill_again = True
@@ -217,8 +217,7 @@ class Worker:
 
     def _spawn(self, work: Coroutine[Any, Any, None], context: Context) -> None:
         self._slots -= 1
-        # Without a callback: anyio spells a task's callbacks out for each scope that is cancelled in it, of which a
-        # run has several.
+        # Without a callback: anyio formats a task's callbacks for each cancelled scope, and a run has several scopes.
         self._active.add(self._loop.create_task(work, context=context))
 
     def _done(self) -> None:
@@ -232,7 +231,7 @@ class Worker:
     def _fill_soon(self) -> asyncio.Task[None]:
         """Start waiting tasks in one asyncio task, because two would claim for the same free slots."""
         if self._filling is not None and not self._filling.done():
-            self._fill_again = True  # it may have looked already, and waits for the store
+            self._fill_again = True  # the claim of the current round may be under way
         else:
             self._filling = self._loop.create_task(self._fill_beside(), context=Context())
         return self._filling
@@ -240,7 +239,7 @@ class Worker:
     async def _fill_beside(self) -> None:
         try:
             await self._fill()
-        except Exception:  # a store that fails now may work in a moment
+        except Exception:  # the store may work in a moment
             logger.exception('Queued tasks could not be taken; it is tried again at the next heartbeat.')
 
     async def _fill(self) -> None:
@@ -267,10 +266,10 @@ class Worker:
             context = self._waiting.pop(task_id, None) or Context()
             if self._slots > 0:
                 self._spawn(self._run(task_id, context, self._hold(claim)), context)
-            else:  # a task that came while the store was asked has the slot
+            else:  # a new task took the slot during the claim
                 self._waiting[task_id] = context
                 releases.append(self._ends.release(claim, self._recorder(claim)))
-        await asyncio.gather(*releases, return_exceptions=True)  # what fails is owed
+        await asyncio.gather(*releases, return_exceptions=True)  # failed releases are pending writes
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
             self._look_later(_LOOK)
@@ -292,18 +291,18 @@ class Worker:
                 await self._pending_writes.settle()
                 await asyncio.wait([self._fill_soon()])
                 await self._forget_waiting()
-            except Exception:  # a store that fails now may work at the next beat
+            except Exception:  # the store may work at the next beat
                 logger.exception('The heartbeat of worker %s failed.', self.holder)
             await self._sweep()
 
     async def _renew(self) -> list[Callable[[], None]]:
         """Renew the leases, from any thread. Return the `cancel` of each run to stop."""
-        held = self._running.copy()  # at once, as far as other threads can see
+        held = self._running.copy()  # atomic for other threads
         tasks = list(dict.fromkeys((*held, *self._pending_writes.tasks())))
         if not tasks:
             return []
         marks = await self._backend.queue.renew(self.holder, tasks, lease=self._lease)
-        # Of the runs that were there before: the tasks may have ended meanwhile, and been taken again.
+        # Only runs of the copy: a task may have ended meanwhile and been claimed again.
         return [held[task_id].token.cancel for task_id in (*marks.lost, *marks.cancel) if task_id in held]
 
     async def _forget_waiting(self) -> None:
@@ -319,7 +318,7 @@ class Worker:
                 if not await sweep(self._retention, at=self._backend.now(), on_expired=self._ends.on_expired):
                     return
                 await asyncio.sleep(0)
-        except Exception:  # what is too old is kept a little longer
+        except Exception:  # expired tasks are kept a little longer
             logger.exception('A sweep failed; it is tried again at the next heartbeat.')
 
     # --- one task ---------------------------------------------------------------------------------------------------
@@ -340,7 +339,7 @@ class Worker:
                     running.claim = claim
                     claim = await self._run_once(claim, running.token)
             finally:
-                if self._running.get(task_id) is running:  # else it was lost, and has come back while this run stopped
+                if self._running.get(task_id) is running:  # else the lost task was claimed again during the stop
                     del self._running[task_id]
             self._finished += 1
             if self._finished % _SWEEP_EVERY == 0:
@@ -355,7 +354,7 @@ class Worker:
         claims = await self._backend.queue.claim(self.holder, at=now, lease=self._lease, limit=1, task_id=task_id)
         if claims:
             return self._hold(claims[0])
-        if await self._ends.is_queued(task_id):  # an earlier task of its context is not done yet
+        if await self._ends.is_queued(task_id):  # an earlier task of the context still runs
             self._waiting[task_id] = context
         return None
 
@@ -373,7 +372,7 @@ class Worker:
                         raise
                     return await self._ends.canceled(claim, recorder, error)
                 return await self._job.record(claim, recorder, result)
-        except BaseException as error:  # a PanicException of Rust code, or sys.exit(): the task must end all the same
+        except BaseException as error:  # including a PanicException of Rust code
             outcome = outcome_of(error, own_task)
             if outcome is Outcome.EXIT:
                 raise

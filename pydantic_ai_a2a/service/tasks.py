@@ -145,7 +145,7 @@ class Service:
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
             accepted = await self._submit(submission, call, params.message)
-            if accepted.header.id != submission.task_id:  # sent before: join the first one's task
+            if accepted.header.id != submission.task_id:  # a repeated message: join the task of the first
                 subscription.close()
                 subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
             first = await self._snapshot(submission, accepted, params.history_length)
@@ -161,7 +161,7 @@ class Service:
             raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
         submission = await self.check(call, SendParams(message=message))
-        # Of two that let it go on at once one does; and another pause is for other credentials, or for an answer.
+        # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
         await self._submit(submission, call, message)
@@ -239,7 +239,7 @@ class Service:
             submission = replace(submission, task_limit=self._metering.task_limit)
             try:
                 await self._metering.check_budgets(submission.owner)
-            except QuotaExceededError as error:  # what was accepted before has an answer all the same
+            except QuotaExceededError as error:  # a repeated message still gets its task
                 submission = replace(submission, refusal=error)
         plain, first = submission, None
         while True:
@@ -247,7 +247,7 @@ class Service:
                 accepted = await self._backend.queue.submit(
                     submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
                 )
-            except AnswerNeeded as needed:  # again if another answer came first
+            except AnswerNeeded as needed:  # repeated if another answer came first
                 first = needed.pause if first is None else first
                 submission = answered(
                     plain,
@@ -327,7 +327,7 @@ class Service:
             await self._wait(task_id, header.last_event, self._limits.cancel_grace)
             task = await self._load(task_id, owner, None)
             if task.header.state not in TERMINAL:
-                with suppress(TaskNotCancelableError):  # it has stopped by now, and says how
+                with suppress(TaskNotCancelableError):  # the task has ended meanwhile
                     await queue.cancel(task_id, owner, at=self._now(), force=True)
         task = await self._load(task_id, owner, None)
         if task.header.state != 'canceled':
