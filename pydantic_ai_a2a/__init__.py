@@ -12,10 +12,11 @@ from .app.build import to_a2a
 from .app.mount import mount
 from .app.serve import Server, run, serve
 from .auth.api_key import APIKeyAuth
-from .auth.base import AllOf, Authenticator, InvalidCredentials
+from .auth.base import AllOf, Authenticator
 from .auth.bearer import BearerAuth
 from .auth.hashes import hash_key
 from .auth.jwt import JWTAuth
+from .auth.request import InvalidCredentials, RequestInfo
 from .auth.starlette import StarletteAuth
 from .backends.postgres.settings import Postgres
 from .conversion.outbound import Artifacts
@@ -65,6 +66,7 @@ __all__ = (
     'Quotas',
     'Rate',
     'Rejected',
+    'RequestInfo',
     'Results',
     'Retention',
     'RunFailure',

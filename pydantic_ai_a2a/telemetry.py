@@ -5,9 +5,8 @@ Spans are made only where an OpenTelemetry SDK is configured; attributes are ids
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 from opentelemetry import propagate, trace
 from opentelemetry.context import Context
@@ -26,24 +25,24 @@ def _recording() -> bool:
 
 
 def operation_span(
-    method: str, scope: Mapping[str, Any], attributes: Mapping[str, str]
+    method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Mapping[str, str]
 ) -> AbstractContextManager[Span | None]:
     """A server span `a2a {method}` for one operation; a child of the caller's span if the request names one.
 
     Args:
         method: The operation's name.
-        scope: The request.
-        attributes: What the binding says of it.
+        headers: The headers of the request.
+        attributes: Attributes of the binding.
     """
     if not _recording():
         return _NOTHING
     # Inside a span of our own process (a web framework's), that one is the parent already.
-    context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_headers(scope))
+    context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_decoded(headers))
     return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
 
 
-def _headers(scope: Mapping[str, Any]) -> dict[str, str]:
-    return {name.decode('latin-1'): value.decode('latin-1') for name, value in scope['headers']}
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    return {name.decode('latin-1'): value.decode('latin-1') for name, value in headers}
 
 
 def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span | None]:

@@ -18,6 +18,7 @@ from ..auth.guard import Guard
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.browser import AllowedHosts, misdirected
 from ..http.connection import REQUEST
+from ..http.request import redact
 from ..http.unread import closing
 from ..ports import Backend
 from ..protocol import stored
@@ -140,7 +141,7 @@ class A2AApp(FastA2A):
         """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
         scope.setdefault(REQUEST, receive)
         if not self.guard.anonymous:
-            self.guard.redact(scope)
+            redact(scope, self.guard)
         path = scope.get('path', '')
         if '//' in path and (below := path.removeprefix(scope.get('root_path', ''))).startswith('//'):
             # A client put a path of the binding behind an interface URL that ends in a slash.

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Scope
 from ..arguments import checked, suggestion
 from ..auth.hosts import is_loopback
 from ..http.browser import AllowedHosts, HostCheck
+from ..http.request import redact as redact_query
 from .app import A2AApp
 from .build import to_a2a
 
@@ -243,7 +244,7 @@ def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None 
 
     def redact(scope: Scope) -> None:
         for each in apps:
-            each.guard.redact(scope)
+            redact_query(scope, each.guard)
 
     return HostCheck(app, names, redact)
 

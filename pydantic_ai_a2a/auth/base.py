@@ -1,4 +1,4 @@
-"""What a way to authenticate offers: it finds a caller in a request, and says so on the card. Knows no operation."""
+"""The base of the ways to authenticate: each finds a caller in a request and declares itself on the agent card."""
 
 from __future__ import annotations
 
@@ -13,110 +13,86 @@ from starlette.requests import Request
 
 from ..arguments import checked
 from ..types import Caller
+from .request import RequestInfo
 
-__all__ = ('AllOf', 'Authenticate', 'Authenticator', 'CallableAuth', 'InvalidCredentials', 'one')
+__all__ = ('AllOf', 'Authenticate', 'Authenticator', 'CallableAuth')
 
 Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] | None]
-"""Says who sends a request; None refuses it with HTTP 401."""
-
-
-class InvalidCredentials(Exception):
-    """Credentials that are there and not good; an `Authenticator` raises it.
-
-    Args:
-        reason: What is wrong in a word or two, such as `expired`, for the audit log. Never the credential.
-        description: What the client is told besides `invalid_token`, if anything; in ASCII.
-    """
-
-    def __init__(self, reason: str, description: str | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.description = description
+"""Returns the caller who sends a request, or None to refuse the request with HTTP 401."""
 
 
 class Authenticator(ABC):
-    """One way to authenticate. Several in `auth=` are alternatives: the first that finds a caller decides.
+    """One way to authenticate. Several in `auth=` are alternatives: the first one that finds a caller decides.
 
-    A subclass of your own sets `schemes` and has `authenticate`.
+    A subclass of your own sets `schemes` and defines `authenticate`.
     """
 
     schemes: Mapping[str, SecurityScheme] = MappingProxyType({})
-    """What a request needs, as the agent card declares it: each scheme by its name there (§4.5). The challenges of HTTP
-    401 and 403 are made from it as well."""
+    """The schemes that the agent card declares, by name (§4.5). The challenges of HTTP 401 and 403 are made from them
+    as well."""
 
     @abstractmethod
-    async def authenticate(self, request: Request) -> Caller | None:
-        """Who sends a request; None if it has no credentials of this kind.
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the caller who sends a request, or None if the request has no credentials of this kind.
 
-        It is asked before the body is read: the request has headers, cookies, a query and an address.
+        The method is called before the body is read.
 
         Raises:
-            InvalidCredentials: It has some, and they are not good. Other alternatives are asked all the same.
-            OverloadedError: They cannot be checked at the moment. The client is answered with HTTP 503, unless another
+            InvalidCredentials: The request has credentials, but they are not valid. The other alternatives are tried.
+            OverloadedError: The credentials cannot be checked at the moment. The client gets HTTP 503, unless another
                 alternative finds a caller.
         """
 
-    def redact(self, request: Request) -> None:  # noqa: B027 - most ways have nothing to take out
-        """Take credentials out of the request's query, `request.scope['query_string']`.
+    def redact(self, query: bytes) -> bytes:
+        """Return the query of a request without credentials. By default, the query stays as it is.
 
-        It is called for every request that has a query, before anything else is done with it: what it leaves there is
-        what the server's access log and everybody further in see, but for `authenticate`. By default it does nothing.
+        The method is called first for every request with a query. The access log and all other code see the redacted
+        query. Only `authenticate` sees the query that the client sent.
         """
+        return query
 
 
 @checked
 class AllOf(Authenticator):
     """Several ways at once: a request needs the credentials of all of them.
 
-    The caller is whom the first one finds, with its tenant and scopes.
-
     Args:
-        first: Says who calls.
-        others: Have to find somebody, too.
+        first: Finds the caller, with tenant and scopes.
+        others: Must find a caller, too.
     """
 
     def __init__(self, first: Authenticator, *others: Authenticator) -> None:
         self.first = first
         self._all = (first, *others)
-        self.schemes = {name: scheme for each in self._all for name, scheme in each.schemes.items()}
-        if len(self.schemes) < sum(len(each.schemes) for each in self._all):
+        self.schemes = {name: scheme for way in self._all for name, scheme in way.schemes.items()}
+        if len(self.schemes) < sum(len(way.schemes) for way in self._all):
             raise ValueError('AllOf needs schemes of different names: give one a name= of its own.')
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        """Who sends a request, as the first says; None if credentials are missing."""
-        callers = [await each.authenticate(request) for each in self._all]
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the caller that the first way finds, or None if credentials are missing."""
+        callers = [await way.authenticate(request) for way in self._all]
         return None if None in callers else callers[0]
 
-    def redact(self, request: Request) -> None:
-        """Take out what any of them would."""
-        for each in self._all:
-            each.redact(request)
+    def redact(self, query: bytes) -> bytes:
+        """Return the query without the credentials of all ways."""
+        for way in self._all:
+            query = way.redact(query)
+        return query
 
 
 class CallableAuth(Authenticator):
-    """A function of the user's own, which says only who calls; what the card declares is given besides.
+    """A user's function that finds the caller.
 
     Args:
-        authenticate: Returns None for whom it does not know, without a reason.
-        schemes: What the card declares.
+        authenticate: The function.
+        schemes: The schemes that the agent card declares.
     """
 
     def __init__(self, authenticate: Authenticate, schemes: Mapping[str, SecurityScheme]) -> None:
         self._authenticate = authenticate
         self.schemes = schemes
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        """Who sends a request, as the function says."""
-        caller = self._authenticate(request)
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the caller that the function finds."""
+        caller = self._authenticate(request.starlette())
         return await caller if isawaitable(caller) else caller
-
-
-def one(values: list[str]) -> str | None:
-    """The value that a request has in some place; None if there is none.
-
-    Raises:
-        InvalidCredentials: There are several, of which others on the way may have read another.
-    """
-    if len(values) > 1:
-        raise InvalidCredentials('several')
-    return values[0] if values else None

@@ -1,4 +1,4 @@
-"""Bearer tokens (RFC 6750): how a request has one, and those that a server knows by itself. Knows no JWT."""
+"""Bearer tokens (RFC 6750): reads the token of a request, and authenticates configured tokens."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import re
 from collections.abc import Mapping
 
 from fasta2a.schema import HttpSecurityScheme, SecurityScheme
-from starlette.requests import Request
 
 from ..arguments import checked
 from ..types import Caller
-from .base import Authenticator, InvalidCredentials, one
+from .base import Authenticator
 from .hashes import MAX_SECRET, HashedSecrets
+from .request import InvalidCredentials, RequestInfo
 
 __all__ = ('BearerAuth', 'bearer_token')
 
 _TOKEN = re.compile(r'[A-Za-z0-9\-._~+/]+=*')
 
 
-def bearer_token(request: Request) -> str | None:
-    """The bearer token of a request; None if it has none.
+def bearer_token(request: RequestInfo) -> str | None:
+    """Return the bearer token of a request, or None without one.
 
     Raises:
-        InvalidCredentials: What it has in the place of one is none, or there are several, or it is too long.
+        InvalidCredentials: The token is malformed or too long, or the header comes several times.
     """
-    header = one(request.headers.getlist('authorization'))
+    header = request.header('authorization')
     if header is None:
         return None
     scheme, _, token = header.partition(' ')
@@ -42,16 +42,17 @@ def bearer_token(request: Request) -> str | None:
 class BearerAuth(Authenticator):
     """Tokens in the `Authorization` header: `Authorization: Bearer …`.
 
-    Only their hashes are kept. Several tokens may stand for one caller: so they are replaced one after the other.
+    The server keeps only hashes of the tokens. Several tokens may stand for one caller, so that a token can be replaced
+    while the old token is still valid.
 
     Args:
-        tokens: Whom each token stands for, by the token (16 characters of ASCII or more) or its hash as `hash_key`
-            makes it. A string is the id of a caller; a `Caller` has a tenant and scopes as well.
+        tokens: The caller of each token. The key is a token (16 characters of ASCII or more) or a hash from `hash_key`.
+            The value is the id of a caller, or a `Caller` with tenant and scopes.
         name: Name of the scheme on the agent card.
-        description: What the card says of it, such as where to get a token.
+        description: Description of the scheme on the agent card, such as where to get a token.
 
     Raises:
-        ValueError: There are no tokens, one is too short or no hash, or a caller has no id.
+        ValueError: The mapping is empty, a token is too short, a hash is malformed, or a caller has no id.
     """
 
     def __init__(
@@ -63,8 +64,8 @@ class BearerAuth(Authenticator):
             scheme['description'] = description
         self.schemes = {name: SecurityScheme(http_auth_security_scheme=scheme)}
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        """Who has the token of a request; None if it has none."""
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the caller whose token the request has, or None without a token."""
         token = bearer_token(request)
         if token is None:
             return None

@@ -1,4 +1,4 @@
-"""Who is let in, and what they may do: asks the authenticators, words the refusals. Knows no wire and no task."""
+"""Admission of requests: finds the caller, checks scopes, and refuses with challenges and audit lines."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeAlias, cast
 
 from fasta2a.schema import SecurityRequirement, SecurityScheme
-from starlette.requests import Request
-from starlette.types import Scope
 
 from ..audit import Event, Fact, audit
 from ..errors import InvalidParamsError, OverloadedError, PermissionDeniedError, UnauthenticatedError
 from ..protocol.fields import MAX_ID
 from ..settings import Access
 from ..types import ANONYMOUS, Caller
-from .base import AllOf, Authenticate, Authenticator, CallableAuth, InvalidCredentials
+from .base import AllOf, Authenticate, Authenticator, CallableAuth
 from .challenge import challenges
 from .hosts import OF_PROXIES, remote
 from .jwt import JWTAuth
+from .request import InvalidCredentials, RequestInfo
 from .scopes import needed_scopes
 
 __all__ = ('Auth', 'Guard', 'guard')
@@ -28,9 +27,6 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 Auth: TypeAlias = Authenticator | Sequence[Authenticator] | Authenticate
 """The values of `auth=`."""
-
-_QUERY = 'pydantic_ai_a2a.query'
-"""Where a scope has the query as it was sent, for who authenticates."""
 
 
 def guard(
@@ -42,8 +38,8 @@ def guard(
     """Return the guard of an app, from the options of `to_a2a`.
 
     Raises:
-        ValueError: `auth` is empty, two of it give one name to different schemes or take callers of two issuers for the
-            same, or scopes are wrong.
+        ValueError: `auth` is empty, two authenticators give one name to different schemes or accept two issuers without
+            keeping their callers apart, or scopes are wrong.
     """
     if auth is None or not isinstance(auth, Authenticator | Sequence):
         alone = [] if auth is None else [CallableAuth(auth, schemes or {})]
@@ -56,10 +52,10 @@ def guard(
 
 
 def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
-    """See that nobody becomes somebody else by a token of another issuer that has the same subject."""
+    """Refuse two issuers whose callers could have the same id."""
     issuers: dict[str, str] = {}
-    for each in authenticators:
-        decides = each.first if isinstance(each, AllOf) else each
+    for authenticator in authenticators:
+        decides = authenticator.first if isinstance(authenticator, AllOf) else authenticator
         if not isinstance(decides, JWTAuth) or decides.id_prefix is None:
             continue
         if issuers.setdefault(decides.id_prefix, decides.issuer) != decides.issuer:
@@ -70,11 +66,11 @@ def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
 
 
 class Guard:
-    """Decides about requests.
+    """Admits or refuses the requests of one app.
 
     Args:
-        authenticators: Alternatives, asked in this order; without any, everybody is anonymous.
-        access: What callers may do, and whose their tasks are.
+        authenticators: Alternatives, tried in this order; without authenticators, all callers are anonymous.
+        access: Scopes of operations, and the owners of tasks.
         card: Schemes and requirements of the card; None takes them from the authenticators.
     """
 
@@ -88,105 +84,98 @@ class Guard:
         self._owner = access.owner
         self._authenticators = authenticators
         self.anonymous = not authenticators
-        """Whether everybody may call."""
+        """True if everybody may call."""
         self.expected = False
-        """Whether whoever runs the server has said that everybody may: else it is told once that others do."""
+        """True if the operator of the server wants anonymous callers from other machines, or was warned of them."""
         self._here: str | None = None
-        """An address that is known to be of this machine."""
+        """An address of this machine."""
         self._scopes = needed_scopes(access.scopes or {})
         self._anonymous_list = access.anonymous_list
         self.scoped = bool(access.scopes)
-        """Whether any operation needs scopes."""
+        """True if an operation needs scopes."""
         self._always = frozenset[str].intersection(*self._scopes.values())
         self.schemes, self.requirements = card or (self._declared(), self._required())
 
     def _declared(self) -> dict[str, SecurityScheme]:
         schemes: dict[str, SecurityScheme] = {}
-        for each in self._authenticators:
-            for name, scheme in each.schemes.items():
+        for authenticator in self._authenticators:
+            for name, scheme in authenticator.schemes.items():
                 if schemes.setdefault(name, scheme) != scheme:
                     raise ValueError(f'Two schemes of auth= are called {name!r}: give one a name= of its own.')
         return schemes
 
     def _required(self) -> list[SecurityRequirement]:
-        """What the card requires: any of the alternatives, with the scopes that a message needs."""
+        """Return the requirements of the card: the alternatives, with the scopes that a message needs."""
         scopes = sorted(self._scopes['SendMessage'])
         requirements: list[SecurityRequirement] = []
-        for each in self._authenticators:
-            requirement = SecurityRequirement(schemes=dict.fromkeys(each.schemes, scopes))
-            if each.schemes and requirement not in requirements:
+        for authenticator in self._authenticators:
+            requirement = SecurityRequirement(schemes=dict.fromkeys(authenticator.schemes, scopes))
+            if authenticator.schemes and requirement not in requirements:
                 requirements.append(requirement)
         return requirements
 
-    def redact(self, scope: Scope) -> None:
-        """Take credentials out of a request's query before anything else is done with it; `admit` still finds them."""
-        if not self._authenticators or not scope.get('query_string'):
-            return
-        request = Request({**scope, 'type': 'http'})  # that of a websocket is logged as well
-        for each in self._authenticators:
-            each.redact(request)
-        if request.scope['query_string'] != scope['query_string']:
-            scope[_QUERY] = _AsSent(scope['query_string'])
-            scope['query_string'] = request.scope['query_string']
+    def redact(self, query: bytes) -> bytes:
+        """Return the query of a request without the credentials of all authenticators."""
+        for authenticator in self._authenticators:
+            query = authenticator.redact(query)
+        return query
 
-    async def admit(self, scope: Scope, correlation_id: str) -> Caller:
-        """Who calls, before a body is read or state touched.
+    async def admit(self, request: RequestInfo) -> Caller:
+        """Return the caller who sends a request. The body need not have been read.
 
         Raises:
-            UnauthenticatedError: The caller is unknown; or anonymous, and lacks a scope that every operation needs.
+            UnauthenticatedError: The caller is unknown, or anonymous without a scope that every operation needs.
             PermissionDeniedError: The caller lacks a scope that every operation needs.
             OverloadedError: Credentials cannot be checked at the moment.
         """
         if self.anonymous:
-            if not self.expected:  # looked at without calls, of which each request would have more
-                client = scope['client'] if 'client' in scope else None  # noqa: SIM401
-                here = client is None or client[0] == self._here
-                for name, _ in scope['headers']:
+            if not self.expected:  # without calls of functions, because every anonymous request comes here
+                here = request.address is None or request.address == self._here
+                for name, _ in request.headers:
                     here = here and name not in OF_PROXIES
                 if not here:
-                    self._notice(scope)
+                    self._warn(request)
             return ANONYMOUS
-        request = Request({**scope, 'query_string': scope[_QUERY].query} if _QUERY in scope else scope)
-        caller = self.owning(await self._identify(request, correlation_id))
-        self._check(caller, self._always, scope, correlation_id, None)
+        caller = self.owning(await self._identify(request))
+        self._check(caller, self._always, request, None)
         return caller
 
     def owning(self, caller: Caller) -> Caller:
-        """The caller, who knows now whose its tasks are.
+        """Return the caller with the owner of its tasks from `Access.owner`.
 
         Raises:
-            ValueError: `owner=` has named nobody.
+            ValueError: The function returned no name.
         """
         if self._owner is None or caller.anonymous:
             return caller
-        owner: Any = self._owner(caller)  # what a user's function returns, whatever it says that it does
+        owner: Any = self._owner(caller)  # a user's function may return another type than it declares
         if not isinstance(owner, str) or not owner:
             raise ValueError(f'owner= must return a string that names somebody, not {owner!r}.')
         return replace(caller, owns_as=owner)
 
-    async def _identify(self, request: Request, correlation_id: str) -> Caller:
-        """The first caller that an authenticator finds."""
+    async def _identify(self, request: RequestInfo) -> Caller:
+        """Return the first caller that an authenticator finds."""
         invalid: dict[Authenticator, InvalidCredentials] = {}
         unavailable: OverloadedError | None = None
-        for each in self._authenticators:
+        for authenticator in self._authenticators:
             try:
-                caller = await each.authenticate(request)
+                caller = await authenticator.authenticate(request)
             except InvalidCredentials as error:
-                invalid[each] = error
+                invalid[authenticator] = error
             except OverloadedError as error:
                 unavailable = error
             else:
                 if caller is not None:
                     return caller
         if unavailable is not None:
-            self._audit('authentication-unavailable', request.scope, correlation_id)
+            _audit('authentication-unavailable', request)
             raise unavailable
-        self._refuse(invalid, request.scope, correlation_id)
+        self._refuse(invalid, request)
 
-    def _notice(self, scope: Scope) -> None:
-        """Say it, once, when an anonymous server is called from elsewhere."""
-        if (stranger := remote(scope)) is None:
-            self._here = scope['client'][0]
+    def _warn(self, request: RequestInfo) -> None:
+        """Warn once that another machine has called an anonymous server."""
+        if (stranger := remote(request)) is None:
+            self._here = request.address
         else:
             self.expected = True
             logger.warning(
@@ -195,105 +184,89 @@ class Guard:
                 stranger,
             )
 
-    def _refuse(
-        self, invalid: Mapping[Authenticator, InvalidCredentials], scope: Scope, correlation_id: str
-    ) -> NoReturn:
+    def _refuse(self, invalid: Mapping[Authenticator, InvalidCredentials], request: RequestInfo) -> NoReturn:
         if not invalid:
-            self._audit('authentication-missing', scope, correlation_id)
+            _audit('authentication-missing', request)
             raise UnauthenticatedError(headers=self._challenge({}))
-        self._audit(
-            'authentication-failed',
-            scope,
-            correlation_id,
-            reasons={'+'.join(each.schemes) or type(each).__name__: error.reason for each, error in invalid.items()},
-        )
-        headers = self._challenge({each: _invalid_token(error) for each, error in invalid.items()})
+        reasons = {'+'.join(way.schemes) or type(way).__name__: error.reason for way, error in invalid.items()}
+        _audit('authentication-failed', request, reasons=reasons)
+        headers = self._challenge({way: _invalid_token(error) for way, error in invalid.items()})
         raise UnauthenticatedError('The credentials are not valid.', headers=headers)
 
-    def authorize(self, caller: Caller, operation: str, scope: Scope, correlation_id: str) -> None:
-        """See that a caller may perform an operation.
+    def authorize(self, caller: Caller, operation: str, request: RequestInfo) -> None:
+        """Refuse a caller without the scopes of an operation.
 
         Raises:
-            UnauthenticatedError: The caller is anonymous and lacks a scope for it: credentials may help.
-            PermissionDeniedError: The caller lacks a scope for it.
+            UnauthenticatedError: The caller is anonymous and lacks a scope. Credentials may help.
+            PermissionDeniedError: The caller lacks a scope.
         """
-        self._check(caller, self._scopes[operation], scope, correlation_id, operation)
+        self._check(caller, self._scopes[operation], request, operation)
 
-    def check_list(self, caller: Caller, scope: Scope, correlation_id: str) -> None:
-        """See that a caller may list tasks: anonymous ones would see those of all the others.
+    def check_list(self, caller: Caller, request: RequestInfo) -> None:
+        """Refuse a list of tasks to an anonymous caller, who would see the tasks of all anonymous callers.
 
         Raises:
-            PermissionDeniedError: The caller is anonymous, and may not.
+            PermissionDeniedError: The caller is anonymous and may not list tasks.
         """
         if not caller.anonymous or self._anonymous_list:
             return
-        if self._anonymous_list is None and scope.get('client') and remote(scope) is None:
+        if self._anonymous_list is None and request.address is not None and remote(request) is None:
             return
-        self._audit('forbidden', scope, correlation_id, operation='ListTasks', tenant=caller.tenant or None)
+        _audit('forbidden', request, operation='ListTasks', tenant=caller.tenant or None)
         raise PermissionDeniedError('Anonymous callers may not list tasks here.', headers=self._challenge({}))
 
-    def refuse_tenant(self, caller: Caller, name: str, scope: Scope, correlation_id: str) -> NoReturn:
-        """Refuse a tenant that there is not, or not for this caller: nobody but the audit log is told which.
+    def refuse_tenant(self, caller: Caller, name: str, request: RequestInfo) -> NoReturn:
+        """Refuse a tenant that does not exist, or that the caller may not act in. Only the audit log has its name.
 
         Raises:
             InvalidParamsError: Always.
         """
         facts = {'caller': caller.id or None, 'tenant': caller.tenant or None}
-        self._audit('forbidden', scope, correlation_id, **facts, named=name[:MAX_ID])
+        _audit('forbidden', request, **facts, named=name[:MAX_ID])
         raise InvalidParamsError.of('tenant', 'is none that there is for this caller')
 
-    def check_known(self, caller: Caller, scope: Scope, correlation_id: str) -> None:
-        """See that a caller is somebody, where that is needed whatever else is not (§13.3).
+    def check_known(self, caller: Caller, request: RequestInfo) -> None:
+        """Refuse an anonymous caller, whatever scopes are needed (§13.3).
 
         Raises:
-            UnauthenticatedError: Nobody vouches for the caller.
+            UnauthenticatedError: The caller is anonymous.
         """
         if caller.anonymous:
-            self._refuse({}, scope, correlation_id)
+            self._refuse({}, request)
 
-    def _check(
-        self, caller: Caller, needed: frozenset[str], scope: Scope, correlation_id: str, operation: str | None
-    ) -> None:
+    def _check(self, caller: Caller, needed: frozenset[str], request: RequestInfo, operation: str | None) -> None:
         if needed <= caller.scopes:
             return
         if caller.anonymous:
-            self._refuse({}, scope, correlation_id)
-        self._audit(
+            self._refuse({}, request)
+        _audit(
             'forbidden',
-            scope,
-            correlation_id,
+            request,
             operation=operation,
             needed=sorted(needed),
             caller=caller.id,
             tenant=caller.tenant or None,
         )
         names = ' '.join(sorted(needed))
-        said = {'error': 'insufficient_scope', 'scope': names}
+        parameters = {'error': 'insufficient_scope', 'scope': names}
         raise PermissionDeniedError(
             f'This needs credentials with the scope: {names}.',
             metadata={'requiredScopes': names},
-            headers=self._challenge(dict.fromkeys(self._authenticators, said)),
+            headers=self._challenge(dict.fromkeys(self._authenticators, parameters)),
         )
 
     def _challenge(self, errors: Mapping[Authenticator, Mapping[str, str]]) -> dict[str, str]:
-        """The header that says what to send, and what was wrong with what was sent."""
+        """Return the header that names the schemes, and the errors of the credentials that were sent."""
         value = challenges(
-            (scheme, errors.get(each, {})) for each in self._authenticators for scheme in each.schemes.values()
+            (scheme, errors.get(way, {})) for way in self._authenticators for scheme in way.schemes.values()
         )
         return {'WWW-Authenticate': value} if value else {}
 
-    def _audit(self, event: Event, scope: Scope, correlation_id: str, **facts: Fact) -> None:
-        client = scope.get('client')
-        audit(event, correlation_id=correlation_id, remote=client[0] if client else None, **facts)
 
-
-class _AsSent:
-    """A query with its credentials, which does not show in a log of the scope."""
-
-    def __init__(self, query: bytes) -> None:
-        self.query = query
+def _audit(event: Event, request: RequestInfo, **facts: Fact) -> None:
+    audit(event, correlation_id=request.correlation_id, remote=request.address, **facts)
 
 
 def _invalid_token(error: InvalidCredentials) -> dict[str, str]:
-    told = {'error': 'invalid_token'}
-    return told if error.description is None else {**told, 'error_description': error.description}
+    parameters = {'error': 'invalid_token'}
+    return parameters if error.description is None else {**parameters, 'error_description': error.description}

@@ -1,10 +1,10 @@
-"""Whether a host is this machine itself, and a request comes from it, as far as that can be told. Pure."""
+"""Recognises this machine: in the names of hosts, and as the origin of requests."""
 
 from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
 
-from starlette.types import Scope
+from .request import RequestInfo
 
 __all__ = ('OF_PROXIES', 'is_loopback', 'remote')
 
@@ -23,11 +23,11 @@ OF_PROXIES = frozenset(
         b'x-real-ip',
     }
 )
-"""Headers that a proxy adds: who sends a request through it is somebody else than the client of the connection."""
+"""Headers that proxies add. The sender of such a request is not the client of the connection."""
 
 
 def is_loopback(host: str) -> bool | None:
-    """Whether only this machine is reached by a host's name or address; None for other names, which do not tell."""
+    """Return whether a host is this machine itself; None for names that may be of any machine."""
     if host == 'localhost':
         return True
     try:
@@ -39,13 +39,13 @@ def is_loopback(host: str) -> bool | None:
     return address.is_loopback
 
 
-def remote(scope: Scope) -> str | None:
-    """Where a request comes from that was not sent on this machine; None if it was, or if that cannot be told.
+def remote(request: RequestInfo) -> str | None:
+    """Return the origin of a request from another machine; None if the origin is this machine or unknown.
 
-    What a proxy passes on is from elsewhere, whatever its address is: on this machine, it is that of the machine.
+    A request that came through a proxy is from another machine. The address of the proxy itself does not count.
     """
-    for name, _ in scope['headers']:
+    for name, _ in request.headers:
         if name in OF_PROXIES:
             return 'somebody behind a proxy'
-    client = scope.get('client')
-    return client[0] if client is not None and is_loopback(client[0]) is False else None
+    address = request.address
+    return address if address is not None and is_loopback(address) is False else None

@@ -21,8 +21,8 @@ from jwt.exceptions import PyJWTError
 from pydantic_core import from_json
 
 from ..errors import OverloadedError
-from .base import InvalidCredentials
 from .hosts import is_loopback
+from .request import InvalidCredentials
 
 __all__ = ('KEY_TYPES', 'Jwks', 'checked_url', 'fetch_json')
 

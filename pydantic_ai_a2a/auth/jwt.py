@@ -13,12 +13,12 @@ from fasta2a.schema import (
     OpenIdConnectSecurityScheme,
     SecurityScheme,
 )
-from starlette.requests import Request
 
 from ..arguments import checked, seconds
 from ..types import Caller
-from .base import Authenticator, InvalidCredentials
+from .base import Authenticator
 from .bearer import bearer_token
+from .request import InvalidCredentials, RequestInfo
 
 if TYPE_CHECKING:
     from .verifier import Verifier
@@ -100,8 +100,8 @@ class JWTAuth(Authenticator):
         )
         self.schemes = {name: _scheme(flows, discovery)}
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        """Whom the token of a request stands for; None if it has none."""
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the caller for whom the token of the request was issued, or None without a token."""
         token = bearer_token(request)
         if token is None:
             return None

@@ -1,54 +1,55 @@
-"""Callers that Starlette's authentication middleware has found. Knows none of its backends."""
+"""Callers that Starlette's authentication middleware has found."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fasta2a.schema import SecurityScheme
-from starlette.requests import Request
 
 from ..arguments import checked
 from ..types import Caller
 from .base import Authenticator
+from .request import RequestInfo
 
 __all__ = ('StarletteAuth',)
 
 
 @checked
 class StarletteAuth(Authenticator):
-    """Who Starlette's `AuthenticationMiddleware` says that it is: `request.user`, with the scopes of `request.auth`.
+    """The user that Starlette's `AuthenticationMiddleware` found: `request.user`, with the scopes of `request.auth`.
 
-    The middleware is around this app (`middleware=`) or around the one that it is mounted in. A user who is not
-    authenticated is refused. The caller's id is the user's `identity`, or its `display_name` where it has none.
+    The middleware is around this app (`middleware=`) or around the app that this app is mounted in. A user who is not
+    authenticated is refused. The caller's id is the user's `identity`, or `display_name` if the user has no `identity`.
 
     Args:
-        schemes: What the middleware's backend reads, for the agent card, by name; None declares nothing.
-        tenant: The tenant that all of them act in.
+        schemes: The schemes of the middleware's backend for the agent card, by name; None declares no scheme.
+        tenant: The tenant of all callers.
     """
 
     def __init__(self, schemes: dict[str, SecurityScheme] | None = None, *, tenant: str = '') -> None:
         self.schemes = schemes or {}
         self._tenant = tenant
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        """The middleware's user; None if it is not authenticated.
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        """Return the middleware's user, or None if the user is not authenticated.
 
         Raises:
-            RuntimeError: There is no such middleware.
+            RuntimeError: The app is not inside the middleware.
         """
-        if 'user' not in request.scope or 'auth' not in request.scope:
+        scope = request.scope or {}
+        if 'user' not in scope or 'auth' not in scope:
             raise RuntimeError("StarletteAuth needs Starlette's AuthenticationMiddleware around the app.")
-        user: Any = request.scope['user']
+        user: Any = scope['user']
         if not user.is_authenticated:
             return None
-        return Caller(id=_identity(user), tenant=self._tenant, scopes=frozenset(request.scope['auth'].scopes))
+        return Caller(id=_identity(user), tenant=self._tenant, scopes=frozenset(scope['auth'].scopes))
 
 
 def _identity(user: Any) -> str:
-    """What names the user for good.
+    """Return the lasting name of a user.
 
     Raises:
-        RuntimeError: Nothing does, so that it would be as good as anonymous.
+        RuntimeError: The user has no name and would be like an anonymous caller.
     """
     try:
         identity = user.identity

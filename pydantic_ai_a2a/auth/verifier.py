@@ -18,8 +18,8 @@ from jwt.exceptions import (
     PyJWTError,
 )
 
-from .base import InvalidCredentials
 from .jwks import KEY_TYPES, Jwks, checked_url
+from .request import InvalidCredentials
 
 __all__ = ('Verifier',)
 

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from starlette.types import Receive, Scope, Send
 
 from ..audit import audit
+from ..auth.request import RequestInfo
 from ..errors import (
     A2AError,
     InternalError,
@@ -125,15 +126,14 @@ def as_error(exception: Exception, correlation_id: str) -> A2AError:
     return InternalError()
 
 
-def audit_refused(error: A2AError, scope: Scope, correlation_id: str, caller: Caller | None = None) -> None:
-    """Record that a request was refused, if the audit log is to know."""
+def audit_refused(error: A2AError, request: RequestInfo, caller: Caller | None = None) -> None:
+    """Record the refusal of a request, if the audit log lists refusals of its kind."""
     if error.refusal is None:
         return
-    client = scope.get('client')
     audit(
         'refused',
-        correlation_id=correlation_id,
-        remote=client[0] if client else None,
+        correlation_id=request.correlation_id,
+        remote=request.address,
         refusal=error.refusal,
         caller=(caller.id or None) if caller else None,
         tenant=(caller.tenant or None) if caller else None,

@@ -15,6 +15,7 @@ from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions
 from .base import audit_refused, header, reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal
+from .request import request_info
 from .unread import closing
 
 __all__ = ('AllowedHosts', 'HostCheck', 'cors_middleware', 'misdirected')
@@ -109,7 +110,7 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
         return
     _, send = closing(scope, receive, send)
     error, correlation_id = MisdirectedRequestError(), new_correlation_id()
-    audit_refused(error, scope, correlation_id)
+    audit_refused(error, request_info(scope, correlation_id))
     if is_http_json(scope):
         body, media_type = refusal(error, correlation_id), MEDIA_TYPE
     else:

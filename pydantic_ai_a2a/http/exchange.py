@@ -46,6 +46,7 @@ from .card import send_card
 from .connection import abort, abort_later
 from .extended_card import UNSHARED, ExtendedCard
 from .extensions import Extensions, echo
+from .request import request_info
 from .slow_clients import SlowClients
 from .sse import EventWriter, parse_event_id
 from .unread import CLOSE, discarding, has_body
@@ -111,6 +112,7 @@ class Exchange(ABC):
         self.correlation_id = new_correlation_id()
         self.serving = serving
         self.scope = scope
+        self.request = request_info(scope, self.correlation_id)
         self.receive = receive
         self.send = send
         self._tenant = ''  # that the request names
@@ -160,7 +162,7 @@ class Exchange(ABC):
         """Serve the request; whatever goes wrong is answered here."""
         serving = self.serving
         try:
-            caller = self._caller = self._admitted = await serving.guard.admit(self.scope, self.correlation_id)
+            caller = self._caller = self._admitted = await serving.guard.admit(self.request)
             body = await serving.senders.wait(self.read())
             self._unread = False
             size = len(body)
@@ -171,13 +173,13 @@ class Exchange(ABC):
             if serving.guard.scoped:
                 self._authorize(caller, operation, params)
             if operation.lists:
-                serving.guard.check_list(caller, self.scope, self.correlation_id)
+                serving.guard.check_list(caller, self.request)
             refuse_unsupported(operation, serving.capabilities, choice.codec.refusals)
             params = self._activate(params, choice.codec)
             await serving.start()
-            with telemetry.operation_span(operation.name, self.scope, self.attributes) as span:
+            with telemetry.operation_span(operation.name, self.request.headers, self.attributes) as span:
                 traceparent = None if span is None else telemetry.traceparent()
-                kept = None if serving.keep is None else serving.keep(self.scope['headers'], caller)
+                kept = None if serving.keep is None else serving.keep(self.request.headers, caller)
                 call = Call(caller, self.correlation_id, traceparent, kept, size)
                 perform = self.notify or (self._stream if operation.stream else self._answer)
                 if serving.metering is None:
@@ -204,7 +206,7 @@ class Exchange(ABC):
 
     async def _fail(self, exception: Exception) -> None:
         error = as_error(exception, self.correlation_id)
-        audit_refused(error, self.scope, self.correlation_id, self._caller)
+        audit_refused(error, self.request, self._caller)
         if not self._counted:
             error = await self._count_refused(error)
         if self._unread and has_body(self.scope):
@@ -220,17 +222,12 @@ class Exchange(ABC):
             return error
         try:
             await self.serving.start()
-            await metering.admit('*', metering.subject(self._admitted, self._address))
+            await metering.admit('*', metering.subject(self._admitted, self.request.address))
         except Exception as exception:
             if isinstance(exception, QuotaExceededError):
-                audit_refusal(exception, self._caller, self._address, self.correlation_id)
+                audit_refusal(exception, self._caller, self.request.address, self.correlation_id)
             return as_error(exception, self.correlation_id)
         return error
-
-    @property
-    def _address(self) -> str | None:
-        client = self.scope.get('client')
-        return client[0] if client else None
 
     async def _in_tenant(self, tenants: Tenants, caller: Caller, params: Params | None) -> Caller:
         """The caller in the tenant that the path or the params name (§8.3.2)."""
@@ -240,7 +237,7 @@ class Exchange(ABC):
         self._tenant = path or named
         settled = await tenants.settle(caller, self._tenant)
         if settled is None:
-            self.serving.guard.refuse_tenant(caller, self._tenant, self.scope, self.correlation_id)
+            self.serving.guard.refuse_tenant(caller, self._tenant, self.request)
         return settled if settled is caller else self.serving.guard.owning(settled)
 
     def _authorize(self, caller: Caller, operation: Operation, params: Params | None) -> None:
@@ -249,13 +246,13 @@ class Exchange(ABC):
         if isinstance(params, SendParams) and params.push_config is not None:
             names.append('CreateTaskPushNotificationConfig')
         for name in names:
-            self.serving.guard.authorize(caller, name, self.scope, self.correlation_id)
+            self.serving.guard.authorize(caller, name, self.request)
 
     async def _metered(self, metering: Metering, perform: Perform, call: Call, request: Request) -> None:
         """Perform a request if its caller may."""
         operation, params, _ = request
         self._counted = True
-        address = self._address
+        address = self.request.address
         try:
             # As the credentials say: whoever may name any tenant would not be limited at all.
             subject = metering.subject(self._admitted or call.caller, address)
@@ -333,7 +330,7 @@ class Exchange(ABC):
     async def _show_card(self, call: Call) -> None:
         """Answer with the caller's extended card."""
         serving = self.serving
-        serving.guard.check_known(call.caller, self.scope, self.correlation_id)
+        serving.guard.check_known(call.caller, self.request)
         assert serving.extended is not None, 'the card declares it'
         card = await serving.extended.render(call.caller, self.scope, self._tenant)
         headers = (*self._headers, UNSHARED)

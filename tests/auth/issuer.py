@@ -12,7 +12,8 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
 from jwt.algorithms import ECAlgorithm
-from starlette.requests import Request
+
+from pydantic_ai_a2a import RequestInfo
 
 AUDIENCE = 'https://agent.example.com'
 ISSUER = 'https://issuer.example.com'
@@ -34,10 +35,10 @@ def bearer(token: str) -> dict[str, str]:
     return {'Authorization': f'Bearer {token}'}
 
 
-def request(query: str = '', **headers: str) -> Request:
+def request(query: str = '', **headers: str) -> RequestInfo:
     """A request as an authenticator sees it; header names are given with `_` for `-`."""
     raw = [(name.replace('_', '-').lower().encode(), value.encode('latin-1')) for name, value in headers.items()]
-    return Request({'type': 'http', 'method': 'POST', 'path': '/', 'query_string': query.encode(), 'headers': raw})
+    return RequestInfo(correlation_id='test', headers=raw, query=query.encode())
 
 
 class Key:

@@ -7,9 +7,8 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from starlette.requests import Request
 
-from pydantic_ai_a2a import APIKeyAuth, Authenticator, BearerAuth, Caller, InvalidCredentials, hash_key
+from pydantic_ai_a2a import APIKeyAuth, Authenticator, BearerAuth, Caller, InvalidCredentials, RequestInfo, hash_key
 
 from .issuer import request
 
@@ -17,7 +16,7 @@ ANN, BOB = 'the-token-of-ann-1234', 'the-token-of-bob-1234'
 CALLERS = {ANN: 'ann', hash_key(BOB): Caller(id='bob', tenant='acme', scopes=frozenset({'read'}))}
 
 
-async def refused(auth: Authenticator, asking: Request) -> str:
+async def refused(auth: Authenticator, asking: RequestInfo) -> str:
     with pytest.raises(InvalidCredentials) as error:
         await auth.authenticate(asking)
     return error.value.reason
@@ -60,7 +59,7 @@ async def test_what_is_no_bearer_token_is_left_to_others(header: str) -> None:
     ],
     ids=['default', 'header', 'query', 'cookie'],
 )
-async def test_a_key_is_read_where_the_server_says(auth: APIKeyAuth, asking: Request) -> None:
+async def test_a_key_is_read_where_the_server_says(auth: APIKeyAuth, asking: RequestInfo) -> None:
     assert await auth.authenticate(asking) == Caller(id='ann')
     assert await auth.authenticate(request()) is None
 
@@ -77,7 +76,7 @@ async def test_a_key_is_read_where_the_server_says(auth: APIKeyAuth, asking: Req
     ],
     ids=['twice', 'empty', 'bytes', 'octal', 'latin', 'huge'],
 )
-async def test_a_key_that_nobody_has_is_refused(auth: APIKeyAuth, asking: Request, reason: str) -> None:
+async def test_a_key_that_nobody_has_is_refused(auth: APIKeyAuth, asking: RequestInfo, reason: str) -> None:
     assert await refused(auth, asking) == reason
 
 

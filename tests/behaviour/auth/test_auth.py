@@ -23,6 +23,7 @@ from pydantic_ai_a2a import (
     Caller,
     InvalidCredentials,
     JWTAuth,
+    RequestInfo,
     hash_key,
     to_a2a,
 )
@@ -261,8 +262,8 @@ async def test_nothing_breaks_out_of_a_challenge() -> None:
 class Stamp(Authenticator):
     """A way of the user's own, which no card can declare."""
 
-    async def authenticate(self, request: Request) -> Caller | None:
-        stamp = request.headers.get('x-stamp')
+    async def authenticate(self, request: RequestInfo) -> Caller | None:
+        stamp = request.header('x-stamp')
         if stamp == 'busy':
             raise OverloadedError
         if stamp == 'bad':
