@@ -22,6 +22,7 @@ from uuid import uuid4
 import httpx
 
 from ..bounds import LIMIT
+from .forks import Fork, can_fork
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,15 +30,22 @@ ROOT = Path(__file__).parents[2]
 class Process:
     """A Python process whose output is read all the time."""
 
-    def __init__(self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, '-u', '-W', 'error', *arguments],
-            cwd=cwd,
-            env={**environ, **(env or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding='utf-8',
+    def __init__(
+        self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, fork: bool = True
+    ) -> None:
+        environment = {**environ, **(env or {})}
+        self._process = (
+            Fork(arguments, cwd=cwd, environment=environment)
+            if fork and can_fork(arguments)
+            else subprocess.Popen(
+                [sys.executable, '-u', '-W', 'error', *arguments],
+                cwd=cwd,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding='utf-8',
+            )
         )
         self.output = ''
         self._changed = threading.Condition()
@@ -86,8 +94,11 @@ class Process:
 
     def stop(self) -> None:
         """Hold it where it is, until SIGCONT."""
-        self.signal(signal.SIGSTOP)
-        waitpid(self.pid, WUNTRACED)
+        if isinstance(self._process, Fork):
+            self._process.stop()
+        else:
+            self.signal(signal.SIGSTOP)
+            waitpid(self.pid, WUNTRACED)
 
     def exit_code(self) -> int:
         """How the process ended, once it has; negative is the signal that ended it."""
@@ -115,9 +126,11 @@ class Process:
 
 
 @contextmanager
-def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> Generator[Process]:
-    """A Python process that ends with the block."""
-    running = Process(*arguments, cwd=cwd, env=env)
+def process(
+    *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, fork: bool = True
+) -> Generator[Process]:
+    """A Python process that ends with the block; forked, where that is possible and not refused."""
+    running = Process(*arguments, cwd=cwd, env=env, fork=fork)
     try:
         yield running
     finally:
@@ -125,9 +138,9 @@ def process(*arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = N
 
 
 @contextmanager
-def uvicorn(app: str, *options: str, cwd: Path = ROOT) -> Generator[Process]:
+def uvicorn(app: str, *options: str, cwd: Path = ROOT, fork: bool = True) -> Generator[Process]:
     """`uvicorn module:app` on a free port, up and listening."""
-    with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd) as server:
+    with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd, fork=fork) as server:
         assert server.url
         yield server
 
