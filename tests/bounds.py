@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from .long import LONG
 
 LIMIT = 1200.0
@@ -9,3 +11,5 @@ LIMIT = 1200.0
 quarter of an hour, while the clocks go on."""
 TEST_LIMIT = (6 if LONG else 2) * LIMIT
 """Seconds that a whole test may take. A test may wait for several things."""
+LOGS = timedelta(seconds=TEST_LIMIT)
+"""How long apps of tests keep the events of ended tasks: a slow test reads them more than a minute after the end."""

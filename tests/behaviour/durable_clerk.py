@@ -10,12 +10,14 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import Workers, to_a2a
+from pydantic_ai_a2a import Retention, Workers, to_a2a
 
+from ..bounds import LOGS
 from ..e2e.gates import ROUTES, gates
 from .stage import prompts
 
 WORKERS = Workers(lease=float(environ['A2A_TEST_LEASE']), drain_grace=1.0, attempts=20)
+RETENTION = Retention(events=LOGS)
 
 
 def book(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -38,4 +40,4 @@ async def note(line: str) -> str:
     return 'done'
 
 
-app = to_a2a(clerk, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS)
+app = to_a2a(clerk, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS, retention=RETENTION)

@@ -7,8 +7,15 @@ from os import environ
 from pydantic_ai_a2a import Limits, to_a2a
 
 from ..e2e.apps import ROUTES, puppet
-from .durable_clerk import WORKERS
+from .durable_clerk import RETENTION, WORKERS
 
 LIMITS = Limits(cancel_grace=float(environ['A2A_TEST_CANCEL_GRACE']))
 
-app = to_a2a(puppet, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS, limits=LIMITS)
+app = to_a2a(
+    puppet,
+    backend=environ['A2A_TEST_BACKEND'],
+    routes=ROUTES,
+    workers=WORKERS,
+    limits=LIMITS,
+    retention=RETENTION,
+)

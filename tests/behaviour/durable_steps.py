@@ -13,7 +13,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai_a2a import to_a2a
 
 from ..e2e.gates import ROUTES, gates
-from .durable_clerk import WORKERS
+from .durable_clerk import RETENTION, WORKERS
 from .stage import prompts
 
 
@@ -65,4 +65,4 @@ async def work(ctx: RunContext[object], step: int) -> str:
     return 'worked'
 
 
-app = to_a2a(steps, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS)
+app = to_a2a(steps, backend=environ['A2A_TEST_BACKEND'], routes=ROUTES, workers=WORKERS, retention=RETENTION)

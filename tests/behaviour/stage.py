@@ -18,8 +18,9 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import A2AApp, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Retention, Workers, to_a2a
 
+from ..bounds import LOGS
 from ..client import LIMIT, Client, RpcError, lifespan, state_of
 
 
@@ -28,6 +29,7 @@ async def serving(
     agent: AbstractAgent[Any, Any], *, workers: Workers | None = None, **options: Any
 ) -> AsyncGenerator[Client]:
     """A client of an app that serves the agent: everything in the block is bounded, and runs left over are ended."""
+    options.setdefault('retention', Retention(events=LOGS))
     app = to_a2a(agent, workers=replace(workers or Workers(), drain_grace=1.0), **options)
     async with lifespan(app), asyncio.timeout(LIMIT):
         yield Client(app)

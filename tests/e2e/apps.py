@@ -25,8 +25,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_core import to_json
 
-from pydantic_ai_a2a import Results, Workers, mount, to_a2a
+from pydantic_ai_a2a import Results, Retention, Workers, mount, to_a2a
 
+from ..bounds import LOGS
 from .gates import ROUTES, gates
 
 CHUNK = 64 * 1024
@@ -83,7 +84,13 @@ async def wait_at(gate: str) -> str:
 BACKEND = environ.get('APPS_BACKEND', 'memory')
 
 # Each piece of the model's is an event, for tests that count them.
-app = to_a2a(puppet, routes=ROUTES, backend=BACKEND, results=Results(stream='mark', interval=0))
+app = to_a2a(
+    puppet,
+    routes=ROUTES,
+    backend=BACKEND,
+    results=Results(stream='mark', interval=0),
+    retention=Retention(events=LOGS),
+)
 hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
 
 
