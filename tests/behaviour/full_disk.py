@@ -103,7 +103,7 @@ def full_tablespace(_: Path) -> Generator[Disk]:
         with _mounted(folder, 32_000_000):
             server.run(f"CREATE TABLESPACE small LOCATION '{folder}'")
             server.run('CREATE DATABASE agent TEMPLATE template0 TABLESPACE small')
-            yield SmallFileSystem(Postgres(server.url('agent'), acquire_timeout=0.5), folder)
+            yield SmallFileSystem(Postgres(server.url('agent'), acquire_timeout=2), folder)
 
 
 @pytest.fixture(params=[file_on_small_disk, file_of_limited_size, full_tablespace])

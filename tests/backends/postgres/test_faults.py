@@ -342,7 +342,7 @@ async def test_a_connection_that_says_nothing_more_is_given_up_for_another_one(
 ) -> None:
     monkeypatch.setattr(connect, '_LATE', 0.1)
     async with proxied(postgres_url) as proxy:
-        backend = another(proxy.url, statement_timeout=0.5)
+        backend = another(proxy.url, statement_timeout=2)
         await submit(backend, message(new='t'))
         proxy.when(b'BEGIN', 'say nothing more')
         assert await state_of(backend, 't') == 'submitted'

@@ -186,12 +186,12 @@ async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go
     start: Start, store: str, tmp_path: Path, hours: int
 ) -> None:
     gates = [f'gate{n}' for n in range(12)]
-    with start('stepped', *BOUNDED, lease=3.0) as one, start('stepped', *BOUNDED, lease=3.0) as two:
+    with start('stepped', *BOUNDED, lease=6.0) as one, start('stepped', *BOUNDED, lease=6.0) as two:
         here, there = Remote(one), Remote(two)
         senders = zip(gates, cycle((here, there)), strict=False)
         kept = [await sender.send(f'wait {gate}', wait=False) for gate, sender in senders]
         await asyncio.gather(*(where(gate, here, there) for gate in gates))
-        with start('stepped', lease=3.0) as third:
+        with start('stepped', lease=6.0) as third:
             doomed = Remote(third)
             lost = [await doomed.send('wait lost', wait=False) for _ in range(6)]
             await doomed.gates.reached('lost')
@@ -372,7 +372,7 @@ async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_tha
 
 async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
-    with start('clerk', *BOUNDED, lease=1.0) as one, start('clerk', *BOUNDED, lease=1.0) as two:
+    with start('clerk', *BOUNDED, lease=6.0) as one, start('clerk', *BOUNDED, lease=6.0) as two:
         remotes = [Remote(one), Remote(two)]
         held = await remotes[0].send('held', wait=False)
         killed, left = await where('held', *remotes)

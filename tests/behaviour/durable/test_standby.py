@@ -32,7 +32,7 @@ def server() -> Iterator[OwnPostgres]:
 @covers(ROW)
 async def test_a_run_waits_for_a_standby_to_be_promoted_and_repeats_nothing(server: OwnPostgres) -> None:
     clerk = Clerk()
-    backend = Postgres(server.url(), acquire_timeout=0.5)
+    backend = Postgres(server.url(), acquire_timeout=2)
     async with serving(clerk.agent, backend=backend, workers=Workers(lease=0.3, attempts=1)) as client:
         task = await client.send('hi', returnImmediately=True)
         await clerk.reached.wait()
@@ -73,7 +73,7 @@ async def test_a_database_whose_tables_are_taken_away_is_unavailable_until_they_
 @covers(ROW)
 async def test_a_task_whose_statements_are_cancelled_again_and_again_is_a_dead_letter(postgres_url: str) -> None:
     clerk = Clerk()
-    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=0.2), 'agent', reader_lag=READER_LAG)
+    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     async with serving(clerk.agent, backend=backend, workers=Workers(lease=0.3)) as client:
         task = await client.send('hi', returnImmediately=True)
         await clerk.reached.wait()
