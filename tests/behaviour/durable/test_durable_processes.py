@@ -357,7 +357,8 @@ async def until(reached: Callable[[], Awaitable[bool]]) -> None:
 async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_than_the_lease(
     start: Start, store: str, tmp_path: Path
 ) -> None:
-    with start('clerk', *BOUNDED, lease=3.0) as one, start('clerk', *BOUNDED, lease=3.0) as two:
+    lease = 12.0  # a process that comes back has a third of it to renew, before another may claim the task
+    with start('clerk', *BOUNDED, lease=lease) as one, start('clerk', *BOUNDED, lease=lease) as two:
         remotes = [Remote(one), Remote(two)]
         task = await remotes[0].send('held', wait=False)
         here, _ = await where('held', *remotes)
