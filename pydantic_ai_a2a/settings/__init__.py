@@ -1,6 +1,6 @@
-"""The settings of an app, in frozen groups by topic; each option is documented where it is defined.
+"""The settings of an app, in frozen dataclasses by topic. Each option is documented at its definition.
 
-Users make the groups. `to_a2a` puts them into one `Settings`, which goes to the parts of the app that read it.
+Users construct the groups. `to_a2a` joins the groups into one `Settings` for the parts of the app.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = (
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The groups of settings of one app."""
+    """All groups of settings of one app."""
 
     access: Access
     approvals: Approvals

@@ -1,4 +1,4 @@
-"""Settings of who reaches an app, and what callers may do there."""
+"""Settings for access to an app: hosts, web pages, protocol versions, scopes, owners, tenants, extended card."""
 
 from __future__ import annotations
 
@@ -14,52 +14,53 @@ from ..types import Caller
 __all__ = ('SUPPORTED', 'Access', 'MakeCard', 'Owner', 'TenantRule', 'Version')
 
 Owner: TypeAlias = Callable[[Caller], str]
-"""Returns the owner of a caller's tasks, within the caller's tenant."""
+"""A function that returns the owner of a caller's tasks, within the caller's tenant."""
 
 TenantRule: TypeAlias = bool | Collection[str] | Callable[[Caller, str], bool | Awaitable[bool]]
-"""The tenants that requests may name: any, those of a collection, or those that a function allows a caller."""
+"""The tenants that requests may name: any, the members of a collection, or those that a function allows a caller."""
 
 MakeCard: TypeAlias = Callable[[Caller, AgentCard], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
-"""Makes a caller's card of the public one: what it returns stands in the place of the public card's fields. None: this
-caller has none."""
+"""A function of the caller and the public card that returns fields to replace, or None to refuse the caller."""
 
 Version: TypeAlias = Literal['1.0', '0.3']
 """A protocol version, as `Major.Minor`."""
 
 SUPPORTED: tuple[Version, ...] = get_args(Version)
-"""The versions that can be served; the newest first."""
+"""The supported protocol versions, newest first."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """How the app is reached, and what its callers may do."""
+    """Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants and the extended card."""
 
     allowed_hosts: Collection[str] | None = None
-    """Names of the hosts that the app answers for, such as `agent.example.com` or `*.example.com`, beside `localhost`
-    and IP addresses; others get HTTP 421. None answers for every host, but `run` and `serve` do not on an address that
-    is reached from this machine only."""
+    """Names of hosts that the app answers for, such as `agent.example.com` or `*.example.com`. `localhost` and IP
+    addresses are always allowed; a request for another host gets HTTP 421. Default None: the app answers for every
+    host. `run` and `serve` allow no further host by default if they listen on a loopback address."""
     cors: Collection[str] = ()
-    """Origins whose web pages may call the agent, such as `https://app.example.com`; `*` is every page."""
+    """Origins of web pages that may call the agent, such as `https://app.example.com`; `*` allows every page. Default:
+    no origin."""
     versions: Collection[Version] = SUPPORTED
-    """Protocol versions that the card declares and the server serves: `('1.0', '0.3')` or one of them. FastA2A's
-    dialect is served with 0.3, HTTP+JSON with 1.0. A request in another version is refused with -32009."""
+    """Protocol versions that the card declares and the server serves. Default `('1.0', '0.3')`. FastA2A's dialect is
+    served with 0.3, the HTTP+JSON binding with 1.0. A request in another version is refused with error -32009."""
     scopes: Mapping[str, str | Collection[str]] | None = None
-    """Scopes that callers need, by operation of A2A 1.0 (`*`: all that are not named); else HTTP 403.
-    `SendStreamingMessage` needs those of `SendMessage`, and `ListTasks` and `SubscribeToTask` those of `GetTask`,
-    unless they are named themselves."""
+    """Scopes that callers need, by name of the A2A 1.0 operation; `*` stands for all operations without an entry. A
+    caller without the scopes gets HTTP 403. Without an entry of their own, `SendStreamingMessage` needs the scopes of
+    `SendMessage`, and `ListTasks` and `SubscribeToTask` need the scopes of `GetTask`. Default None: no scopes are
+    needed."""
     owner: Owner | None = None
-    """A function that says whose a caller's tasks and conversations are, within the caller's tenant: all callers of the
-    tenant for whom it returns the same name share them, and what quotas allow. None: each caller's are its own."""
+    """Function that returns the owner of a caller's tasks and conversations, within the caller's tenant. Callers of one
+    tenant with the same owner share tasks, conversations and quotas. Default None: each caller is an owner."""
     tenants: TenantRule | None = None
-    """Tenants that requests may name, in the path (`/acme/message:send`) or as `tenant` in their params, so that a
-    caller acts in the one that it names: True for any, a collection of names, or a function of the caller and the
-    name, which may be async. Credentials that say a tenant hold: such a caller may name no other one. None: what
-    requests name means nothing."""
+    """Tenants that requests may name, in the path (`/acme/message:send`) or as `tenant` in the params; the caller then
+    acts in the named tenant. True allows any tenant, a collection allows its members, and a function `(caller, name)`
+    returns True to allow a tenant and may be async. A caller whose credentials name a tenant cannot name another
+    tenant. Default None: tenants in requests have no effect."""
     anonymous_list: bool | None = None
-    """True: callers that nobody vouches for may list tasks, which shows each of them those of all; False: HTTP 403.
-    None: those on this machine may."""
+    """True lets anonymous callers list tasks; the list has the tasks of all anonymous callers. False refuses them with
+    HTTP 403. Default None: anonymous callers on this machine may list tasks, others get HTTP 403."""
     extended_card: MakeCard | Mapping[str, Any] | None = None
-    """What callers that are known may read of the agent besides: a function of the caller and the public card that
-    returns what stands in the place of the card's fields, or None for nobody's card; or what every one of them reads
-    more, whose lists go on those of the public card."""
+    """Extra card content for authenticated callers. Either a mapping merged into the public card (lists are appended),
+    or a function `(caller, card)`, which may be async, that returns the fields to replace, or None to refuse the
+    caller. Default None: the agent has no extended card."""

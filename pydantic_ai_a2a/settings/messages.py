@@ -1,4 +1,4 @@
-"""Settings of what clients send: messages, and answers to calls that wait."""
+"""Settings for messages of clients, and for answers to calls that wait for the client."""
 
 from __future__ import annotations
 
@@ -12,64 +12,67 @@ from ..types import Message
 __all__ = ('HTTPS_ONLY', 'Approvals', 'Messages', 'PlainText', 'Reply', 'Rule', 'WhileWorking')
 
 HTTPS_ONLY = frozenset({'https'})
-"""The schemes of the URLs that are taken, unless `allowed_file_url_schemes` says otherwise."""
+"""The default of `Messages.allowed_file_url_schemes`."""
 
 PlainText: TypeAlias = Literal['none', 'deny', 'all'] | Collection[str]
-"""The calls that a client may answer in plain words."""
+"""The tool calls that a client may answer in plain words."""
 
 Reply: TypeAlias = Literal['task', 'message']
 """The two kinds of answers to a message."""
 
 Rule: TypeAlias = Reply | Callable[[Message], Reply | Awaitable[Reply]]
-"""The kind of answer to all messages that begin something, or a function that returns it for each."""
+"""The kind of answer to messages without a task: one kind for all, or a function that returns the kind for a
+message."""
 
 WhileWorking: TypeAlias = Literal['queue', 'steer', 'reject']
-"""The fates of a message to a task that is queued or runs."""
+"""The ways to treat a message to a queued or running task: see `Messages.while_working`."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Messages:
-    """What messages of clients may hold, and what becomes of them."""
+    """Content of messages, and their treatment."""
 
     input_type: Any = None
-    """Type of the data that a message has to hold which begins a task, such as a Pydantic model: the data is validated
-    before anything is stored, and its JSON Schema is on the card, as `inputSchema` of the skills. None takes any
-    message."""
+    """Type of the data in a message that begins a task, such as a Pydantic model. The data is validated before anything
+    is stored, and the card has the type's JSON Schema as `inputSchema` of the skills. Default None: any message is
+    accepted."""
     allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY
-    """Schemes of the URLs that clients may send as files, as Pydantic AI's UI adapters have it. `http` shows files to
-    whoever listens on the way; `s3` or `gs` let clients read what the model's provider may read for you."""
+    """Schemes of file URLs in messages, like the option of Pydantic AI's UI adapters. Default `https` only. `http`
+    exposes files to the network between; `s3` and `gs` let clients read all files that the model's provider can read on
+    your behalf."""
     force_download: bool = True
-    """True: the server downloads the files whose `https` and `http` URLs clients send, by Pydantic AI's download that
-    refuses private addresses. False leaves the URLs to a provider that takes them: one in your own network then fetches
-    from there what clients name."""
+    """True, the default: the server downloads files of `https` and `http` URLs, with Pydantic AI's download that
+    refuses private addresses. False passes the URLs to providers that accept URLs; a provider inside your network then
+    fetches any URL that a client sends."""
     while_working: WhileWorking = 'queue'
-    """What becomes of a message to a task that is queued or runs: it is the prompt of the task's next run (`'queue'`),
-    enters the run with its next request to the model (`'steer'`), or is refused with -32004 (`'reject'`)."""
+    """Treatment of a message to a queued or running task. `'queue'`, the default: the message is the prompt of the
+    task's next run. `'steer'`: the message enters the run with the next request to the model. `'reject'`: the message
+    is refused with error -32004."""
     reply: Rule = 'task'
-    """What a message that goes to no task is answered with: `'task'`, or `'message'` (one run within the request, of
-    which nothing but the turn of its conversation is stored), or a function of the message that says which and may be
-    async."""
+    """Answer to a message that names no task: a task (`'task'`, the default), or a message (`'message'`), made by one
+    run within the request that stores only the turn of its conversation. A function `(message)`, which may be async,
+    chooses for each message."""
     deps_headers: Collection[str] = ()
-    """Names of the HTTP headers that `deps_factory` is told, which are stored with the task; not those that have
-    credentials."""
+    """Names of HTTP headers that `deps_factory` can read. The headers are stored with the task; headers with
+    credentials are not allowed. Default: none."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Approvals:
-    """How clients answer calls that wait for them, and what clients see of these calls."""
+    """Answers of clients to waiting tool calls, and visibility of the calls' arguments."""
 
     plain_text_answers: PlainText = 'deny'
-    """Calls that a client may answer in plain words instead of data. `'deny'` takes words as the answer to a question
-    and as the denial of an approval. Names of tools: `yes` approves calls of these tools, too. `'all'`: `yes` approves
-    calls of every tool. `'none'` takes no words."""
+    """Tool calls that a client may answer in plain words instead of data. `'deny'`, the default: words answer a
+    question or deny an approval. Names of tools: `yes` also approves calls of these tools. `'all'`: `yes` approves
+    calls of every tool. `'none'`: words answer nothing."""
     change_arguments: bool | Collection[str] = True
-    """Tools whose arguments an approval may change: all that `hide_arguments` does not name (`True`), exactly the named
-    ones, or none (`False`)."""
+    """Tools whose arguments an approval may change. True, the default: all tools except those in `hide_arguments`.
+    Names of tools: these tools. False: no tool."""
     hide_arguments: Collection[str] = ()
-    """Names of tools whose arguments clients are not shown: neither when a call of them waits for approval or for its
-    result, nor where `Results.progress` shows calls."""
+    """Names of tools whose arguments are hidden from clients, in waiting calls and in `Results.progress`. Default:
+    none."""
 
     @property
     def named_tools(self) -> dict[str, Collection[str]]:
@@ -81,12 +84,12 @@ class Approvals:
         }
 
     def words_approve(self, tool: str) -> bool:
-        """True if plain words may approve a call of a tool."""
+        """Return True if plain words may approve a call of the tool."""
         answers = self.plain_text_answers
         return answers == 'all' or (not isinstance(answers, str) and tool in answers)
 
     def may_change(self, tool: str) -> bool:
-        """True if an approval may change the arguments of a call of a tool."""
+        """Return True if an approval may change the arguments of a call of the tool."""
         if isinstance(self.change_arguments, bool):
             return self.change_arguments and tool not in self.hide_arguments
         return tool in self.change_arguments

@@ -1,4 +1,4 @@
-"""The rule for numbers and time spans in settings."""
+"""The check of numbers and time spans in settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ __all__ = ('positive',)
 
 
 def positive(settings: DataclassInstance, *, or_zero: Collection[str] = ()) -> None:
-    """Refuse a number or time span that is not positive; those named, and those whose default is 0, may be 0."""
+    """Refuse numbers and time spans below their minimum: 0 for fields in `or_zero` or with default 0, else above 0.
+
+    Raises:
+        ValueError: A number or time span is too small.
+    """
     for setting in fields(settings):
         value = getattr(settings, setting.name)
         number = value.total_seconds() if isinstance(value, timedelta) else value

@@ -1,4 +1,4 @@
-"""Settings of what clients get: results, progress, webhooks."""
+"""Settings for output to clients: results, progress and webhooks."""
 
 from __future__ import annotations
 
@@ -18,37 +18,39 @@ TextStream: TypeAlias = Literal['replace', 'mark', 'whole']
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """What clients that watch a task see of its run, beside the answer: status updates, which are not kept."""
+    """Progress of a run that watching clients see besides the answer, as status updates that are not stored."""
 
     thinking: bool = False
-    """The model's thoughts, each as a whole, without signatures."""
+    """True sends the model's thoughts, each as a whole, without signatures. Default False."""
     tools: bool = False
-    """Calls of tools, with their arguments unless `hide_arguments` names the tool; and that they returned, not what."""
+    """True sends tool calls, and the end of each call without its result. Arguments of tools in `hide_arguments` are
+    left out. Default False."""
 
 
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """Settings for results of runs on their way to clients. The stored task is the same with all values of `stream`."""
+    """Delivery of results to clients. The stored task is the same for all values of `stream`."""
 
     stream: TextStream = 'replace'
-    """Form in which clients that watch a task get the text of an answer.
+    """Form of an answer's text for clients that watch a task.
 
-    `'replace'`: in pieces, and then the whole text once more, in the place of the pieces. `'mark'`: in pieces, and then
-    an empty last piece. `'whole'`: the whole text when it is complete, without pieces.
+    `'replace'`, the default: pieces, then the whole text as a replacement of the pieces. `'mark'`: pieces, then an
+    empty last piece. `'whole'`: the whole text once it is complete, without pieces.
     """
     interval: Span[float] = Span(0.1)
-    """Seconds for which text is gathered into one piece. The first piece is sent at once. With 0, each piece of the
-    model's is sent as it is."""
+    """Seconds during which text is gathered into one piece. The first piece is sent at once. 0 sends each piece of the
+    model unchanged. Default 0.1."""
     size: int = 500
-    """Characters of gathered text that are sent before `interval` has passed."""
+    """Characters of gathered text that are sent before `interval` has passed. Default 500."""
     data_as_text: bool = False
-    """True: a data part is followed by a text part with the same JSON, for clients that read only text."""
+    """True adds a text part with the same JSON after each data part, for clients that read only text. Default False."""
 
     progress: Progress = Progress()
-    """What clients that watch a task see of its run besides: nothing, unless told otherwise."""
+    """Thoughts and tool calls that watching clients see. Default: none."""
     run_metadata: bool = True
-    """True: clients that ask for it read what runs used; the card declares the extension."""
+    """True, the default: clients that request the run metadata extension get the usage of runs, and the card declares
+    the extension."""
 
     def __post_init__(self) -> None:
         positive(self, or_zero=('interval',))
@@ -57,30 +59,31 @@ class Results:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Push:
-    """How clients are told of their tasks at URLs of theirs (§4.3.3)."""
+    """Webhooks: push notifications to URLs that clients register (§4.3.3)."""
 
     timeout: Span[float] = Span(15.0)
-    """Seconds that one try may take, from looking up the host's name to the answer."""
+    """Seconds of one try, from the look-up of the host's name to the answer. Default 15."""
     tries: int = 8
-    """How often an event is tried; then it is dead, and the command `dead-deliveries` lists it and tries it again."""
+    """Tries of one event. Then the delivery is dead; the command `dead-deliveries` lists and retries dead deliveries.
+    Default 8."""
     backoff: Span[float] = Span(1.0)
-    """Seconds before the second try; each pause after is four times as long, at most an hour, and up to a half longer
-    or shorter by chance."""
+    """Seconds before the second try. Each later pause is four times as long, at most an hour, plus or minus up to a
+    half at random. Default 1."""
     at_once: int = 32
-    """Deliveries that this process tries at once; for one owner it begins another only while it has fewer for that one
-    than it could still begin: so one alone has half of them at most."""
+    """Deliveries that this process tries at once. A further delivery for an owner begins only while the owner has fewer
+    deliveries than there are free slots, so one owner alone gets at most half of the slots. Default 32."""
     configs: int = 10
-    """Push notification configurations that a task may have."""
+    """Push notification configurations of one task. Default 10."""
     chunks: bool = False
-    """Whether webhooks of A2A 1.0 get every chunk of an artifact; else each artifact once it is whole."""
+    """True sends every chunk of an artifact to webhooks of A2A 1.0. Default False: each artifact once it is whole."""
     private_hosts: Collection[str] = ()
-    """Names and addresses of webhooks that may be private, and reached by `http`: `hooks.internal`, `10.0.0.7`. All
-    others have to be public, by every address that their name has when it is called, and reached by `https`."""
+    """Names and addresses of webhook hosts that may be private and use `http`, such as `hooks.internal` or `10.0.0.7`.
+    All other webhooks must use `https` and have only public addresses at the time of the call. Default: none."""
     keys: Sequence[str] = field(default=(), repr=False)
-    """Keys that URLs, tokens and credentials are stored encrypted with, as `cryptography.fernet.Fernet.generate_key`
-    makes them: the first encrypts, all decrypt. Without any, they are stored as they are."""
+    """Fernet keys that encrypt stored URLs, tokens and credentials (see `cryptography.fernet.Fernet.generate_key`). The
+    first key encrypts, all keys decrypt. Default: no encryption."""
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
-    """Looks up the addresses of a host, given its name and port; None asks the system."""
+    """Async function `(host, port)` that returns the addresses of a host. Default None: the system's resolver."""
 
     def __post_init__(self) -> None:
         positive(self)

@@ -1,4 +1,4 @@
-"""Settings of what runs and stores tasks."""
+"""Settings for workers and for the retention of stored tasks."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ __all__ = ('Retention', 'Workers')
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Stored data: its name, and how long it is kept.
+    """Name and lifetime of stored data.
 
-    Tasks that wait or run are never swept for age or count of finished ones.
+    Tasks that have not ended are never removed for age or number.
     """
 
     namespace: str | None = None
-    """Stable name under which tasks and conversations are stored; the card's name, else the agent's, else `agent`. Not
-    for a `Backend` of your own, which has one already."""
+    """Stable name under which tasks and conversations are stored. Default None: the card's name, else the agent's name,
+    else `agent`. Not for a `Backend` of your own, which already has a namespace."""
     tasks: Span[timedelta] = Span(timedelta(days=7))
-    """How long a finished task can be read."""
+    """Time until a finished task is removed. Default 7 days."""
     max_tasks: int = 10_000
-    """How many finished tasks are kept at most; the oldest go first."""
+    """Number of finished tasks in the store; the oldest are removed first. Default 10,000."""
     events: Span[timedelta] = Span(timedelta(minutes=1))
-    """How long after its end a task's event log can be resumed; then the assembled task serves."""
+    """Time after the end of a task in which clients can resume its event log. After that, clients get the assembled
+    task. Default 1 minute."""
     contexts: Span[timedelta] = Span(timedelta(days=30))
-    """How long a conversation is kept after its last use; never dropped while one of its tasks lives."""
+    """Time until an unused conversation is removed, unless one of its tasks has not ended. Default 30 days."""
     max_contexts: int = 10_000
-    """How many conversations are kept at most; the longest unused go first."""
+    """Number of conversations in the store; the longest unused are removed first. Default 10,000."""
     waiting: Span[timedelta] = Span(timedelta(days=7))
-    """How long a task may wait for its client before it is `failed`; and how long one that has ended is kept at most,
-    whatever its age and their number, until its webhooks have been told so."""
+    """Time until a task that waits for its client is `failed`. Also the longest time for which a finished task with
+    pending webhook deliveries outlives `tasks` and `max_tasks`. Default 7 days."""
     idempotency_window: Span[timedelta] = Span(timedelta(minutes=10))
-    """Time in which a new task's message that an anonymous client sends again is answered with its first task. An
-    authenticated caller's message, and one with a `taskId`, is recognised as long as the task is kept. Zero turns that
-    off for all callers: each message that arrives is a new one."""
+    """Time in which an anonymous client's repeated first message of a task is answered with the same task. Repeated
+    messages of authenticated callers, and messages with a `taskId`, are recognised as long as the task is stored. 0
+    turns recognition off for all callers. Default 10 minutes."""
 
     def __post_init__(self) -> None:
         positive(self, or_zero=('idempotency_window',))
@@ -50,25 +51,25 @@ class Retention:
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """How tasks are run in this process."""
+    """Execution of tasks in this process."""
 
     running: int = 256
-    """Tasks that run at once in this process. Synchronous tools share anyio's 40 threads all the same."""
+    """Tasks that run at once in this process. Synchronous tools share the 40 threads of anyio. Default 256."""
     drain_grace: Span[float] = Span(20.0)
-    """Seconds that running tasks get to finish when the server shuts down."""
+    """Seconds that running tasks get to finish when the server shuts down. Default 20."""
     drain_delay: Span[float] = Span(0.0)
-    """Seconds that a server goes on serving after SIGTERM, with `/health/ready` at HTTP 503, before it drains: time for
-    a load balancer to notice."""
+    """Seconds that a server continues to serve after SIGTERM, with HTTP 503 on `/health/ready`, before the shutdown:
+    time for a load balancer to react. Default 0."""
     lease: Span[float] = Span(30.0)
-    """Seconds after which another process may take over a task whose holder has not renewed its lease."""
+    """Seconds until another process may take over a task whose worker has stopped renewing it. Default 30."""
     attempts: int = 3
-    """How often a task is started at most, the first time among them: once more after each process that was lost with
-    it. Then it is `failed`, a dead letter."""
+    """Starts of a task, including the first. A task starts again after the loss of its process. After the last start
+    the task is `failed` and becomes a dead letter. Default 3."""
 
     worker: Worker[Any] | None = None
-    """A FastA2A worker of your own, with its own storage and broker. An `AgentWorker` is run here: its
-    `build_message_history` and `build_artifacts` take effect. Any other one runs tasks by itself, also an `AgentWorker`
-    with a `run_task` or `cancel_task` of its own."""
+    """A FastA2A worker of your own, with its own storage and broker. Default None. An `AgentWorker` is called by this
+    package's worker, with its own `build_message_history` and `build_artifacts`. Any other worker runs tasks itself, as
+    does an `AgentWorker` with its own `run_task` or `cancel_task`."""
 
     def __post_init__(self) -> None:
         positive(self)
