@@ -36,9 +36,8 @@ BODY = b'{"jsonrpc": "2.0", "id": 1, "method": "GetTask", "params": {"id": "no-s
 
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Discard refused bodies for no time, but in tests of that."""
-    if 'sends' not in request.fixturenames:
-        monkeypatch.setattr(unread, '_REST_TIME', 0.0)
+    """Discard refused bodies for no time; in tests of that, until the client has sent them."""
+    monkeypatch.setattr(unread, '_REST_TIME', LIMIT if 'sends' in request.fixturenames else 0.0)
 
 
 async def ask(app: Any, verb: str, path: str, headers: dict[str, str], **scope: Any) -> Answer:
