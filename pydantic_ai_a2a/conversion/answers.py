@@ -48,7 +48,7 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
         message: The client's.
         by: Id of the caller; empty for an anonymous one.
         rules: What may be answered.
-        late: Whether the message was accepted before the question was shown, so that its words are no answer.
+        late: True if the message was accepted before the question was shown: its words and bare data are no answer.
         limit: How often the client may be asked again.
 
     Returns:
@@ -182,6 +182,8 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool
         if call.kind != 'question' or call.schema is None:
             raise _refused(pending, rules)
         _check(value, call.schema, f'message.parts[{n}].data')
+        if late:
+            raise _Unclear  # bare data names no question, so it may be meant for the one before
         answer = CallAnswer(decision='result', result=value)
         _check_words(words, call, answer)
         return {call.id: answer}
@@ -220,6 +222,8 @@ def _check_output(pending: Pending, parts: Sequence[Part], rules: Approvals, lat
         _check(value, pending.schema, f'message.parts[{n}].data')
     words = [part['text'] for part in parts if 'text' in part]
     if data:
+        if late:
+            raise _Unclear
         call = PendingCall(id='', kind='question', tool='', text='', schema=pending.schema)
         _check_words(words, call, CallAnswer(decision='result', result=data[0][1]))
     elif not words or rules.plain_text_answers == 'none':

@@ -440,6 +440,45 @@ async def test_the_schema_of_an_output_question_is_enforced(
                 assert len(parts) == 2 or problem(sent, data['messageSchema'], 'message') is None
 
 
+def asking_twice(how: str, seen: list[Any]) -> Agent[object, Any]:
+    """An agent that asks for two numbers, by a tool or by an output type, and what it is told."""
+
+    def which(question: str) -> InputRequired:
+        return InputRequired(question, INTEGER)
+
+    def work() -> str:
+        raise InputRequired('How many?', INTEGER)
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returned = [part.content for each in messages for part in each.parts if isinstance(part, ToolReturnPart)]
+        told = returned if how == 'tool' else prompts(messages)[1:]
+        seen[:] = told
+        if len(told) == 2:
+            return ModelResponse(parts=[TextPart('done')])
+        call = ToolCallPart('work', {}, f'c{len(told)}')
+        output = ToolCallPart(info.output_tools[0].name, {'question': 'How many?'}) if how == 'output' else call
+        return ModelResponse(parts=[output])
+
+    return Agent(FunctionModel(answer), output_type=[str, which], tools=[work])
+
+
+@covers(ROW)
+@pytest.mark.parametrize('how', ['tool', 'output'])
+async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> None:
+    """The data was accepted while the first question waited; another client has answered that question meanwhile."""
+    seen: list[Any] = []
+    async with serving(asking_twice(how, seen)) as client:
+        assert isinstance(client.app, A2AApp)
+        task = await client.send('hi')
+        first, late = (message(parts=[{'data': number}], taskId=task['id']) for number in (3, 4))
+        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        again = await client.send(late)
+        assert (state_of(again), len(seen)) == ('INPUT_REQUIRED', 1)
+        assert question(again).startswith('That is no clear answer.')
+        done = await client.send(message(parts=[{'data': 5}], taskId=task['id']))
+    assert (state_of(done), len(seen), '4' in str(seen)) == ('COMPLETED', 2, False)
+
+
 @covers(ROW)
 async def test_words_to_an_output_question_are_refused_where_words_are_no_answer() -> None:
     async with serving(guessing(INTEGER), approvals=Approvals(plain_text_answers='none')) as client:
