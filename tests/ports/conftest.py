@@ -21,6 +21,8 @@ from pydantic_ai_a2a.ports import Backend
 from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 
+from ..bounds import LIMIT
+
 Open = Callable[[str, str], Backend]
 """Opens the store of this name, for this agent namespace."""
 
@@ -45,7 +47,7 @@ def postgres(request: pytest.FixtureRequest) -> Open:
     url: str = request.getfixturevalue('postgres_url')
 
     def open_schema(store: str, namespace: str) -> Backend:
-        database = Postgres(url, schema=store.replace(' ', '_'), pool_size=4)
+        database = Postgres(url, schema=store.replace(' ', '_'), pool_size=4, acquire_timeout=LIMIT)
         if pooler := environ.get('A2A_TEST_POOLER'):
             pooled = urlsplit(url)._replace(netloc=urlsplit(pooler).netloc).geturl()
             database = replace(database, url=pooled, listen_dsn=url, statement_cache_size=0)
