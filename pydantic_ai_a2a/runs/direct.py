@@ -21,7 +21,6 @@ from pydantic_core import from_json, to_json
 
 from .. import telemetry
 from ..agent.exits import Exited
-from ..agent.hooks import RunFailure
 from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.turns import appended, closed
@@ -37,7 +36,8 @@ from ..ports import Backend, Checkpoint, Claim, Finish, Status, Submission
 from ..protocol import run_metadata, stored
 from ..quotas import Metering
 from ..settings import Rule
-from ..types import Caller, Message, TaskEvent, TaskHeader
+from ..types import Message, TaskEvent, TaskHeader
+from .ends import run_failure
 from .job import Job
 from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
@@ -124,7 +124,7 @@ class Direct:
             running.cancel()  # before the hook, which may take long
             if stores:
                 raise StoreUnavailable
-            raise await self._failed(submission, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
+            raise await self._failed(_header_of(submission), correlation_id, RunTimedOut('Limits.max_wait has passed.'))
         finally:
             running.cancel()
             watching.cancel()
@@ -156,44 +156,32 @@ class Direct:
     # --- one run ----------------------------------------------------------------------------------------------------
 
     async def _run(self, submission: Submission, correlation_id: str) -> bytes:
-        owner, context_id = submission.owner, submission.context_id
-        assert context_id is not None, 'a new message has one'
-        key = id(asyncio.get_running_loop()), owner, context_id
+        header = _header_of(submission)
+        key = id(asyncio.get_running_loop()), header.owner, header.context_id
         task = asyncio.current_task()
         async with self._contexts.setdefault(key, asyncio.Lock()):
-            claim = await self._claim(submission, context_id)
+            claim = await self._claim(submission, header)
             turn = _Turn(self._backend, self._retries.of(submission.task_id))
             recorder = Recorder(claim, turn, self._backend.now)
             recorder.usage = RunUsage()
             try:
-                with telemetry.run_span(claim.header.id, context_id, submission.traceparent):
-                    result = await (await self._job.begin(claim, recorder, self._job.token(), claim.header.id))
+                with telemetry.run_span(header.id, header.context_id, submission.traceparent):
+                    result = await (await self._job.begin(claim, recorder, self._job.token(), header.id))
                 await self._job.record(claim, recorder, result)
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too
                 if outcome_of(error, task) in (Outcome.EXIT, Outcome.STOPPED, Outcome.UNAVAILABLE):
                     raise
-                raise await self._failed(submission, correlation_id, error) from None
+                raise await self._failed(header, correlation_id, error) from None
             finally:
-                await self._settle(owner, recorder.usage)
+                await self._settle(header.owner, recorder.usage)
         assert turn.end is not None, 'the job has recorded it'
         if not turn.answers:
             raise UnsupportedOperationError('The agent waits for more than a message, which takes a task.')
-        return _message(turn.end, context_id)
+        return _message(turn.end, header.context_id)
 
-    async def _claim(self, submission: Submission, context_id: str) -> Claim:
+    async def _claim(self, submission: Submission, header: TaskHeader) -> Claim:
         """Return a claim for the run, as for the run of a task."""
-        record = await self._backend.conversations(submission.owner).read_record(context_id)
-        header = TaskHeader(
-            id=submission.task_id,
-            context_id=context_id,
-            owner=submission.owner,
-            state='working',
-            status_at=submission.at,
-            status_message=None,
-            metadata=None,
-            last_event=0,
-            dialect=submission.dialect,
-        )
+        record = await self._backend.conversations(header.owner).read_record(header.context_id)
         return Claim(
             header=header,
             holder='',
@@ -202,7 +190,7 @@ class Direct:
             run=1,
             turn=1,
             inbox=0,
-            message=submission.body[:-1] + b',"contextId":' + to_json(context_id) + b'}',
+            message=submission.body[:-1] + b',"contextId":' + to_json(header.context_id) + b'}',
             head=None if record is None else record.head_id,
             own_messages=None,
             request=submission.request,
@@ -213,22 +201,29 @@ class Direct:
         if self._metering is not None:
             await asyncio.shield(self._metering.charge(owner, usage))
 
-    async def _failed(self, submission: Submission, correlation_id: str, error: BaseException) -> A2AError:
+    async def _failed(self, header: TaskHeader, correlation_id: str, error: BaseException) -> A2AError:
         """Log a failure, call the hook, and return the error for the client."""
         failure = classify(error)
         text = 'A message was not answered (%s, correlation id %s).'
         logger.error(text, failure.kind, correlation_id, exc_info=error)
         if self._job.hooks.on_failure is not None:
-            failed = RunFailure(
-                task_id=submission.task_id,
-                context_id=submission.context_id or '',
-                caller=Caller.of(submission.owner),
-                kind=failure.kind,
-                correlation_id=correlation_id,
-                error=error,
-            )
-            await self._job.hooks.failed(failed)
+            await self._job.hooks.failed(run_failure(header, failure.kind, correlation_id, error))
         return _error(failure)
+
+
+def _header_of(submission: Submission) -> TaskHeader:
+    assert submission.context_id is not None, 'a new message has one'
+    return TaskHeader(
+        id=submission.task_id,
+        context_id=submission.context_id,
+        owner=submission.owner,
+        state='working',
+        status_at=submission.at,
+        status_message=None,
+        metadata=None,
+        last_event=0,
+        dialect=submission.dialect,
+    )
 
 
 async def _ask(rule: Callable[[Message], Any], message: Message) -> object:

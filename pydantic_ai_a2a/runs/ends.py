@@ -19,7 +19,7 @@ from ..types import Caller, TaskHeader
 from .pending_writes import Attempt, PendingWrites
 from .recorder import Recorder
 
-__all__ = ('RunEnds', 'run_id')
+__all__ = ('RunEnds', 'run_failure', 'run_id')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -87,14 +87,14 @@ class RunEnds:
 
         async def record() -> None:
             try:
-                following = await recorder.fail(failure.kind, failure.sentence, run_id(claim), last=failure.last)
+                following = await recorder.fail(failure, run_id(claim))
             except LeaseLost:
                 logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
                 # Or the failure was stored without an answer: then this worker holds the next run of the task.
                 await self._hand_back(claim, recorder)
                 return
             if self._hooks.on_failure is not None:
-                self._beside(self._hooks.failed(_told(claim.header, failure.kind, run_id(claim), error)))
+                self._beside(self._hooks.failed(run_failure(claim.header, failure.kind, run_id(claim), error)))
             if following is not None:  # the next run waits like any task: there may be no free slot
                 self._wait(claim.header.id)
                 await self._backend.queue.release(following)
@@ -126,7 +126,7 @@ class RunEnds:
 
     def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
         """Call the hook for a task without an answer of its client in time."""
-        self._beside(self._hooks.failed(_told(header, kind, correlation_id)))
+        self._beside(self._hooks.failed(run_failure(header, kind, correlation_id)))
 
     async def is_queued(self, task_id: str) -> bool:
         """True if the task is there and waits for a worker."""
@@ -142,7 +142,8 @@ class RunEnds:
         return None if task is None else task.header
 
 
-def _told(header: TaskHeader, kind: str, correlation_id: str, error: BaseException | None = None) -> RunFailure:
+def run_failure(header: TaskHeader, kind: str, correlation_id: str, error: BaseException | None = None) -> RunFailure:
+    """Return the argument of `on_failure` for a task."""
     return RunFailure(
         task_id=header.id,
         context_id=header.context_id,

@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
+from ..conversion.failure import Failure
 from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import run_metadata, stored
 from ..settings import Results
@@ -165,18 +166,16 @@ class Recorder:
         """End the run as cancelled. The context keeps the messages of the run."""
         await self._finish(Status('canceled', self._now(), None), messages=messages, usage=usage)
 
-    async def fail(self, kind: str, sentence: str, correlation_id: str, *, last: bool = False) -> Claim | None:
+    async def fail(self, failure: Failure, correlation_id: str) -> Claim | None:
         """End the run as failed. Return the claim of the task's next message, if any. The context stays unchanged.
 
         Args:
-            kind: Stable name of the failure.
-            sentence: The sentence for the client.
+            failure: The failure. If `failure.last` is True, the task's other messages are left out.
             correlation_id: Names the failure in the log.
-            last: True to leave out the task's other messages.
         """
-        metadata = {'failure': kind, 'correlationId': correlation_id}
-        message = self._message(_text(sentence), metadata=metadata)
-        return await self._finish(Status('failed', self._now(), message), failure=kind, last=last)
+        metadata = {'failure': failure.kind, 'correlationId': correlation_id}
+        message = self._message(_text(failure.sentence), metadata=metadata)
+        return await self._finish(Status('failed', self._now(), message), failure=failure.kind, last=failure.last)
 
     async def interrupt(
         self,

@@ -347,29 +347,23 @@ class Service:
                 if not params.ended_too:
                     check_subscribe(task.header)
             elif await self._backend.events.has(params.id, params.last_event_id):
-                return self._resume(task, subscription, params.last_event_id, ends)
+                return self._stream(task, subscription, ends, after=params.last_event_id)
         except BaseException:
             subscription.close()
             raise
         return self._stream(task, subscription, ends)
 
-    def _stream(self, first: StoredTask, subscription: Subscription, ends: frozenset[TaskState]) -> EventStream:
-        header = first.header
-        if header.state in ends:
+    def _stream(
+        self, task: StoredTask, subscription: Subscription, ends: frozenset[TaskState], *, after: int | None = None
+    ) -> EventStream:
+        """Return the stream of a task: a snapshot and the events after it, or only the events after `after`."""
+        header = task.header
+        first, start = (task, header.last_event) if after is None else (None, after)
+        if header.state in ends and start >= header.last_event:
             subscription.close()
             return EventStream(header.id, first, None, ends)
-        subscription.start(header.last_event)
+        subscription.start(start)
         return EventStream(header.id, first, subscription, ends)
-
-    def _resume(
-        self, task: StoredTask, subscription: Subscription, after: int, ends: frozenset[TaskState]
-    ) -> EventStream:
-        header = task.header
-        if header.state in ends and after >= header.last_event:
-            subscription.close()
-            return EventStream(header.id, None, None, ends)
-        subscription.start(after)
-        return EventStream(header.id, None, subscription, ends)
 
     async def _check_seen(self, task_id: str, owner: str) -> None:
         """Check that the caller may read the task, before a run or another process counts the caller as a reader."""

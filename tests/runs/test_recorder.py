@@ -11,6 +11,7 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
 from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.conversion.failure import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.runs.recorder import Recorder
@@ -163,7 +164,7 @@ async def test_who_writes_after_something_could_not_be_stored_is_told(backend: S
     await recorder.write(delta(0))
     with pytest.raises(StoreFailed):
         await write_on(recorder)
-    await recorder.fail('internal', 'It failed.', 'id')  # with what was not stored then
+    await recorder.fail(Failure('internal', 'It failed.'), 'id')  # with what was not stored then
     assert await state_of(backend, 't') == 'failed'
     got = await numbers(backend)
     assert got == list(range(1, len(got) + 1))
@@ -190,7 +191,7 @@ async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_
 async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: SqliteBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
-    await recorder.fail('internal', 'It failed.', 'id')
+    await recorder.fail(Failure('internal', 'It failed.'), 'id')
     assert (queue.stored, await numbers(backend)) == ([], [1, 2])
 
 
