@@ -208,7 +208,7 @@ class Runner:
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
-                    seen = _Shown(run, None if resumed else answers, shown)
+                    seen = _ToolEvents(run, None if resumed else answers, shown)
                     await self._drive(
                         run, node, answer, watched, emit, shown=seen, turn=turn, may_wait=may_wait, steering=steering
                     )
@@ -259,7 +259,7 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         *,
-        shown: _Shown,
+        shown: _ToolEvents,
         turn: Turn | None,
         may_wait: bool,
         steering: Steering | None,
@@ -285,7 +285,7 @@ class Runner:
             if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
                 await emit(note)
 
-    def _stream(self, node: _Node, shown: _Shown) -> _Events | None:
+    def _stream(self, node: _Node, shown: _ToolEvents) -> _Events | None:
         """Return the events of a node with readers; None without need of events, or if the model cannot stream."""
         if Agent.is_model_request_node(node):
             if not can_stream(model_of(shown.run)):
@@ -305,7 +305,7 @@ class Runner:
             await emit(step)
 
 
-class _Shown:
+class _ToolEvents:
     """The events of a run's tools, for clients with permission to see them.
 
     Args:

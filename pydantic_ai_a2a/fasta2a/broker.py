@@ -53,7 +53,7 @@ class BrokeredBackend(Backend):
         self.durable = inner.durable
         self._broker = broker
         self._withheld = inner.unclaimable if isinstance(inner, FastA2ABackend) else set[str]()
-        self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _Withholding(inner, self._withheld)
+        self.queue = inner.queue if isinstance(inner, FastA2ABackend) else _WithholdingQueue(inner, self._withheld)
         self._contexts: dict[str, Context] = {}
         """Contexts of the submissions, by task."""
         self._adopted: set[str] = set()
@@ -202,7 +202,7 @@ class BrokeredBackend(Backend):
         return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
 
 
-class _Withholding(TaskQueue):
+class _WithholdingQueue(TaskQueue):
     """A queue in memory without claims for tasks that the broker has not handed out yet."""
 
     def __init__(self, memory: SqliteBackend, withheld: Collection[str]) -> None:

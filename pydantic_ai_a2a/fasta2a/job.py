@@ -180,10 +180,13 @@ class _Relay:
     async def finish(self, task: Task) -> Claim | None:
         """Record the end from the storage."""
         artifacts = {artifact['artifact_id']: stored.dump_artifact(artifact) for artifact in task.get('artifacts', ())}
-        unsaid = [body for artifact_id, body in artifacts.items() if self._whole.get(artifact_id) != body]
+        unreported = [body for artifact_id, body in artifacts.items() if self._whole.get(artifact_id) != body]
         status = task['status']
         return await self._recorder.relay_end(
-            status['state'], status.get('message') or _reason(task), artifacts=list(artifacts.items()), unsaid=unsaid
+            status['state'],
+            status.get('message') or _reason(task),
+            artifacts=list(artifacts.items()),
+            unreported=unreported,
         )
 
 

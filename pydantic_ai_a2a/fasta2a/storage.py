@@ -299,7 +299,7 @@ class _Queue(TaskQueue):
             following, _ = self._backend.tried(runs.finish(self._agent, claim, finish))
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
-                await self._write_what_lacks(task, finish)
+                await self._write_missing_end(task, finish)
             elif task is None or task['status']['state'] in TERMINAL:
                 # Another process has ended the task, for example after a cancel.
                 await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
@@ -323,13 +323,13 @@ class _Queue(TaskQueue):
             header.id,
             state if following is None else 'working',
             new_artifacts=artifacts,
-            new_messages=_said(finish),
+            new_messages=_new_messages(finish),
         )
 
-    async def _write_what_lacks(self, task: Task | None, finish: Finish) -> None:
+    async def _write_missing_end(self, task: Task | None, finish: Finish) -> None:
         """Write the end if the worker has not, after an exception or a cancellation."""
         if task is not None and task['status']['state'] != finish.status.state:
-            await self._storage.update_task(task['id'], finish.status.state, new_messages=_said(finish))
+            await self._storage.update_task(task['id'], finish.status.state, new_messages=_new_messages(finish))
 
     async def release(self, claim: Claim) -> None:
         await self._memory.release(claim)
@@ -355,7 +355,7 @@ def _key(header: TaskHeader) -> str:
     return context_key(header.owner, header.context_id)
 
 
-def _said(finish: Finish) -> list[Message] | None:
+def _new_messages(finish: Finish) -> list[Message] | None:
     """Return the messages for the task's history, with the status message: the storage has no other place."""
     bodies = [body for _, body in finish.history]
     if finish.status.message is not None:

@@ -311,7 +311,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     async def _fail(self, task: Task, failure: Failure, error: BaseException | None = None) -> None:
         task_id, context_id = task['id'], task['context_id']
         logger.error('Task %s failed (%s).', task_id, failure.kind, exc_info=error)
-        message = _said(failure.sentence, {'failure': failure.kind, 'correlationId': task_id})
+        message = _agent_message(failure.sentence, {'failure': failure.kind, 'correlationId': task_id})
         await self.storage.update_task(task_id, 'failed', new_messages=[message])
         await self.publish_status(task_id, context_id, 'failed', message)
         await self.broker.event_bus.close(task_id)
@@ -354,7 +354,7 @@ class _Chunks:
             await self._worker.publish_artifact(self._task_id, self._context_id, chunk, append=append, last_chunk=False)
         else:
             assert isinstance(event, Note), 'a runner that is not told to shows no steps'
-            await self._worker.publish_status(self._task_id, self._context_id, 'working', _said(event.text))
+            await self._worker.publish_status(self._task_id, self._context_id, 'working', _agent_message(event.text))
 
 
 class WorkerOutputs(OutputMapper):
@@ -419,10 +419,10 @@ def _content(prompts: Sequence[UserPromptPart]) -> str | Sequence[UserContent]:
 def _answer(output: Any) -> list[Message]:
     """Return the messages of the agent for the task's history."""
     text = text_of(output)
-    return [] if text is None else [_said(text)]
+    return [] if text is None else [_agent_message(text)]
 
 
-def _said(text: str, metadata: dict[str, Any] | None = None) -> Message:
+def _agent_message(text: str, metadata: dict[str, Any] | None = None) -> Message:
     message = Message(role='agent', parts=[Part(text=text)], message_id=stored.new_id())
     if metadata is not None:
         message['metadata'] = metadata

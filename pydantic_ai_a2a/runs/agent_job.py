@@ -36,11 +36,11 @@ from .recorder import Recorder
 
 __all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
 
-Told = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
+RunInput = tuple[str | Sequence[UserContent], Sequence[ModelMessage]]
 """The input of a run: its prompt, and the messages between the context and the prompt."""
-Read = Callable[[Message], Told]
+Read = Callable[[Message], RunInput]
 """Reads one message."""
-ReadTask = Callable[[Sequence[Message]], Told]
+ReadTask = Callable[[Sequence[Message]], RunInput]
 """Reads all messages of a task. The model then needs no messages of the task's earlier runs."""
 
 
@@ -103,7 +103,7 @@ class AgentJob:
         pending = None if claim.pending is None else load(claim.pending)
         prompt, before = None, ()
         if pending is None or not pending.answers:  # else the message is only an answer
-            prompt, before = await self._told(claim, claim.message, recorder, self._read_task)
+            prompt, before = await self._run_input(claim, claim.message, recorder, self._read_task)
         if self._read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
@@ -147,7 +147,7 @@ class AgentJob:
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(claim, token, info, run_id, lambda deps: run(options={'deps': deps}))
 
-    async def _told(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> Told:
+    async def _run_input(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> RunInput:
         """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.
 
         Raises:
@@ -193,7 +193,7 @@ class AgentJob:
         return Steering(unread, recorder.taken or claim.inbox, take)
 
     async def _content(self, body: bytes, claim: Claim, recorder: Recorder) -> Sequence[Content]:
-        prompt, before = await self._told(claim, body, recorder, None)
+        prompt, before = await self._run_input(claim, body, recorder, None)
         return [*before, prompt] if isinstance(prompt, str) else [*before, *prompt]
 
     async def record(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:

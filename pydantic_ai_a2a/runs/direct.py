@@ -47,8 +47,8 @@ __all__ = ('Direct',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-Gone: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
-_SAID = ('completed', 'input-required', 'rejected')
+Disconnected: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+_MESSAGE_STATES = ('completed', 'input-required', 'rejected')
 _ATTEMPTS = 20
 """Attempts to append a turn to a conversation to which other processes append at the same time."""
 
@@ -90,12 +90,12 @@ class Direct:
         """Return True if a message gets a message as its answer. Messages to tasks never do."""
         if 'task_id' in message:
             return False
-        reply: object = self._rule if isinstance(self._rule, str) else await _ask(self._rule, message)
+        reply: object = self._rule if isinstance(self._rule, str) else await _call_rule(self._rule, message)
         if reply not in ('task', 'message'):
             raise ValueError(f"reply= must say 'task' or 'message', not {reply!r}.")
         return reply == 'message'
 
-    async def answer(self, submission: Submission, correlation_id: str, gone: Gone) -> bytes | None:
+    async def answer(self, submission: Submission, correlation_id: str, gone: Disconnected) -> bytes | None:
         """Run the agent. Return the answer as 1.0 JSON, or None if the client disconnects first.
 
         Args:
@@ -226,7 +226,7 @@ def _header_of(submission: Submission) -> TaskHeader:
     )
 
 
-async def _ask(rule: Callable[[Message], Any], message: Message) -> object:
+async def _call_rule(rule: Callable[[Message], Any], message: Message) -> object:
     """Call the user's function.
 
     Raises:
@@ -261,7 +261,7 @@ class _Turn:
     def answers(self) -> bool:
         """True if a message can express the end of the run: an answer, a plain question, or a rejection."""
         end = self.end
-        return end is not None and end.pending is None and end.status.state in _SAID
+        return end is not None and end.pending is None and end.status.state in _MESSAGE_STATES
 
     async def emit(
         self,

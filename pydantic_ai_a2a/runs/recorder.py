@@ -152,11 +152,11 @@ class Recorder:
             usage: Usage of the run.
         """
         bodies = [(artifact['artifact_id'], stored.dump_artifact(artifact)) for artifact in artifacts]
-        closing = self._closing(artifacts, [body for _, body in bodies], streamed)
+        closing = self._closing(artifacts, bodies, streamed)
         history: list[tuple[str, bytes]] = []
         if answer is not None:
             message_id = stored.new_id()
-            history.append((message_id, self._message(_text(answer), message_id)))
+            history = [(message_id, self._message(_text(answer), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(
             status, events=closing, history=history, artifacts=bodies, messages=messages, usage=usage
@@ -218,11 +218,11 @@ class Recorder:
         message: Message | None,
         *,
         artifacts: Sequence[tuple[str, bytes]],
-        unsaid: Sequence[bytes],
+        unreported: Sequence[bytes],
     ) -> Claim | None:
-        """End the run as stored by a user's own worker; `unsaid` are artifacts without a whole report."""
+        """End the run as stored by a user's own worker; `unreported` are artifacts without a whole report."""
         header = self._claim.header
-        events = [(None, stored.artifact_update(header.id, header.context_id, body)) for body in unsaid]
+        events = [(None, stored.artifact_update(header.id, header.context_id, body)) for body in unreported]
         status = Status(state, self._now(), None if message is None else self._of_task(message))
         return await self._finish(status, events=events, artifacts=artifacts)
 
@@ -273,15 +273,16 @@ class Recorder:
         assert self.unstored is not None, 'the run has ended'
         return await self._queue.finish(self._claim, self.unstored)
 
-    def _closing(self, artifacts: Sequence[Artifact], bodies: Sequence[bytes], streamed: str | None) -> list[_Event]:
+    def _closing(
+        self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None
+    ) -> list[_Event]:
         """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
-        whole = list(bodies)
         events: list[_Event] = []
         if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
-            whole = whole[1:]
+            bodies = bodies[1:]
             events.append(self._chunk(TextDelta('', first=False), last=True))
         header = self._claim.header
-        events += [(None, stored.artifact_update(header.id, header.context_id, body)) for body in whole]
+        events += [(None, stored.artifact_update(header.id, header.context_id, body)) for _, body in bodies]
         return events
 
     def _chunk(self, delta: TextDelta, *, last: bool = False) -> _Event:

@@ -40,7 +40,7 @@ _SWEEP_EVERY = 100
 _SWEEP_BATCHES = 20
 _FORGET_AT_ONCE = 100
 """Waiting tasks that one heartbeat checks, in the order of their submission."""
-_LOOK = 1.0
+_RETRY_CLAIM = 1.0
 """Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
 
 
@@ -89,7 +89,7 @@ class Worker:
         self._finished = 0
         self._filling: asyncio.Task[None] | None = None
         self._fill_again = False
-        self._looking: asyncio.TimerHandle | None = None
+        self._fill_timer: asyncio.TimerHandle | None = None
         """Timer of the next look at queued tasks that could not be claimed although a slot was free."""
         self._beating: asyncio.Task[None] | None = None
         self._heartbeat: Heartbeat | None = None
@@ -122,14 +122,14 @@ class Worker:
     async def drain(self, grace: float) -> None:
         """Let running tasks finish within `grace` seconds. Then hand the rest back, or fail the rest in memory."""
         self.begin_drain()
-        await self._give_up()
+        await self._release_waiting()
         if self._active:
             await asyncio.wait(self._active, timeout=grace)
-        await self._abandon()
-        await self._give_up()
-        await self._hear_out()
+        await self._stop_runs()
+        await self._release_waiting()
+        await self._finish_hooks()
 
-    async def _give_up(self) -> None:
+    async def _release_waiting(self) -> None:
         """Release the clients that wait for tasks of other workers."""
         if self._backend.durable:
             self._backend.events.release(self.running)
@@ -139,19 +139,19 @@ class Worker:
     async def close(self) -> None:
         """Stop at once. Running tasks are handed back, and go on when a worker starts again."""
         self.begin_drain()
-        await self._abandon()
-        await self._hear_out()
+        await self._stop_runs()
+        await self._finish_hooks()
 
-    async def _hear_out(self) -> None:
+    async def _finish_hooks(self) -> None:
         """Wait for the last hooks."""
         if self._active:
             await asyncio.wait(self._active, timeout=STOP_TIME)
 
-    async def _abandon(self) -> None:
-        self._deaf()
+    async def _stop_runs(self) -> None:
+        self._end_listening()
         self._retries.end()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._fill_timer is not None:
+            self._fill_timer.cancel()
         stopping = [task for task in (self._beating, self._filling, *self._active) if task is not None]
         for task in stopping:
             task.cancel()
@@ -176,7 +176,7 @@ class Worker:
                 self._pending_writes.add(claim.header.id, self._ends.failing(claim, self._recorder(claim), SHUTDOWN))
             await self._pending_writes.settle()
 
-    def _deaf(self) -> None:
+    def _end_listening(self) -> None:
         """Stop listening; also called if the loop was closed before the worker."""
         if self._stop_listening is not None:
             self._stop_listening()
@@ -196,11 +196,11 @@ class Worker:
         try:
             self._loop.call_soon_threadsafe(self._begin, task_id, context)
         except RuntimeError:  # the loop is closed
-            self._deaf()
+            self._end_listening()
 
     def _on_cancel(self, task_id: str) -> None:
         if self._loop.is_closed():
-            self._deaf()
+            self._end_listening()
             return
         self._waiting.pop(task_id, None)
         if (running := self._running.get(task_id)) is not None:
@@ -254,7 +254,7 @@ class Worker:
             return
         claim = partial(self._backend.queue.claim, self.holder, at=self._backend.now(), lease=self._lease)
         if self._backend.durable and (pause := await self._outages.pause(partial(claim, limit=0))):
-            self._look_later(pause)
+            self._fill_later(pause)
             return
         free = self._slots
         if free <= 0:
@@ -272,13 +272,13 @@ class Worker:
         await asyncio.gather(*releases, return_exceptions=True)  # failed releases are pending writes
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
-            self._look_later(_LOOK)
+            self._fill_later(_RETRY_CLAIM)
 
-    def _look_later(self, seconds: float) -> None:
+    def _fill_later(self, seconds: float) -> None:
         """Look again in some seconds: no hint follows for tasks that could not be claimed, such as locked ones."""
-        if self._looking is not None:
-            self._looking.cancel()
-        self._looking = self._loop.call_later(seconds, self._fill_soon)
+        if self._fill_timer is not None:
+            self._fill_timer.cancel()
+        self._fill_timer = self._loop.call_later(seconds, self._fill_soon)
 
     async def _beat(self) -> None:
         """Take up lost tasks and hints of other processes, and sweep; renew the leases without a heartbeat thread."""
