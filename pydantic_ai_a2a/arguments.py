@@ -1,6 +1,6 @@
-"""Checks of the arguments that users give, by their annotations; and time spans, in seconds or as a `timedelta`.
+"""Checks of users' arguments by their annotations; and time spans, in seconds or as a `timedelta`.
 
-The annotations of a function are read at its first call, so that they cost nothing at import.
+The annotations of a function are read at its first call, so that the checks cost nothing at import.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ _NAMES = {
 
 
 class Span(Generic[S]):
-    """A field of a dataclass that takes seconds or a `timedelta`, and has what it was given in the default's form.
+    """A dataclass field for seconds or a `timedelta`, converted to the type of its default.
 
     Args:
-        default: A number of seconds, a `timedelta`, or None; without it the field is required and has a `timedelta`.
+        default: A number of seconds, a `timedelta`, or None. Without a default, the field is required and converted to
+            a `timedelta`.
     """
 
     def __init__(self, default: S = _REQUIRED) -> None:
@@ -75,13 +76,13 @@ def seconds(span: timedelta | float) -> float:
 
 
 def suggestion(word: str, choices: Collection[str]) -> str:
-    """Return a sentence that names the choice which a misspelt word most resembles; empty if it resembles none."""
+    """Return a sentence with the choice that resembles a misspelt word most; empty if no choice resembles it."""
     matches = get_close_matches(word, choices, n=1)
     return f' Did you mean {matches[0]!r}?' if matches else ''
 
 
 def _elsewhere(word: str, hints: Mapping[str, Any]) -> str:
-    """Return a sentence that names the argument whose dataclass has a field of a name; empty if none has."""
+    """Return a sentence with the argument whose dataclass has the field `word`; empty if there is none."""
     for argument, hint in hints.items():
         for kind in _members(hint):
             if word in getattr(kind, '__dataclass_fields__', ()):
@@ -90,10 +91,10 @@ def _elsewhere(word: str, hints: Mapping[str, Any]) -> str:
 
 
 class _Problem(NamedTuple):
-    """An argument that does not fit its annotation."""
+    """An argument that does not match its annotation."""
 
     path: str
-    """The argument, or the place in it. It has no key of a mapping, which may be a secret."""
+    """The argument, or the place within its value. Keys of mappings are left out, because a key may be a secret."""
     hint: Any
     value: object
     error: type[TypeError | ValueError] = TypeError
@@ -103,8 +104,8 @@ def checked(target: T) -> T:
     """Check the arguments of each call of a function or a class by their annotations.
 
     Raises:
-        TypeError: At the call: a keyword is unknown, or an argument has another type.
-        ValueError: At the call: an argument is none of the strings that there are, or no finite number.
+        TypeError: At the call: a keyword is unknown, or an argument has a wrong type.
+        ValueError: At the call: a string is not one of the allowed literals, or a number is not finite.
     """
     if inspect.isclass(target):
         setattr(target, '__init__', _checking(target.__init__, target, target.__name__))  # noqa: B010 - of any class
@@ -118,7 +119,7 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
         hints, names = _annotations(function, annotated)
         if names is not None and (unknown := next((keyword for keyword in kwargs if keyword not in names), None)):
             raise TypeError(f'{name}() takes no {unknown!r}.{_elsewhere(unknown, hints) or suggestion(unknown, names)}')
-        for argument, value in _given(function, args, kwargs).items():
+        for argument, value in _by_name(function, args, kwargs).items():
             problem = _problem(value, hints.get(argument, Any), argument)
             if problem is not None:
                 raise problem.error(f'{name}(): {_sentence(problem)}')
@@ -129,13 +130,13 @@ def _checking(function: Callable[..., Any], annotated: Any, name: str) -> Callab
 
 @cache
 def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str, Any], Collection[str] | None]:
-    """Return the annotations of a function's arguments, and the keywords that it takes; None if it takes any."""
+    """Return the annotations of a function's arguments, and its keywords; None if it takes any keyword."""
     source: Any = annotated if hasattr(annotated, '__dataclass_fields__') else function
     hints = inspect.get_annotations(source, eval_str=True)
     names: set[str] = set()
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            options = next((each for each in get_args(hints.pop(parameter.name)) if is_typeddict(each)), None)
+            options = next((kind for kind in get_args(hints.pop(parameter.name)) if is_typeddict(kind)), None)
             if options is None:
                 return hints, None
             hints |= get_type_hints(options, include_extras=True)
@@ -147,30 +148,30 @@ def _annotations(function: Callable[..., Any], annotated: Any) -> tuple[dict[str
     return hints, names
 
 
-def _given(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by their names; those that are too many are left to the function itself."""
-    given: dict[str, Any] = {}
+def _by_name(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by name. Surplus arguments are left to the function."""
+    arguments: dict[str, Any] = {}
     for n, parameter in enumerate(inspect.signature(function).parameters.values()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            given[parameter.name] = args[n:]
+            arguments[parameter.name] = args[n:]
         if n >= len(args) or parameter.kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD:
             break
-        given[parameter.name] = args[n]
-    return {**given, **kwargs}
+        arguments[parameter.name] = args[n]
+    return {**arguments, **kwargs}
 
 
 def _problem(value: object, hint: Any, path: str) -> _Problem | None:
-    """Return why a value does not fit an annotation; None if it fits, or if the annotation says nothing."""
+    """Return the mismatch of a value and an annotation; None if the value matches."""
     hint = _bare(hint)
     origin, args = get_origin(hint), get_args(hint)
     if origin in _UNIONS:
         return _of_union(value, hint, path)
     if origin is Literal:
-        fits = any(_is_like(value, each) and value == each for each in args)
+        fits = any(_is_like(value, literal) and value == literal for literal in args)
         error = ValueError if isinstance(value, str) else TypeError
         return None if fits else _Problem(path, hint, value, error)
     kind: Any = Mapping if is_typeddict(origin or hint) else origin or hint
-    if not inspect.isclass(kind):  # such as Any, a type variable, or a reference to what is not known here
+    if not inspect.isclass(kind):  # such as Any, a type variable, or an unresolved reference
         return None
     if not _is_a(value, kind):
         return _Problem(path, hint, value)
@@ -180,7 +181,7 @@ def _problem(value: object, hint: Any, path: str) -> _Problem | None:
 
 
 def _bare(hint: Any) -> Any:
-    """Return an annotation without aliases and extras; that of a `Span` as what may be given for it."""
+    """Return an annotation without aliases and extras; for a `Span`, the types that may be passed."""
     while get_origin(hint) is Annotated or hasattr(hint, '__value__'):
         hint = hint.__origin__ if get_origin(hint) is Annotated else hint.__value__
     if get_origin(hint) is Span:
@@ -189,14 +190,14 @@ def _bare(hint: Any) -> Any:
 
 
 def _of_union(value: object, hint: Any, path: str) -> _Problem | None:
-    problems = [_problem(value, each, path) for each in get_args(hint)]
-    found = [problem for problem in problems if problem is not None]
-    if len(found) < len(problems):
+    problems = [_problem(value, member, path) for member in get_args(hint)]
+    mismatches = [problem for problem in problems if problem is not None]
+    if len(mismatches) < len(problems):
         return None
-    inner = max(found, key=lambda problem: len(problem.path))
+    inner = max(mismatches, key=lambda problem: len(problem.path))
     if inner.path != path:
         return inner
-    error = ValueError if any(problem.error is ValueError for problem in found) else TypeError
+    error = ValueError if any(problem.error is ValueError for problem in mismatches) else TypeError
     return _Problem(path, hint, value, error)
 
 
@@ -223,24 +224,24 @@ def _is_a(value: object, kind: type) -> bool:
 def _inside(value: Any, kind: type, args: Sequence[Any], path: str) -> Any:
     """Yield the problems of the items of a list, a set or a mapping."""
     if kind in (dict, Mapping) and args:
-        pairs = [(each, hint, f'a {what} of {path}') for what, hint, each in _entries(value, args)]
+        pairs = [(item, hint, f'a {what} of {path}') for what, hint, item in _entries(value, args)]
     elif kind in (*_LISTS, *_SETS) and args:
-        pairs = [(each, args[0], f'{path}[{n}]') for n, each in enumerate(value)]
+        pairs = [(item, args[0], f'{path}[{n}]') for n, item in enumerate(value)]
     else:
         pairs = []
-    return (problem for each, hint, place in pairs if (problem := _problem(each, hint, place)) is not None)
+    return (problem for item, hint, place in pairs if (problem := _problem(item, hint, place)) is not None)
 
 
 def _entries(value: Mapping[Any, Any], args: Sequence[Any]) -> list[tuple[str, Any, Any]]:
     return [
         *(('key', args[0], key) for key in value),
-        *(('value', args[1], each) for each in value.values()),
+        *(('value', args[1], item) for item in value.values()),
     ]
 
 
 def _sentence(problem: _Problem) -> str:
     hints = _members(problem.hint)
-    literals = [each for hint in hints if get_origin(hint) is Literal for each in get_args(hint)]
+    literals = [literal for hint in hints if get_origin(hint) is Literal for literal in get_args(hint)]
     is_number = bool({int, float}.intersection(hints))
     near = suggestion(problem.value, literals) if isinstance(problem.value, str) else ''
     shown = _shown(problem.value, is_public=bool(literals), is_number=is_number)
@@ -249,26 +250,26 @@ def _sentence(problem: _Problem) -> str:
 
 def _members(hint: Any) -> list[Any]:
     hint = _bare(hint)
-    return [inner for each in get_args(hint) for inner in _members(each)] if get_origin(hint) in _UNIONS else [hint]
+    return [inner for member in get_args(hint) for inner in _members(member)] if get_origin(hint) in _UNIONS else [hint]
 
 
 def _described(hint: Any) -> str:
-    """Return what an annotation takes, in words."""
+    """Return the types of an annotation in words."""
     members = list(dict.fromkeys(_members(hint)))
     if str in members:  # a list of well-known names among any other strings
-        members = [each for each in members if get_origin(each) is not Literal]
+        members = [member for member in members if get_origin(member) is not Literal]
     words: list[str] = []
     if timedelta in members and float in members:
-        members = [each for each in members if each not in (timedelta, float)]
+        members = [member for member in members if member not in (timedelta, float)]
         words = ['seconds', 'a timedelta']
-    words = list(dict.fromkeys([*words, *(word for each in members for word in _words(each))]))
+    words = list(dict.fromkeys([*words, *(word for member in members for word in _words(member))]))
     return ' or '.join([', '.join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _words(hint: Any) -> list[str]:
     origin, args = get_origin(hint), get_args(hint)
     if origin is Literal:
-        return [repr(each) for each in args]
+        return [repr(literal) for literal in args]
     kind = origin or hint
     if kind in _NAMES:
         return [_NAMES[kind]]
@@ -285,7 +286,7 @@ def _words(hint: Any) -> list[str]:
 
 
 def _shown(value: object, *, is_public: bool, is_number: bool) -> str:
-    """Return what was given, as no more than its type where it may be a secret."""
+    """Return a value for an error text; only its type if the value may be a secret."""
     if value is None or isinstance(value, bool) or (isinstance(value, _NUMBERS) and (is_public or is_number)):
         return repr(value)
     if isinstance(value, str):

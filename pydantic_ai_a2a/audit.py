@@ -1,8 +1,6 @@
-"""The audit log: who was refused, and who answered, cancelled and erased what, one line of JSON each.
+"""The audit log: refusals, answers, cancellations and erasures, one line of JSON each, without credentials or content.
 
-It knows neither credentials nor content.
-
-The logger is `pydantic_ai_a2a.audit`. Each record of it has the same facts as a dict, in its attribute `audit`.
+The logger is `pydantic_ai_a2a.audit`. The attribute `audit` of a record has the facts of the line as a dict.
 """
 
 from __future__ import annotations
@@ -29,18 +27,19 @@ Event: TypeAlias = Literal[
     'task-canceled',
     'erased',
 ]
-"""What happened. A request without credentials is how many clients ask what they need, so it is no warning."""
+"""Kind of a record."""
 
+# A request without credentials is a client's usual way to ask for the authentication schemes: no warning.
 _ORDINARY = ('authentication-missing', 'calls-answered', 'task-canceled')
 
 Fact: TypeAlias = 'str | list[str] | dict[str, str] | None'
-"""What is said about it."""
+"""Value of a fact in a record."""
 
 logger = logging.getLogger(LOGGER)
 
 
 def new_correlation_id() -> str:
-    """Names one request, or what else was done, in its answer and in the logs."""
+    """Return a random name for a request or another action, for answers and logs."""
     return urandom(8).hex()
 
 
@@ -48,15 +47,15 @@ def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
     """Write a record.
 
     Args:
-        event: What happened.
+        event: Kind of the record.
         correlation_id: See `new_correlation_id`.
-        facts: More about it: names and classes, never credentials or content. Those that are None are left out.
+        facts: Further facts: names and classes, never credentials or content. Facts that are None are left out.
     """
     level = logging.INFO if event in _ORDINARY else logging.WARNING
     if not logger.isEnabledFor(level):
         return
-    known = {name: value for name, value in facts.items() if value is not None}
+    present = {name: value for name, value in facts.items() if value is not None}
     time = datetime.now(UTC).isoformat(timespec='milliseconds')
-    record = {'event': event, 'time': time, **known, 'correlation_id': correlation_id}
+    record = {'event': event, 'time': time, **present, 'correlation_id': correlation_id}
     # JSON in ASCII has no line breaks of any kind, so nothing that a client names can look like another record.
     logger.log(level, '%s', json.dumps(record, separators=(',', ':')), extra={'audit': record})

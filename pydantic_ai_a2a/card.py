@@ -1,6 +1,6 @@
-"""The agent card, from plain facts and what the user set. Pure; knows neither the agent nor HTTP (§4.4, §8).
+"""The agent card, made of the agent's facts and the user's settings (§4.4, §8).
 
-One JSON object is a card of A2A 1.0 and of 0.3: a client passes over what the other version has.
+One JSON object is a card of A2A 1.0 and of 0.3: a client ignores the fields of the other version.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ _HTTP = 'HTTP+JSON'
 _NEWER = '1.0'
 _OLDER = '0.3'
 _INTERFACES = ((_BINDING, _NEWER), (_HTTP, _NEWER), (_BINDING, _OLDER))
-"""The bindings and versions that are declared, all at one URL; the preferred one first (§8.3.1)."""
+"""The declared bindings and versions, all at one URL; the preferred one first (§8.3.1)."""
 _URLS = 32
-"""Cards kept rendered: one for each URL that the server is reached under, and each tenant."""
+"""Size of the cache of rendered cards, one for each URL of the server and each tenant."""
 _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
-"""What is the server's to say: an extended card has it as the public one."""
+"""Fields that describe the server: an extended card cannot change them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardFacts:
-    """What the agent itself says. Never its instructions or system prompts."""
+    """Facts about the agent, without its instructions or system prompts."""
 
     name: str | None
     description: str | None
     input_modes: Sequence[str]
-    """Media types that it takes."""
+    """Accepted media types."""
     output_modes: Sequence[str]
-    """Media types that it returns."""
+    """Returned media types."""
     input_schema: Mapping[str, Any] | None = None
-    """JSON Schema of the data that begins a task, where that has a type."""
+    """JSON Schema of the data that begins a task; None if the data has no type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardSettings:
-    """What the user sets; it goes before what the agent says."""
+    """The user's settings of the card. They take precedence over the agent's facts."""
 
     name: str | None = None
     description: str | None = None
@@ -69,26 +69,26 @@ class CardSettings:
     """The agent's own version."""
     provider: AgentProvider | None = None
     skills: Sequence[Skill] = ()
-    """What the agent can do; without any, the card has one skill: the agent as a whole."""
+    """Skills of the agent; if empty, the card has one skill: the agent as a whole."""
     extensions: Sequence[AgentExtension] = ()
     push_notifications: bool = False
-    """Whether clients may register webhooks."""
+    """True if clients may register webhooks."""
     security_schemes: Mapping[str, SecurityScheme] = field(default_factory=dict[str, SecurityScheme])
     security_requirements: Sequence[SecurityRequirement] = ()
     """Alternatives, as in FastA2A: each maps names of `security_schemes` to the scopes needed."""
     http_json: bool = True
-    """Whether the HTTP+JSON binding is served beside JSON-RPC."""
+    """True if the HTTP+JSON binding is served besides JSON-RPC."""
     versions: Sequence[str] = ('1.0', '0.3')
-    """Versions of the protocol that the card declares."""
+    """Protocol versions that the card declares."""
     extended: bool = False
-    """Whether there is an extended card for callers that are known."""
+    """True if authenticated callers can get an extended card."""
 
 
 class CardTemplate:
-    """A card that lacks only the server's URL, which may depend on the request, and the tenant that it is for.
+    """A card without the server's URL and the tenant, which depend on the request.
 
     Raises:
-        ValueError: The card would not be one, with what is missing and where.
+        ValueError: The card would not be valid. The text names the fault and its place.
     """
 
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
@@ -102,31 +102,31 @@ class CardTemplate:
         ]
         self._card = _checked(_card(facts, settings, self._modes))
         self.capabilities = _capabilities(settings)
-        """Capabilities that it declares, by their names there (§4.4.3)."""
+        """Names of the capabilities that the card declares (§4.4.3)."""
         self.render = lru_cache(maxsize=_URLS)(self._render)
-        """The card as JSON for the absolute URL of the agent, and a tenant or ''."""
+        """Return the card as JSON for the absolute URL of the agent, and a tenant or ''."""
 
     def public(self, url: str, tenant: str = '') -> AgentCard:
-        """The card as a value."""
+        """Return the card as a value."""
         card = deepcopy(self._card)
-        card['supported_interfaces'] = [_interface(*each, url, tenant) for each in self._bindings]
+        card['supported_interfaces'] = [_interface(*binding, url, tenant) for binding in self._bindings]
         return card
 
-    def extended(self, public: AgentCard, said: Mapping[str, Any]) -> bytes:
-        """A card that says more, as JSON (§3.1.11).
+    def extended(self, public: AgentCard, fields: Mapping[str, Any]) -> bytes:
+        """Return an extended card as JSON (§3.1.11).
 
         Args:
-            public: What `public` gave.
-            said: What the card has instead, by FastA2A's names of the fields; the rest is as in the public one.
+            public: A card from `public`.
+            fields: Fields that replace the public card's, by FastA2A's names.
 
         Raises:
-            ValueError: It would be no card, or say something else of the server.
+            ValueError: The card would not be valid, or differs from the public one in a field of the server.
         """
         for name in _OWN:
-            if name in said and said[name] != public.get(name):
+            if name in fields and fields[name] != public.get(name):
                 raise ValueError(f'An extended agent card has the {name} of the public one.')
-        skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in said.get('skills', public['skills'])]
-        return self._json(_checked(cast('AgentCard', {**public, **said, 'skills': skills})))
+        skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in fields.get('skills', public['skills'])]
+        return self._json(_checked(cast('AgentCard', {**public, **fields, 'skills': skills})))
 
     def _render(self, url: str, tenant: str = '') -> bytes:
         return self._json(self.public(url, tenant))
@@ -157,12 +157,12 @@ def _interface(binding: str, version: str, url: str, tenant: str) -> AgentInterf
 
 
 def _of_tenant(url: str, tenant: str) -> str:
-    """The URL under which clients reach a tenant that cannot name it otherwise."""
+    """Return the URL of a tenant for clients of versions without a tenant field."""
     return f'{url.removesuffix("/")}/{quote(tenant, safe="")}/'
 
 
 def etag(card: bytes) -> str:
-    """A strong entity tag of a rendered card (§8.6.1)."""
+    """Return a strong entity tag of a rendered card (§8.6.1)."""
     return f'"{sha256(card).hexdigest()}"'
 
 
@@ -202,18 +202,18 @@ def _add_options(card: AgentCard, settings: CardSettings) -> None:
         card['security_requirements'] = list(settings.security_requirements)
 
 
-def _skills(name: str, description: str, given: Sequence[Skill], modes: Mapping[str, Any]) -> list[Skill]:
-    """The user's skills, or one that stands for the agent: the list must not be empty (§5.7).
+def _skills(name: str, description: str, skills: Sequence[Skill], modes: Mapping[str, Any]) -> list[Skill]:
+    """Return the user's skills, or one that stands for the agent: the list must not be empty (§5.7).
 
-    FastA2A requires the modes that A2A leaves optional, so a skill without its own says the card's.
+    FastA2A requires the modes that A2A leaves optional, so a skill without modes gets the card's.
     """
     slug = re.sub(r'[\W_]+', '-', name.lower()).strip('-') or 'agent'
     derived = {'id': slug, 'name': name, 'description': description, 'tags': ['agent']}
-    return [cast('Skill', {**skill, **modes, **skill}) for skill in given or [derived]]
+    return [cast('Skill', {**skill, **modes, **skill}) for skill in skills or [derived]]
 
 
 def _checked(card: AgentCard) -> AgentCard:
-    """Refuse what no card may be, empty values and unknown schemes among it (§4.4, §5.7)."""
+    """Validate a card. Empty values and unknown security schemes are refused, too (§4.4, §5.7)."""
     _need('The agent card', card, 'version', 'default_input_modes', 'default_output_modes')
     for n, skill in enumerate(card['skills']):
         _need(f'skills[{n}]', skill, 'id', 'name', 'description', 'tags', 'input_modes', 'output_modes')
@@ -243,13 +243,13 @@ def _repeated(names: Iterable[str]) -> str | None:
 
 
 def _requirements(card: AgentCard) -> list[SecurityRequirement]:
-    """The card's own and all of its skills."""
+    """Return the security requirements of the card and of its skills."""
     skills = (skill.get('security_requirements', ()) for skill in card['skills'])
     return [*card.get('security_requirements', ()), *chain.from_iterable(skills)]
 
 
 def _wire(card: AgentCard, versions: Collection[str]) -> dict[str, Any]:
-    """The card with the names of its JSON form, and security in the shapes of the versions."""
+    """Return the card with the names of its JSON form, and security in the shapes of the versions."""
     wire: dict[str, Any] = agent_card_ta.dump_python(card, mode='json', by_alias=True)
     if schemes := wire.get('securitySchemes'):
         wire['securitySchemes'] = {name: dump_scheme(scheme, versions) for name, scheme in schemes.items()}

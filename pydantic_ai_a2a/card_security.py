@@ -1,7 +1,7 @@
-"""Security schemes and requirements in the shapes of A2A 1.0 and 0.3. Pure; knows nothing else of the card (§4.5).
+"""Security schemes and requirements of the card, in the shapes of A2A 1.0 and 0.3 (§4.5).
 
-The shapes share one object, as in the official SDK's cards: 0.3 has the fields beside a `type`, 1.0 under a key that is
-the type. So both must say the same, for a client may read either.
+Both shapes share one object, as in the official SDK's cards. 0.3 has the fields besides a `type`, 1.0 has them under a
+key for the type. Both shapes have the same content, because a client may read either.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _TYPES = {
     'openIdConnectSecurityScheme': 'openIdConnect',
     'mtlsSecurityScheme': 'mutualTLS',
 }
-"""The type that 0.3 gives to what 1.0 has under a key."""
+"""The `type` of 0.3 for each key of 1.0."""
 
 _LOCATIONS = ('header', 'query', 'cookie')
 
 
 def check_schemes(schemes: Mapping[str, SecurityScheme]) -> None:
-    """Refuse what the TypedDicts allow and some client's parser does not: it would refuse the whole card.
+    """Refuse schemes that the TypedDicts allow, but for which a client's parser refuses the whole card.
 
     Raises:
-        ValueError: A scheme is none or several, has no or several OAuth flows, or an unknown place of its API key.
+        ValueError: A scheme has no kind or several, no OAuth flow or several, or an unknown location of its API key.
     """
     for name, scheme in schemes.items():
         what = f'security_schemes[{name!r}]'
@@ -47,22 +47,22 @@ def _check_one(what: str, union: Mapping[str, Any]) -> None:
 
 
 def dump_scheme(scheme: Mapping[str, Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
-    """A scheme of 1.0, as JSON, in the shapes of the versions."""
-    [(kind, given)] = scheme.items()
-    fields = {name: _dump_flows(value) if name == 'flows' else value for name, value in given.items()}
+    """Return a scheme of 1.0 as JSON, in the shapes of the versions."""
+    [(kind, content)] = scheme.items()
+    fields = {name: _dump_flows(value) if name == 'flows' else value for name, value in content.items()}
     flat = {'in' if name == 'location' else name: value for name, value in fields.items()}
     newer, older = {kind: fields}, {'type': _TYPES[kind], **flat}
     return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}
 
 
 def _dump_flows(flows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Flows with the scopes that FastA2A leaves optional."""
+    """Return flows with the scopes that FastA2A leaves optional."""
     return {name: {'scopes': {}, **flow} for name, flow in flows.items()}
 
 
 def dump_requirements(requirements: Sequence[Mapping[str, Any]], versions: Collection[str]) -> dict[str, Any]:
-    """FastA2A's requirements under the keys of the versions; FastA2A itself lacks 1.0's `list`."""
-    alternatives: list[Mapping[str, list[str]]] = [each['schemes'] for each in requirements]
-    lists = [{name: {'list': scopes} for name, scopes in each.items()} for each in alternatives]
-    newer, older = {'securityRequirements': [{'schemes': each} for each in lists]}, {'security': alternatives}
+    """Return FastA2A's requirements under the keys of the versions; FastA2A itself lacks 1.0's `list`."""
+    alternatives: list[Mapping[str, list[str]]] = [requirement['schemes'] for requirement in requirements]
+    lists = [{name: {'list': scopes} for name, scopes in schemes.items()} for schemes in alternatives]
+    newer, older = {'securityRequirements': [{'schemes': schemes} for schemes in lists]}, {'security': alternatives}
     return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}

@@ -9,7 +9,7 @@ from pathlib import Path
 __all__ = ('STOP_TIME', 'SYSTEM', 'Clock')
 
 STOP_TIME = 5.0
-"""Seconds that a task, a thread or a write gets to end at a stop. The stop then goes on without it."""
+"""Seconds that a task, a thread or a write gets to end at a stop. Then the stop continues without waiting."""
 
 # CLOCK_BOOTTIME goes on while the machine is suspended. Only Linux has it.
 _STEADY = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, 'CLOCK_BOOTTIME') else time.monotonic_ns
@@ -24,18 +24,18 @@ class Clock:
 
     @cached_property
     def boot(self) -> str:
-        """Name of the boot since which the steady clock counts; empty where the system does not tell it."""
+        """Id of the boot since which the steady clock counts; empty on systems without such an id."""
         try:
             return self._boot_id.read_text().strip()
         except OSError:  # not Linux
             return ''
 
     def now(self) -> int:
-        """Milliseconds since the epoch. Somebody may set this clock, forwards or backwards."""
+        """Milliseconds since the epoch. The clock may be set, forwards or backwards."""
         return time.time_ns() // 1_000_000
 
     def steady(self) -> int:
-        """Milliseconds on a clock that nobody sets and that all processes of this machine share until its next boot."""
+        """Milliseconds on a clock that cannot be set, shared by all processes of this machine until its next boot."""
         return _STEADY() // 1_000_000
 
 

@@ -1,7 +1,7 @@
-"""Every error a client can see, in one tree. Knows the protocol's numbers; knows neither bindings nor versions.
+"""Every error that a client can see, in one tree, with its codes and statuses; and the internal errors of the package.
 
-A class's docstring is its default message, so it must be safe to send. An exception that is not an `A2AError` never
-reaches a client: the bindings log it and answer `InternalError`.
+The docstring of an `A2AError` class is its default message, so the text must be safe to send. Exceptions of other
+classes never reach a client: the bindings log the exception and answer `InternalError`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FieldViolation:
     field: str
     """Path of the field in the request's params, such as `message.parts[0].raw`."""
     description: str
-    """What is wrong with it, and what would be right."""
+    """The fault of the field, and the correct form."""
 
 
 class A2AError(Exception):
@@ -68,10 +68,10 @@ class A2AError(Exception):
     reason: ClassVar[str | None] = None
     """`ErrorInfo.reason` of the A2A-specific errors, else None."""
     transport: ClassVar[bool] = False
-    """Whether JSON-RPC answers too with `http_status` instead of 200: the request was refused below the protocol."""
+    """True if JSON-RPC also answers with `http_status` instead of 200: the request was refused below the protocol."""
     refusal: ClassVar[str | None] = None
-    """What the audit log calls the refusal of a request that may be an attack; None where it has no record of it, or
-    has had one already."""
+    """Name of the refusal in the audit log, for requests that may be an attack. None if the audit log has no such
+    record, or another module writes it."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class A2AError(Exception):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.message: str = message or (type(self).__doc__ or '').partition('\n')[0]
-        """What the client reads: never an exception's text, a secret or a prompt."""
+        """Text for the client; never an exception's text, a secret or a prompt."""
         self.violations: tuple[FieldViolation, ...] = tuple(violations)
         """The bad fields, for `InvalidParamsError`."""
         self.metadata: dict[str, str] = dict(metadata or {})
         """`ErrorInfo.metadata`: strings only."""
         self.headers: dict[str, str] = dict(headers or {})
-        """HTTP response headers that belong to the error, such as `Retry-After` (seconds)."""
+        """HTTP response headers of the error, such as `Retry-After` (seconds)."""
         super().__init__(self.message)
 
 
@@ -127,7 +127,7 @@ class InvalidParamsError(A2AError):
 
     @classmethod
     def of(cls, field: str, description: str) -> InvalidParamsError:
-        """One bad field, named in the message as well as in the details."""
+        """Return the error for one bad field, named in the message and in the details."""
         return cls(f'Invalid parameters: {field}: {description}', violations=[FieldViolation(field, description)])
 
 
@@ -242,7 +242,7 @@ class QuotaExceededError(A2AError):
 
     @classmethod
     def of(cls, quota: str, wait: int) -> QuotaExceededError:
-        """A quota by its name, and the milliseconds after which there may be something of it again."""
+        """Return the error for a quota, with the milliseconds until the quota may have room again."""
         seconds = max(1, -(-wait // 1000))
         return cls(metadata={'quota': quota}, headers={'Retry-After': str(seconds)})
 
@@ -255,40 +255,40 @@ class StoreUnavailable(OverloadedError):
         self.detail = detail
         """The reason, for the log and for commands. Never sent to a client."""
         self.busy = busy
-        """True if the store works and only this transaction took too long, so that it may never get through."""
+        """True if the store works and only this transaction took too long. A repetition may take too long again."""
 
 
 class BackendUnusable(ValueError):
-    """The store cannot be used as it is; somebody has to change something first. Never sent to a client."""
+    """The store cannot be used as it is, and its operator has to act. Never sent to a client."""
 
 
 class AnswerNeeded(Exception):
-    """A message was not checked against what its task waits with, or no longer waits with. Never sent to a client."""
+    """A message was not checked against the task's current pending calls. Never sent to a client."""
 
     def __init__(self, task_id: str, context_id: str, pause: int, pending: bytes | None) -> None:
         super().__init__(task_id)
         self.task_id = task_id
         self.context_id = context_id
         self.pause = pause
-        """Number of the event since which it waits so."""
+        """Number of the event that began the current pause."""
         self.pending = pending
-        """What it waits with, as it was stored; None if with nothing that has to be answered."""
+        """The pending calls of the task, as stored; None if no call needs an answer."""
 
 
 class StoreFailed(Exception):
-    """The store has not done what a run needs of it; the cause says why. Never sent to a client."""
+    """The store has failed an operation of a run; the cause has the reason. Never sent to a client."""
 
 
 class BadInput(Exception):
-    """The worker's own reading refuses a message that its task has accepted; the text is for the client."""
+    """The worker's conversion refuses a message that was accepted at submission; the text is for the client."""
 
 
 class StoredDamaged(Exception):
-    """A row of the store holds something that the package has not written. Never sent to a client."""
+    """A row of the store has content that the package has not written. Never sent to a client."""
 
 
 class NoModel(Exception):
-    """The agent has no model, and neither the app nor `agent.override` has given it one. Never sent to a client."""
+    """The agent has no model, and neither the app nor `agent.override` provides one. Never sent to a client."""
 
 
 class DownloadTimedOut(Exception):
@@ -296,4 +296,4 @@ class DownloadTimedOut(Exception):
 
 
 class LeaseLost(Exception):
-    """A write was refused because the task is held by somebody else by now. Never sent to a client."""
+    """A write was refused because another process holds the task by now. Never sent to a client."""

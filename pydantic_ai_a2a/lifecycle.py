@@ -1,6 +1,6 @@
-"""Which state may follow which, and what a state forbids its clients. Pure (§4.1.3).
+"""The state machine of a task: legal changes of the state, and the operations that a state forbids (§4.1.3).
 
-The table is what every backend is held against: their statements move a task only from the states that they name.
+The suites hold every backend against the table: its statements move a task only from the listed states.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ LIVE: frozenset[TaskState] = frozenset({'submitted', 'working'})
 INTERRUPTED: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 """Waiting for the client."""
 TERMINAL: frozenset[TaskState] = frozenset({'completed', 'failed', 'canceled', 'rejected'})
-"""Over, for good."""
+"""Ended for good."""
 STOPPED = INTERRUPTED | TERMINAL
-"""Where a blocking send answers (§3.2.2)."""
+"""States in which a blocking send answers (§3.2.2)."""
 
 _MOVES: dict[TaskState, frozenset[TaskState]] = {
     'submitted': frozenset({'working', 'failed', 'canceled', 'rejected'}),
@@ -29,7 +29,7 @@ _MOVES: dict[TaskState, frozenset[TaskState]] = {
 
 
 def may_move(state: TaskState, to: TaskState) -> bool:
-    """Whether a task may go from `state` to `to`; a terminal task never moves again."""
+    """Return True if a task may go from `state` to `to`; a terminal task never moves again."""
     return to in _MOVES[state]
 
 
@@ -40,8 +40,8 @@ def check_message(
 
     Raises:
         InvalidParamsError: The message names another context than the task's.
-        UnsupportedOperationError: The task has ended; or it does not wait for its client, and `only_waiting` is set;
-            or the message is for a `pause`, by the number of its event, that is over.
+        UnsupportedOperationError: The task has ended; or `only_waiting` is set and the task is queued or running; or
+            the message answers a `pause`, by the number of its event, that is over.
     """
     if context_id is not None and context_id != task.context_id:
         raise InvalidParamsError.of('message.contextId', "must be the task's own context, or absent")

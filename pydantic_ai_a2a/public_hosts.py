@@ -1,4 +1,4 @@
-"""The hosts that are never public, by their names and addresses: for the URLs of files and of webhooks."""
+"""The hosts that are never public, by name and address: for the URLs of files and of webhooks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 __all__ = ('is_public', 'is_public_host', 'literal')
 
 _PRIVATE = ('localhost', 'local', 'internal', 'home.arpa')
-"""Names that never are a public host's, as are those under them."""
+"""Domains whose hosts are never public."""
 _AZURE = IPv4Address('168.63.129.16')
-"""The platform itself, at an address that is public by its number."""
+"""Azure's platform service, whose address is in a public range."""
 _TRANSLATED = IPv6Network('64:ff9b::/96')
-"""NAT64 (RFC 6052): where there is no IPv4, names of hosts that have nothing else resolve to these."""
+"""NAT64 (RFC 6052): in networks without IPv4, names of IPv4-only hosts resolve to these addresses."""
 _NEVER_NEEDED = (  # which not every version of Python knows
     IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
     IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
@@ -26,7 +26,7 @@ _ISATAP = (b'\x00\x00\x5e\xfe', b'\x02\x00\x5e\xfe')
 
 
 def is_public_host(host: str) -> bool:
-    """Return True for a name or an address that may be a public host's. Names are not resolved."""
+    """Return True for a name or an address that may belong to a public host. Names are not resolved."""
     name = host.rstrip('.').lower()
     if any(name == private or name.endswith(f'.{private}') for private in _PRIVATE):
         return False
@@ -35,7 +35,7 @@ def is_public_host(host: str) -> bool:
 
 
 def is_public(address: str) -> bool:
-    """Return True for the address of a host of the public internet, unless it stands for the address of another."""
+    """Return True for the address of a host of the public internet, unless the address stands for a private address."""
     try:
         ip = ip_address(address)
     except ValueError:
@@ -56,7 +56,7 @@ def _is_global(ip: IPv4Address | IPv6Address) -> bool:
 
 
 def literal(host: str) -> str | None:
-    """Return the address that a host is written as, also as only C libraries read it (`127.1`); None for a name."""
+    """Return the address in a host, including C libraries' short forms (`127.1`); None for a name."""
     try:
         return str(ip_address(host))
     except ValueError:

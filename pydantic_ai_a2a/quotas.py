@@ -1,6 +1,6 @@
-"""What callers may still have: rates, open streams, tasks, and budgets of what runs use. Knows no wire and no agent.
+"""Decides on the quotas of callers: rates, open streams, tasks, and budgets for model usage.
 
-The store counts, since several processes may serve the same callers; what that comes to is decided here.
+The store counts, because several processes may serve the same callers.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ('Left', 'Metering', 'audit_refusal')
 
 _ALL = '*'
 _SLOTS = 60
-"""Parts of a window in which everything is forgotten at once."""
+"""Slots of a window. Usage of one slot expires together."""
 _BILLION = 10**9
 _KINDS: tuple[Literal['requests', 'tokens', 'cost'], ...] = ('requests', 'tokens', 'cost')
 
 
 class Left(NamedTuple):
-    """What a run may use at most; None: as much as it will."""
+    """The rest of a caller's budgets for one run; None: not limited."""
 
     requests: int | None
     tokens: int | None
@@ -39,20 +39,20 @@ class Left(NamedTuple):
 
     @property
     def nothing(self) -> bool:
-        """Whether anything is used up."""
-        return any(each is not None and each <= 0 for each in self)
+        """True if a budget is used up."""
+        return any(rest is not None and rest <= 0 for rest in self)
 
 
 class Metering:
-    """Meters the callers of one app.
+    """Counts the requests, streams and usage of callers of one app.
 
     Args:
-        quotas: What they may have.
-        store: Counts it.
+        quotas: The quotas of each caller.
+        store: Stores the counts.
         now: The time (ms).
 
     Raises:
-        ValueError: There is a rate for what is no operation.
+        ValueError: A rate names an unknown operation.
     """
 
     def __init__(self, quotas: Quotas, store: QuotaStore, now: Callable[[], int]) -> None:
@@ -62,35 +62,35 @@ class Metering:
         self._rates = _rates(quotas.rates)
         self._streams: Counter[str] = Counter()
         self.task_limit = quotas.tasks
-        """How many tasks of a caller may be queued or running."""
+        """Most tasks of a caller that may be queued or running."""
 
     # --- requests and streams ---------------------------------------------------------------------------------------
 
     def subject(self, caller: Caller, address: str | None) -> str:
-        """Who is counted by rates and streams."""
+        """Return the subject that rates and streams of the caller are counted for."""
         if not (caller.anonymous and self._quotas.anonymous_by_address and address):
             return caller.owner
         return f'{caller.owner} {_network(address)}'
 
     async def admit(self, operation: str, subject: str) -> None:
-        """Count a request; `*` is one that is refused before it is known what it asks for.
+        """Count a request. The operation is `*` if the request is refused before its operation is read.
 
         Raises:
-            QuotaExceededError: There were too many.
+            QuotaExceededError: The rate limit is exceeded.
         """
-        if (found := self._rates.get(operation)) is None:
+        if (rate := self._rates.get(operation)) is None:
             return
-        name, interval, burst = found
+        name, interval, burst = rate
         wait = await self._store.take(Bucket(subject, name, interval, burst), at=self.now())
         if wait:
             raise QuotaExceededError.of(f'rates.{name}', wait)
 
     @contextmanager
     def stream(self, subject: str) -> Generator[None]:
-        """Count a stream, or a send that waits for its task, as long as it is open.
+        """Count a stream, or a blocking send, while it is open.
 
         Raises:
-            QuotaExceededError: There are too many.
+            QuotaExceededError: The caller has too many open streams.
         """
         if self._quotas.streams is not None and self._streams[subject] >= self._quotas.streams:
             raise QuotaExceededError.of('streams', 1000)
@@ -105,10 +105,10 @@ class Metering:
     # --- runs -------------------------------------------------------------------------------------------------------
 
     async def check_budgets(self, owner: str) -> None:
-        """See that there is something left for a run.
+        """Check that every budget has a rest for a run.
 
         Raises:
-            QuotaExceededError: There is not.
+            QuotaExceededError: A budget is used up.
         """
         for budget in self._quotas.budgets:
             spent = await self._spent(budget, owner)
@@ -117,20 +117,20 @@ class Metering:
                     raise QuotaExceededError.of(f'budgets.{kind}', until - self.now())
 
     async def left(self, owner: str) -> Left | None:
-        """What a run may use now; None if there are no budgets."""
+        """Return the rest of the budgets for a run; None without budgets."""
         if not self._quotas.budgets:
             return None
-        left: dict[str, list[int]] = {kind: [] for kind in _KINDS}
+        rests: dict[str, list[int]] = {kind: [] for kind in _KINDS}
         for budget in self._quotas.budgets:
             spent = await self._spent(budget, owner)
             for kind in _KINDS:
                 if (most := _most(budget, kind)) is not None:
-                    left[kind].append(most - _total(spent, kind))
-        requests, tokens, cost = (min(each, default=None) for each in left.values())
+                    rests[kind].append(most - _total(spent, kind))
+        requests, tokens, cost = (min(amounts, default=None) for amounts in rests.values())
         return Left(requests, tokens, None if cost is None else Decimal(cost) / _BILLION)
 
     def charges(self, owner: str, usage: Any) -> Sequence[Charge]:
-        """What a run has used, Pydantic AI's `RunUsage`, for each of the budgets that there are."""
+        """Return the charges for a run's usage, Pydantic AI's `RunUsage`: one for each account of a budget."""
         now, amounts = self.now(), amounts_of(usage)
         accounts = {(_whose(budget, owner), _ms(budget.window)) for budget in self._quotas.budgets}
         if not any(amounts):
@@ -138,11 +138,11 @@ class Metering:
         return [Charge(subject, window, _until(now, window), *amounts) for subject, window in accounts]
 
     async def charge(self, owner: str, usage: Any) -> None:
-        """Charge what was used by a run of no task."""
+        """Charge the usage of a run without a task."""
         await self._store.charge(self.charges(owner, usage))
 
     async def settle(self, task_id: str, run: int, owner: str, usage: Any) -> None:
-        """Charge what was used by a run that somebody else has ended; once, however often this is said."""
+        """Charge the usage of a run whose task another process has ended. Repeated calls charge once."""
         await self._store.settle(task_id, run, self.charges(owner, usage))
 
     async def _spent(self, budget: Budget, owner: str) -> Sequence[Spent]:
@@ -150,7 +150,7 @@ class Metering:
 
 
 def audit_refusal(error: QuotaExceededError, caller: Caller, address: str | None, correlation_id: str) -> None:
-    """Record that a caller was refused."""
+    """Record the refusal of a caller."""
     audit(
         'quota-exceeded',
         correlation_id=correlation_id,
@@ -162,33 +162,33 @@ def audit_refusal(error: QuotaExceededError, caller: Caller, address: str | None
 
 
 def _rates(rates: Rate | Mapping[str, Rate] | None) -> dict[str, tuple[str, int, int]]:
-    """For each operation the name of its bucket, the microseconds of a request in it, and how many it holds."""
-    given = {_ALL: rates} if isinstance(rates, Rate) else rates or {}
-    if unknown := given.keys() - OPERATIONS.keys() - {_ALL}:
+    """Return, by operation, the name of its bucket, the microseconds per request, and the size of the bucket."""
+    by_name = {_ALL: rates} if isinstance(rates, Rate) else rates or {}
+    if unknown := by_name.keys() - OPERATIONS.keys() - {_ALL}:
         raise ValueError(f'Quotas.rates has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
     names = {name: (name, operation.counts_as, _ALL) for name, operation in OPERATIONS.items()} | {_ALL: (_ALL,)}
     buckets: dict[str, tuple[str, int, int]] = {}
     for operation, candidates in names.items():
-        name = next((candidate for candidate in candidates if candidate in given), None)
+        name = next((candidate for candidate in candidates if candidate in by_name), None)
         if name is not None:
-            rate = given[name]
+            rate = by_name[name]
             interval = max(1, rate.per // timedelta(microseconds=1) // rate.count)
             buckets[operation] = (name, interval, rate.burst or rate.count)
     return buckets
 
 
 def _network(address: str) -> str:
-    """Who has the address: of IPv6, whoever has one has all with the same first 64 bits."""
+    """Return the network of an address. A holder of an IPv6 address holds all addresses with the same first 64 bits."""
     try:
-        known = ip_address(address.partition('%')[0])
+        ip = ip_address(address.partition('%')[0])
     except ValueError:
         return address
-    mapped = known if isinstance(known, IPv4Address) else known.ipv4_mapped
-    return str(mapped or ip_network((known, 64), strict=False))
+    mapped = ip if isinstance(ip, IPv4Address) else ip.ipv4_mapped
+    return str(mapped or ip_network((ip, 64), strict=False))
 
 
 def _whose(budget: Budget, owner: str) -> str:
-    """The subject of a budget: an owner, or its tenant, whose name has no slash."""
+    """Return the subject of a budget: an owner, or its tenant, whose name has no slash."""
     return owner if budget.of == 'caller' else owner.partition('/')[0]
 
 
@@ -197,7 +197,7 @@ def _ms(time: timedelta) -> int:
 
 
 def _until(now: int, window: int) -> int:
-    """When that is forgotten which is used now: not before the window has passed, and together with some more."""
+    """Return the expiry of usage at `now`: the end of its slot, one window later."""
     slot = max(1, window // _SLOTS)
     return (now // slot + 1) * slot + window
 
@@ -209,14 +209,14 @@ def _most(budget: Budget, kind: Literal['requests', 'tokens', 'cost']) -> int | 
 
 
 def _total(spent: Sequence[Spent], kind: str) -> int:
-    return sum(getattr(each, kind) for each in spent)
+    return sum(getattr(slot, kind) for slot in spent)
 
 
 def _used_up(spent: Sequence[Spent], kind: Literal['requests', 'tokens', 'cost'], budget: Budget) -> int | None:
-    """When there is something left again (ms); None if there is now."""
+    """Return the time when a used-up budget has a rest again (ms); None if it has one now."""
     most, total, until = _most(budget, kind), _total(spent, kind), None
-    for each in spent:
+    for slot in spent:
         if most is None or total < most:
             break
-        total, until = total - getattr(each, kind), each.until
+        total, until = total - getattr(slot, kind), slot.until
     return until

@@ -1,6 +1,6 @@
-"""Every span of this package: one per operation, run and push notification, in the caller's trace. Knows no content.
+"""The spans of this package: one per operation, run and push notification, in the caller's trace.
 
-Spans are made only where an OpenTelemetry SDK is configured; attributes are ids and names, never what was said.
+Spans are made only if an OpenTelemetry SDK is configured. Attributes are ids and names, never content.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def _recording() -> bool:
 def operation_span(
     method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Mapping[str, str]
 ) -> AbstractContextManager[Span | None]:
-    """A server span `a2a {method}` for one operation; a child of the caller's span if the request names one.
+    """Open a server span `a2a {method}` for one operation, as a child of the caller's span if the request names one.
 
     Args:
-        method: The operation's name.
-        headers: The headers of the request.
+        method: Name of the operation.
+        headers: Headers of the request.
         attributes: Attributes of the binding.
     """
     if not _recording():
@@ -46,7 +46,7 @@ def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
-    """A consumer span `a2a run` around one agent run; `parent` is the submitter's traceparent, from another process."""
+    """Open a consumer span `a2a run` around one agent run; `parent` is the traceparent of the submitting process."""
     if not _recording():
         return _NOTHING
     context = None
@@ -57,7 +57,7 @@ def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractConte
 
 
 def push_span(task_id: str, delivery_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
-    """A client span `a2a push` around one call of a webhook; `parent` is the traceparent of the task's submitter."""
+    """Open a client span `a2a push` around one call of a webhook; `parent` is the task's traceparent."""
     if not _recording():
         return _NOTHING
     context = None if parent is None else propagate.extract({'traceparent': parent})
@@ -80,7 +80,7 @@ def _span(name: str, kind: SpanKind, context: Context | None, attributes: dict[s
 
 
 def traceparent() -> str | None:
-    """The current span as W3C trace context, to be stored with a task; None outside of any span."""
+    """Return the current span as W3C trace context, for storage with a task; None outside of any span."""
     carrier: dict[str, str] = {}
     propagate.inject(carrier)
     return carrier.get('traceparent')

@@ -1,11 +1,11 @@
-"""The vocabulary: what the layers pass to each other. Plain values; no I/O, no agent, no version, no binding.
+"""The vocabulary: plain values that pass between the rooms.
 
-Names and TypedDicts are FastA2A's where `fasta2a.schema` says what A2A 1.0 says. It differs from 1.0 in: roles and
-states (`user`, `input-required` for `ROLE_USER`, `TASK_STATE_INPUT_REQUIRED`), `SecurityRequirement.schemes` (a list of
-scopes for `{"list": [...]}`), `MessageSendConfiguration` (`blocking` for `returnImmediately`; `accepted_output_modes`
-required), the push configuration methods' names, and `ListTasksResult` (all optional). The codecs bridge these.
+Names and TypedDicts are FastA2A's where `fasta2a.schema` agrees with A2A 1.0. It differs from 1.0 in: roles and states
+(`user`, `input-required` for `ROLE_USER`, `TASK_STATE_INPUT_REQUIRED`), `SecurityRequirement.schemes` (a list of scopes
+for `{"list": [...]}`), `MessageSendConfiguration` (`blocking` for `returnImmediately`; `accepted_output_modes`
+required), the push configuration methods' names, and `ListTasksResult` (all optional). The codecs translate these.
 
-What is stored is what is sent: messages, artifacts and events are kept as their A2A 1.0 JSON, so that a look-up joins
+Messages, artifacts and events are stored as their A2A 1.0 JSON, the bytes that 1.0 sends, so that a look-up joins
 bytes. Times are integers, milliseconds since the epoch, UTC.
 """
 
@@ -55,31 +55,35 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who calls: what `auth=` returns. Tasks and conversations are of a (tenant, id) or (tenant, owner)."""
+    """The caller of a request, as returned by `auth=`.
+
+    The owner of tasks and conversations is a pair (tenant, id), or (tenant, owner) with `Access.owner`.
+    """
 
     id: str = ''
     """Stable name of the caller; empty for an anonymous one."""
     tenant: str = ''
-    """The tenant the caller acts in; empty where there are none."""
+    """The tenant that the caller acts in; empty without tenants."""
     owns_as: str = field(default='', compare=False)
-    """Whose the caller's tasks and conversations are, within its tenant; empty: its own. Set by `Access.owner`."""
+    """The owner of the caller's tasks and conversations, within the tenant. Empty: the caller itself. Set by
+    `Access.owner`."""
     scopes: frozenset[str] = field(default=frozenset(), compare=False)
-    """What the caller may do, as its credentials say."""
+    """The scopes of the caller's credentials."""
 
     @property
     def anonymous(self) -> bool:
-        """Whether nobody vouched for this caller. All anonymous callers of a tenant are one owner."""
+        """True for a caller without an id. All anonymous callers of a tenant share one owner."""
         return not self.id
 
     @property
     def owner(self) -> str:
-        """The key under which what the caller owns is stored."""
+        """The key under which the caller's tasks and conversations are stored."""
         own = self.owns_as or self.id
         return f'{_quoted(self.tenant)}/{_quoted(own)}' if self.tenant or own else '/'
 
     @classmethod
     def of(cls, owner: str) -> Caller:
-        """A caller to whom belongs what is stored under an owner's key."""
+        """Return a caller with the tasks and conversations of an owner's key."""
         tenant, _, name = owner.partition('/')
         return cls(id=unquote(name, errors='surrogatepass'), tenant=unquote(tenant, errors='surrogatepass'))
 
@@ -93,11 +97,11 @@ class Call:
 
     caller: Caller
     correlation_id: str
-    """Names the call in logs, in `X-Correlation-Id` and in an error's details."""
+    """Identifies the call in logs, in `X-Correlation-Id` and in an error's details."""
     traceparent: str | None = None
     """W3C trace context of the caller, to continue its trace in another process."""
     kept: dict[str, Any] | None = None
-    """What else a run may want to know of the call, as JSON values; None if no run does."""
+    """Further information on the call for its run, as JSON values; None if runs need none."""
     size: int = 0
     """Bytes of the request's body."""
 
@@ -106,7 +110,7 @@ class TaskEvent(NamedTuple):
     """One stored event of a task's log."""
 
     n: int
-    """Its number in the task's log: from 1, without gaps, never used again. The SSE event id."""
+    """Number of the event in the task's log: from 1, without gaps, never reused. The SSE event id."""
     state: TaskState | None
     """The state of a status update; None for an artifact update."""
     payload: bytes
@@ -118,33 +122,33 @@ class TextDelta(NamedTuple):
 
     text: str
     first: bool
-    """Whether a new answer begins: the artifact is replaced, not appended to."""
+    """True if a new answer begins: the text replaces the artifact, and is not appended."""
 
 
 class Note(NamedTuple):
-    """Text that the agent wrote on the way, before it called tools: a status update of the working task."""
+    """Text of a model response with tool calls, sent as a status update of the working task."""
 
     text: str
 
 
 class Step(NamedTuple):
-    """What the agent thinks or does on the way: a status update for whoever watches, and kept nowhere else."""
+    """A thought or an action of the agent: a status update for watching clients, not stored with the task."""
 
     part: Part
     metadata: dict[str, str]
-    """Of the update's message: says what kind of step it is."""
+    """Metadata of the update's message, with the kind of the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHeader:
-    """A task without its messages and artifacts: what the life cycle decides on."""
+    """A task without its messages and artifacts: the values that the life cycle depends on."""
 
     id: str
     context_id: str
     owner: str
     state: TaskState
     status_at: int
-    """When the state was reached (ms)."""
+    """Time of the last change of the state (ms)."""
     status_message: bytes | None
     """The status's message, as JSON."""
     metadata: bytes | None
@@ -152,37 +156,37 @@ class TaskHeader:
     last_event: int
     """Number of the newest event in the log; 0 before the first."""
     dialect: str = '1.0'
-    """Name of the codec that the task was created through."""
+    """Name of the codec of the request that created the task."""
     queued: bool = False
-    """True while the task waits for a worker: it is `submitted`, or `working` after an answer to its question."""
+    """True while the task waits for a worker: `submitted`, or `working` after an answer to its question."""
 
 
 class StoredTask(NamedTuple):
-    """A task as one consistent read gives it: everything up to `header.last_event`."""
+    """A task from one consistent read, up to the event `header.last_event`."""
 
     header: TaskHeader
     history: Sequence[bytes] | None
-    """The newest messages asked for, oldest first; None if none were asked for."""
+    """The newest messages, oldest first; None if not requested."""
     artifacts: Sequence[bytes] | None
-    """Its artifacts, assembled so far; None if they were not asked for."""
+    """The artifacts assembled so far; None if not requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQuery:
-    """What ListTasks asks of storage (§3.1.4)."""
+    """The query of ListTasks to the store (§3.1.4)."""
 
     owner: str | None
-    """Only this owner's tasks; None for every owner's, which only the Python API asks for."""
+    """Owner of the tasks; None, only in the Python API, for the tasks of all owners."""
     context_id: str | None = None
     state: TaskState | None = None
     since: int | None = None
-    """Only tasks whose status is as new as this (ms, inclusive)."""
+    """Oldest time of the status (ms, inclusive)."""
     page_size: int = 50
     before: tuple[int, str] | None = None
-    """Where the page begins: after the task with this (status_at, id)."""
+    """Start of the page: after the task with this (status_at, id)."""
     max_bytes: int | None = None
-    """What a page's messages and artifacts may come to, as they are stored: it ends before the task with which it would
-    be more, but has one at least. None: there is no limit."""
+    """Most bytes of a page's messages and artifacts, as stored. The page ends before the task that would exceed the
+    limit, but has at least one task. None: no limit."""
     history_length: int | None = None
     include_artifacts: bool = False
 
@@ -194,7 +198,7 @@ class Page(NamedTuple):
     next: tuple[int, str] | None
     """`TaskQuery.before` of the next page; None on the last one."""
     total: int
-    """How many tasks match, over all pages."""
+    """Number of matching tasks over all pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,29 +211,29 @@ class SendParams:
     accepted_output_modes: tuple[str, ...] = ()
     push_config: PushTarget | None = None
     push_field: str = 'configuration.taskPushNotificationConfig'
-    """The field of the params that has it."""
+    """The field of the params that holds `push_config`."""
     metadata: dict[str, Any] | None = None
     extensions: tuple[str, ...] = ()
     """Protocol extensions that the request activates (§4.6)."""
     dialect: str = '1.0'
-    """Name of the codec that read them."""
+    """Name of the codec that read the params."""
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
     tenant: str = ''
-    """The tenant that the request names (§8.3.2); so in all params."""
+    """The tenant that the request names (§8.3.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushTarget:
-    """Where notifications of a task are sent to, and with what (§4.3.1)."""
+    """A webhook of a task: URL, token and credentials (§4.3.1)."""
 
     id: str
-    """Names it among those of its task; empty where the server is to choose."""
+    """Name of the configuration, unique in its task; empty if the server is to choose."""
     url: str = field(repr=False)
     token: str | None = field(default=None, repr=False)
-    """For the receiver, to know the sender by."""
+    """Token by which the receiver recognises the sender."""
     scheme: str | None = None
-    """How the sender authenticates, such as `Bearer`."""
+    """HTTP authentication scheme of the credentials, such as `Bearer`."""
     credentials: str | None = field(default=None, repr=False)
 
 
@@ -240,9 +244,9 @@ class CreatePushParams:
     task_id: str
     target: PushTarget
     field: str = ''
-    """The field of the params that has the target; empty where the params are the target."""
+    """The field of the params that holds the target; empty if the params are the target."""
     dialect: str = '1.0'
-    """Name of the codec that read them."""
+    """Name of the codec that read the params."""
     tenant: str = ''
 
 
@@ -252,7 +256,7 @@ class PushParams:
 
     task_id: str
     id: str = ''
-    """The configuration; empty where 0.3 names none, and asks for any."""
+    """Id of the configuration; empty if a 0.3 request names none and accepts any."""
     tenant: str = ''
 
 
@@ -274,7 +278,7 @@ class CardParams:
 
 
 class Registered(NamedTuple):
-    """A push notification configuration as it is answered."""
+    """A push notification configuration of a task, for an answer."""
 
     task_id: str
     target: PushTarget
@@ -320,7 +324,7 @@ class SubscribeParams:
     also_ends: frozenset[TaskState] = frozenset()
     """States that end the stream besides those of A2A 1.0."""
     ended_too: bool = False
-    """Whether a task that has ended is shown; A2A 1.0 refuses it."""
+    """True if an ended task is shown; A2A 1.0 refuses ended tasks."""
     last_event_id: int | None = None
-    """The number of the last event that the client has; None for all events from now on, after the task."""
+    """Number of the client's last event; None for the task and all events from now on."""
     tenant: str = ''

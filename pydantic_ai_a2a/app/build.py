@@ -102,72 +102,73 @@ def to_a2a(
     app = to_a2a(agent)
     ```
 
-    Nothing is started, and no API key needed, until the first request.
+    The app starts, and needs an API key, only at the first request.
 
     Args:
         agent: Any Pydantic AI agent.
-        name: Name on the agent card; the agent's own, else `agent`.
-        url: The agent's public URL, for the card; None takes the URL that a request came to.
-        version: The agent's own version, for the card.
-        description: What the agent is for; the agent's own description, else a neutral sentence. Instructions and
-            system prompts never go into the card.
-        provider: Who offers the agent.
-        skills: What it can do; without any, the card has one skill: the agent as a whole.
-        extensions: Protocol extensions that the card declares; a request must declare the required ones.
-        security_schemes: How callers authenticate, for the card, where `auth` is a function; the card has the schemes
-            of an `Authenticator` by itself.
-        security_requirements: Which of the schemes are needed, for the card; like `security_schemes`.
-        docs_url: Path of FastA2A's page that shows the card; None for none. Its form sends FastA2A's own methods, which
-            are not served.
-        default_input_modes: Media types on the card; what the model's profile takes.
-        default_output_modes: Media types on the card; from the output type.
-        backend: Where tasks and conversations live: in the memory of this process (`'memory'`), in a SQLite file
+        name: Name on the agent card. Default: the agent's name, else `agent`.
+        url: The agent's public URL, for the card. Default: the URL of the request.
+        version: The agent's own version, for the card. Default `1.0.0`.
+        description: Purpose of the agent, for the card. Default: the agent's description, else a neutral sentence.
+            Instructions and system prompts never appear on the card.
+        provider: Organization that offers the agent, for the card. Default: none.
+        skills: Skills of the agent, for the card. Default: one skill, the agent as a whole.
+        extensions: Protocol extensions that the card declares; a request must declare the required ones. Default: none.
+        security_schemes: Ways to authenticate, for the card, if `auth` is a function. The schemes of an `Authenticator`
+            are on the card by default.
+        security_requirements: Required schemes, for the card; like `security_schemes`.
+        docs_url: Path of FastA2A's page that shows the card, such as `/docs`. Default: no page. The page's form sends
+            FastA2A's own methods, which are not served.
+        default_input_modes: Accepted media types, for the card. Default: the media types of the model's profile.
+        default_output_modes: Returned media types, for the card. Default: the media types of the output type.
+        backend: Store of tasks and conversations: the memory of this process (`'memory'`, the default), a SQLite file
             (`'sqlite:///relative.db'`, `'sqlite:////absolute.db'`; with `?synchronous=normal`, a power failure may undo
-            the last moments), in a PostgreSQL database (`'postgresql://user@host/database'`, or a `Postgres` with its
+            the last moments), a PostgreSQL database (`'postgresql://user@host/database'`, or a `Postgres` with its
             options), or a `Backend` of your own.
-        storage: A FastA2A storage of your own for tasks and contexts. What it has no method for is refused with -32004:
-            lists of tasks, erasing, conversations from Python, and subscribing to a task of another process or
-            continuing it.
-        broker: A FastA2A broker of your own, which carries the operations of tasks.
-        auth: How callers authenticate: one way, or several of which each will do; or a function of the request that
-            returns its caller, or None for HTTP 401. Whoever does not is refused with HTTP 401 before the request's
-            body is read. Without `auth` all callers are one anonymous owner, who see each other's tasks.
-        access: How the app is reached, and what its callers may do: hosts, web pages, protocol versions, scopes,
-            owners, tenants.
-        approvals: How clients answer calls that wait for them, and what clients see of these calls.
-        limits: What requests, streams, queues and callers may take.
-        messages: What messages of clients may hold, and what becomes of them.
-        push: Lets clients register webhooks, which are told of their tasks; None refuses them. The server then calls
-            URLs that clients choose: see "Push notifications".
-        results: How answers reach clients, and what clients see of runs besides. A worker that runs tasks by itself
-            decides that by itself.
-        retention: The name under which tasks and conversations are stored, and how long they are kept.
-        workers: How many tasks run at once, and how they stop; or a FastA2A worker of your own.
-        deps_factory: Makes the `deps` of each run, instead of one `deps` for all of them: a function, async or not, of
-            the `CallContext`. If what it returns is a context manager, async or not, that is entered for the run, and
-            left however the run ends. What it raises fails the task. It is called in the event loop.
-        on_complete: Called, as by Pydantic AI's UI adapters, with the `AgentRunResult` of each run that has completed:
-            once its answer is stored, at most once, and what it raises is only logged. It may be async; else it is
-            called in a thread.
-        on_cancel: Called like that with the `RunCancelled` of each run that was cancelled with its task.
-        on_failure: Called like that with a `RunFailure` for each run that has failed.
-        debug: See Starlette, like all that follow.
-        routes: Further routes. With one at a path of the HTTP+JSON binding, such as `/tasks`, that is not served.
-        middleware: See Starlette; prefer pure ASGI middleware, a `BaseHTTPMiddleware` slows every request.
+        storage: A FastA2A storage of your own for tasks and contexts. Default: none. Operations that the storage has no
+            method for are refused with error -32004: lists of tasks, erasing, conversations from Python, and
+            subscribing to or continuing a task of another process.
+        broker: A FastA2A broker of your own, which carries the operations of tasks. Default: none.
+        auth: Authentication of callers: an `Authenticator`, several alternatives, or a function of the request that
+            returns the caller, or None for HTTP 401. Requests without valid credentials get HTTP 401 before the body is
+            read. Default: all callers share one anonymous identity and can see each other's tasks.
+        access: Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants and the extended card.
+        approvals: Answers of clients to waiting tool calls, and visibility of the calls' arguments.
+        limits: Limits of requests, messages, streams and queues, and quotas of callers.
+        messages: Content of messages, and their treatment.
+        push: Webhooks that clients register for their tasks. The server then calls URLs that clients choose: see "Push
+            notifications". Default: webhooks are refused.
+        results: Delivery of answers and progress to clients. A FastA2A worker that runs tasks itself ignores these
+            settings.
+        retention: Name and lifetime of stored tasks and conversations.
+        workers: Number of tasks that run at once, shutdown times, leases; or a FastA2A worker of your own.
+        deps_factory: Function of the `CallContext`, which may be async, that makes the `deps` of each run. If it
+            returns a context manager, async or not, the context is entered for the run and always left. An exception of
+            the function fails the task. It is called in the event loop. Default: `deps` for all runs.
+        on_complete: Function, like the option of Pydantic AI's UI adapters, called with the `AgentRunResult` of each
+            completed run: at most once, after its answer is stored. It may be async, else it is called in a thread. Its
+            exceptions are only logged. Default: none.
+        on_cancel: Function, like `on_complete`, called with the `RunCancelled` of each run that was cancelled with its
+            task.
+        on_failure: Function, like `on_complete`, called with a `RunFailure` for each failed run.
+        debug: See Starlette.
+        routes: Further routes. If a route has a path of the HTTP+JSON binding, such as `/tasks`, the binding is not
+            served.
+        middleware: See Starlette. Prefer pure ASGI middleware: a `BaseHTTPMiddleware` slows every request.
         exception_handlers: See Starlette.
-        lifespan: Entered within ours.
-        run: What every run of the agent is given, by the names of `Agent.run`; see `RunOptions`.
+        lifespan: See Starlette. It is entered within the app's own lifespan.
+        run: Options for every run of the agent, with the names of `Agent.run`; see `RunOptions`.
 
     Raises:
-        TypeError: An argument has another type than it takes, or a keyword is unknown; the agent is a `DBOSAgent`, a
-            `PrefectAgent`, or a `TemporalAgent` that is given a `timeout`; an output type is given to an agent with
-            output validators; or options do not go together, such as a `Backend` and a `storage`, run options and a
-            worker, `deps_factory` and `deps`, or scopes without `auth`.
-        ValueError: A string is none of those that an argument takes, or a number is NaN or infinite; `url` has no
-            scheme; `hide_arguments` names a tool that the agent does not have; the agent card would not be valid;
-            `auth` is empty, or `scopes` has none; `deps_headers` names credentials; the worker has another agent,
-            storage or broker; the backend is none that there is, or in use by another app of this process; or it is
-            memory, and a server of several processes imports the app, or has no push notifications.
+        TypeError: An argument has a wrong type, or a keyword is unknown. The agent is a `DBOSAgent`, a `PrefectAgent`,
+            or a `TemporalAgent` with a `timeout`. The agent has output validators, and there is an `output_type`.
+            Options exclude each other, such as a `Backend` and a `storage`, run options and a worker, or `deps_factory`
+            and `deps`. `scopes` lacks `auth`.
+        ValueError: A string is not one of the allowed values, or a number is NaN or infinite. `url` has no scheme.
+            `hide_arguments` names a tool that the agent does not have. The agent card would not be valid. `auth` or
+            `scopes` is empty. `deps_headers` names credentials. The worker has another agent, storage or broker. The
+            backend is unknown, in use by another app of this process, without push notifications, or memory in a server
+            of several processes.
     """
     _check_docs_url(docs_url)
     settings = Settings(
