@@ -13,7 +13,11 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test cover fuzz chaos interop lint docs bench clean
+# Schedules that `make stress` tries, and the seed of a run that is to be repeated: make stress SCHEDULES=100 SEED=7
+SCHEDULES ?= 2000
+SEED ?=
+
+.PHONY: help demo test cover core stress fuzz chaos interop lint docs bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +33,13 @@ cover: $(VENV)/.installed-dev ## Run all tests, measure branch coverage, and fai
 	@$(MAKE) test PYTEST='coverage run -m pytest'
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+core: $(VENV)/.installed-dev ## Run the core of the tests on a newer Python, if one is here, and on the lowest versions of dependencies
+	@WORKERS=$(WORKERS) bash .ci/core
+
+stress: $(VENV)/.installed-dev ## Try many schedules of the queue: holders crash and freeze, clocks are set, clients repeat themselves
+	HOSTILE_EXAMPLES=$(SCHEDULES) $(BIN)/python -m pytest -n $(WORKERS) tests/ports/test_hostile_schedule.py \
+		$(if $(SEED),--hypothesis-seed=$(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long
 	FUZZ=1 $(BIN)/python -m pytest -n $(WORKERS) \

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ from ..errors import LeaseLost, QuotaExceededError
 from ..ports import Backend, Bucket, Charge, Spent, Submission
 from ..settings import Retention
 from ..types import TaskState
-from .base import MakeBackend, PortSuite
+from .base import PortSuite
 from .values import AT, OWNER, claim_one, ending, message, run, state_of, submit
 
 __all__ = ('QuotaSuite',)
@@ -61,11 +62,16 @@ class QuotaSuite(PortSuite):
     @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(data=st.data())
     async def test_a_bucket_gives_as_one_that_is_filled_drop_by_drop(
-        self, make_backend: MakeBackend, data: st.DataObject
+        self, backend: Backend, data: st.DataObject
     ) -> None:
-        bucket = BUCKET._replace(interval=data.draw(st.integers(1, 10**7)), burst=data.draw(st.integers(1, 5)))
+        bucket = Bucket(
+            f'/{uuid4()}',  # an owner of its own for each example
+            'SendMessage',
+            interval=data.draw(st.integers(1, 10**7)),
+            burst=data.draw(st.integers(1, 5)),
+        )
         pauses = data.draw(st.lists(st.integers(0, 20_000), max_size=20))
-        backend, at = make_backend(), AT
+        at = AT
         held, capacity = bucket.burst * bucket.interval, bucket.burst * bucket.interval  # microseconds' worth
         for pause in pauses:
             at += pause
@@ -73,7 +79,6 @@ class QuotaSuite(PortSuite):
             wait = await backend.quotas.take(bucket, at=at)
             assert wait == max(0, -(-(bucket.interval - held) // 1000))
             held -= bucket.interval if wait == 0 else 0
-        backend.close()
 
     async def test_charges_add_up_until_they_are_forgotten(self, backend: Backend) -> None:
         later = CHARGE._replace(until=AT + MINUTE + 1000)

@@ -504,7 +504,7 @@ def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
 
     class Made(Schedule):
         def __init__(self) -> None:
-            faulthandler.dump_traceback_later(60, exit=True)  # a schedule, and not all that are tried, is bounded
+            faulthandler.dump_traceback_later(LIMIT, exit=True)  # a schedule, and not all that are tried, is bounded
             store = f'hostile {next(stores)}'
             super().__init__([opened(store, 'agent') for _ in range(2 if name in DURABLE else 1)])
 
