@@ -35,7 +35,7 @@ def over(binding: str) -> Generator[None]:
 @asynccontextmanager
 async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
     """The official client, with the card that is at the URL."""
-    async with httpx.AsyncClient(timeout=LIMIT) as http:
+    async with httpx.AsyncClient(timeout=LIMIT, verify=False) as http:
         bindings = [_binding[-1]]
         yield await create_client(url, ClientConfig(httpx_client=http, supported_protocol_bindings=bindings, **config))
 

@@ -37,7 +37,7 @@ def server() -> Generator[Process]:
 def post(server: Process, text: str, method: str = 'SendMessage', *, direct: bool = False) -> httpx.Response:
     message = {'messageId': f'{text} {method} {direct}', 'role': 'ROLE_USER', 'parts': [{'text': text}]}
     body = rpc(method, message=message | {'metadata': {'direct': direct}})
-    return httpx.post(server.url, json=body, headers=V1, timeout=LIMIT)
+    return httpx.post(server.url, json=body, headers=V1, timeout=LIMIT, verify=False)
 
 
 def send(server: Process, text: str) -> dict[str, Any]:
