@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime
-from os import urandom
 from typing import Literal, TypeAlias
 
-__all__ = ('LOGGER', 'Event', 'Fact', 'audit', 'new_correlation_id')
+__all__ = ('LOGGER', 'Event', 'Fact', 'audit')
 
 LOGGER = 'pydantic_ai_a2a.audit'
 """Name of the logger."""
@@ -38,17 +37,12 @@ Fact: TypeAlias = 'str | list[str] | dict[str, str] | None'
 logger = logging.getLogger(LOGGER)
 
 
-def new_correlation_id() -> str:
-    """Return a random name for a request or another action, for answers and logs."""
-    return urandom(8).hex()
-
-
 def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
     """Write a record.
 
     Args:
         event: Kind of the record.
-        correlation_id: See `new_correlation_id`.
+        correlation_id: Names the request or command in the logs.
         facts: Further facts: names and classes, never credentials or content. Facts that are None are left out.
     """
     level = logging.INFO if event in _ORDINARY else logging.WARNING

@@ -12,7 +12,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 
-__all__ = ('SCOPE', 'operation_span', 'push_span', 'run_span', 'traceparent')
+__all__ = ('SCOPE', 'operation_span', 'push_span', 'recording', 'run_span', 'traceparent')
 
 SCOPE = 'pydantic_ai_a2a'
 """Instrumentation scope of the spans, and name of the logger."""
@@ -20,13 +20,14 @@ SCOPE = 'pydantic_ai_a2a'
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
-def _recording() -> bool:
+def recording() -> bool:
+    """Return whether an OpenTelemetry SDK records spans."""
     return not isinstance(trace.get_tracer_provider(), ProxyTracerProvider)
 
 
 def operation_span(
     method: str, headers: Iterable[tuple[bytes, bytes]], attributes: Mapping[str, str]
-) -> AbstractContextManager[Span | None]:
+) -> AbstractContextManager[Span]:
     """Open a server span `a2a {method}` for one operation, as a child of the caller's span if the request names one.
 
     Args:
@@ -34,8 +35,6 @@ def operation_span(
         headers: Headers of the request.
         attributes: Attributes of the binding.
     """
-    if not _recording():
-        return _NOTHING
     # Inside a span of our own process (a web framework's), that one is the parent already.
     context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_decoded(headers))
     return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
@@ -47,7 +46,7 @@ def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
     """Open a consumer span `a2a run` around one agent run; `parent` is the traceparent of the submitting process."""
-    if not _recording():
+    if not recording():
         return _NOTHING
     context = None
     if parent is not None and not trace.get_current_span().get_span_context().is_valid:
@@ -58,7 +57,7 @@ def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractConte
 
 def push_span(task_id: str, delivery_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
     """Open a client span `a2a push` around one call of a webhook; `parent` is the task's traceparent."""
-    if not _recording():
+    if not recording():
         return _NOTHING
     context = None if parent is None else propagate.extract({'traceparent': parent})
     return _span('a2a push', SpanKind.CLIENT, context, {'a2a.task.id': task_id, 'a2a.delivery.id': delivery_id})

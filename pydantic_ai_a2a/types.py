@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from os import urandom
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -45,7 +46,13 @@ __all__ = (
     'TaskQuery',
     'TaskState',
     'TextDelta',
+    'new_correlation_id',
 )
+
+
+def new_correlation_id() -> str:
+    """Return a name for one request or command, for its answer and the logs."""
+    return urandom(8).hex()
 
 
 def _quoted(name: str) -> str:

@@ -13,8 +13,8 @@ from pydantic_ai.conversation_store import ConversationStore
 from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..audit import audit, new_correlation_id
-from ..auth.guard import Guard
+from ..audit import audit
+from ..dispatch.dispatch import Dispatcher
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.browser import AllowedHosts, misdirected
 from ..http.connection import REQUEST
@@ -22,10 +22,8 @@ from ..http.request import redact
 from ..http.unread import closing
 from ..ports import Backend
 from ..protocol import stored
-from ..quotas import Metering
 from ..runs.host import Hosting
-from ..service.tasks import Service
-from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState
+from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
 __all__ = ('A2AApp',)
 
@@ -84,11 +82,9 @@ class A2AApp(FastA2A):
     def __init__(
         self,
         backend: Backend,
-        service: Service,
+        dispatcher: Dispatcher,
         *,
         hosting: Hosting,
-        guard: Guard,
-        metering: Metering | None,
         allowed_hosts: AllowedHosts | None,
         answer_time: float,
         storage: Storage[Any] | None = None,
@@ -103,13 +99,14 @@ class A2AApp(FastA2A):
         self.router.default = fallback
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
-        self._service = service
+        self.dispatcher = dispatcher
+        """Performs operations for callers, also for callers in this process."""
         self.hosting = hosting
         """Starts with the first call, or with the lifespan."""
-        self.guard = guard
+        self.guard = dispatcher.guard
         """Decides who may call."""
-        self.metering = metering
-        """Counts what callers take; None: nothing is."""
+        self.metering = dispatcher.metering
+        """Counts the requests and runs of callers; None: nothing is counted."""
         self.allowed_hosts = allowed_hosts
         """The hosts that are answered for; None: all."""
         self.answer_time = answer_time
@@ -197,7 +194,7 @@ class A2AApp(FastA2A):
             TaskNotFoundError: There is none with this id.
             TaskNotCancelableError: It has ended.
         """
-        task = await self._service.cancel(
+        task = await self.dispatcher.service.cancel(
             task_id, None, new_correlation_id(), lambda header: {'via': 'python', 'owner': header.owner}
         )
         return stored.load_task(task)
@@ -216,7 +213,7 @@ class A2AApp(FastA2A):
             UnsupportedOperationError: It does not wait for credentials, or no longer for those of a moment ago.
         """
         call = Call(ANONYMOUS, new_correlation_id())
-        return stored.load_task(await self._service.resume(call, task_id, text))
+        return stored.load_task(await self.dispatcher.service.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:
         """Delete a task with its messages, artifacts and events; whether it was there.

@@ -24,11 +24,11 @@ from ..auth.guard import Auth, guard
 from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
+from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
 from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
-from ..http.extended_card import ExtendedCard
 from ..http.index import Index
 from ..ports import Backend
 from ..protocol.run_metadata import EXTENSION
@@ -230,10 +230,8 @@ def to_a2a(
     index, discovery = Index(card, url), Discovery(card, url)
     return A2AApp(
         store,
-        parts.service,
+        serving.dispatcher,
         hosting=parts.hosting,
-        guard=guards,
-        metering=metering,
         storage=None if own is None else own.storage,
         broker=None if own is None else own.broker,
         allowed_hosts=None if access.allowed_hosts is None else AllowedHosts(access.allowed_hosts),

@@ -16,10 +16,11 @@ from ..agent.options import NO_MODEL
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card import CardFacts, CardTemplate
+from ..dispatch.dispatch import Dispatcher
+from ..dispatch.extended_card import ExtendedCard
+from ..dispatch.extensions import Extensions
 from ..http.base import request_late
 from ..http.exchange import Serving
-from ..http.extended_card import ExtendedCard
-from ..http.extensions import Extensions
 from ..http.health import Ready
 from ..http.slow_clients import SlowClients
 from ..http.unsent import Readers
@@ -120,24 +121,27 @@ class Assembly:
     ) -> Serving:
         """What the bindings need."""
         limits = self._limits
-        return Serving(
+        dispatcher = Dispatcher(
             service=self.service,
-            versions=versions,
-            body_limit=limits.body,
-            senders=SlowClients(limits.body_time, request_late),
-            readers=Readers(limits.answer_time, limits.unsent),
-            value_limit=limits.values,
             guard=guard,
             metering=self._metering,
             extensions=Extensions(extensions),
             capabilities=card.capabilities,
+            extended=extended,
             direct=self.direct,
             tenants=tenants,
-            extended=extended,
-            streams=self.streams,
-            runs_here=self.hosting.running,
             start=self.hosting.ensure,
             keep=self._conversion.keep,
+        )
+        return Serving(
+            dispatcher=dispatcher,
+            versions=versions,
+            body_limit=limits.body,
+            value_limit=limits.values,
+            senders=SlowClients(limits.body_time, request_late),
+            readers=Readers(limits.answer_time, limits.unsent),
+            streams=self.streams,
+            runs_here=self.hosting.running,
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:

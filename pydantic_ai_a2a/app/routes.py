@@ -40,7 +40,7 @@ def app_routes(
         index: Names the card in refusals.
         own: The user's.
     """
-    taken = http_json.first_taken(own)
+    taken, tenants = http_json.first_taken(own), serving.dispatcher.tenants
     if taken is not None:
         logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
     return [
@@ -50,7 +50,7 @@ def app_routes(
         Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
         Route(READY_PATH, ready, methods=['GET', 'HEAD']),
         *own,
-        *([] if serving.tenants is None else _tenant_routes(serving, serving.tenants, card, index, http=taken is None)),
+        *([] if tenants is None else _tenant_routes(serving, tenants, card, index, http=taken is None)),
         *([] if taken else http_json.last_routes(serving.versions, index.card_url)),
     ]
 
@@ -79,7 +79,7 @@ def fallback(
     def takes(params: Mapping[str, str]) -> bool:
         return is_name(params['tenant'], reserved)
 
-    below_any = serving.tenants is None and http_json.first_taken(own) is None
+    below_any = serving.dispatcher.tenants is None and http_json.first_taken(own) is None
     routes = http_json.routes(serving, below='/{tenant}', takes=takes) if below_any else []
     routes.append(Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']))
     handled = {404, HTTPException} & (handlers or {}).keys()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request, cookie_parser
 
-__all__ = ('InvalidCredentials', 'RequestInfo')
+__all__ = ('InvalidCredentials', 'RequestInfo', 'header')
 
 
 class InvalidCredentials(Exception):
@@ -41,6 +41,9 @@ class RequestInfo:
     scope: MutableMapping[str, Any] | None = field(default=None, repr=False)
     """The ASGI scope of a request over HTTP; None for other transports."""
 
+    base_url: Callable[[], str] = field(default=str, repr=False)
+    """Returns the URL under which the client reached the app; empty for transports without URLs."""
+
     def header(self, name: str) -> str | None:
         """Return the value of a header, or None without the header.
 
@@ -71,6 +74,17 @@ class RequestInfo:
         client = None if self.address is None else (self.address, 0)
         headers = list(self.headers)
         return Request({'type': 'http', 'headers': headers, 'query_string': self.query, 'client': client})
+
+
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """Return the value of a header, several values joined with commas; None without the header."""
+    first: bytes | None = None
+    for key, value in headers:
+        if key == name:
+            if first is not None:
+                return b','.join(value for key, value in headers if key == name).decode('latin-1')
+            first = value
+    return None if first is None else first.decode('latin-1')
 
 
 def _one(values: list[str]) -> str | None:

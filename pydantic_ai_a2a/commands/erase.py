@@ -12,12 +12,12 @@ from typing import Any
 import click
 from pydantic_core import to_json
 
-from ..audit import Event, Fact, audit, new_correlation_id
+from ..audit import Event, Fact, audit
 from ..errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import LIVE, TERMINAL
 from ..ports import Backend, Erased
 from ..settings import Limits
-from ..types import TaskHeader, TaskQuery
+from ..types import TaskHeader, TaskQuery, new_correlation_id
 from .stores import Store, opened, store_options, whose_options
 from .target import say
 

@@ -1,104 +1,76 @@
-"""What every binding does with HTTP: read a request, answer, turn an exception into an error. Knows no operation."""
+"""HTTP for all bindings: content types, bodies of requests, and answers."""
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Collection
 
 from starlette.types import Receive, Scope, Send
 
-from ..audit import audit
-from ..auth.request import RequestInfo
+from ..dispatch.dispatch import ClientGone
 from ..errors import (
-    A2AError,
-    InternalError,
     PayloadTooLargeError,
     RequestTimeoutError,
-    StoreUnavailable,
     UnsupportedMediaTypeError,
 )
-from ..types import Caller
 
 __all__ = (
     'CHUNK',
     'JSON',
     'NO_SNIFF',
     'AnswerUnread',
-    'ClientGone',
-    'as_error',
-    'audit_refused',
     'check_content_type',
-    'header',
     'read_body',
     'reply',
     'request_late',
     'start',
 )
 
-logger = logging.getLogger('pydantic_ai_a2a')
-
 NO_SNIFF = (b'x-content-type-options', b'nosniff')
-"""Keeps browsers from reading an answer as something else than it says it is."""
+"""The header that keeps browsers from guessing another content type."""
 
 JSON = ('application/json',)
 
 CHUNK = 65_536
-"""Bytes that are sent at once: servers wait for a client that does not read between two sends, and never in one."""
+"""Bytes of one send: servers wait for clients that do not read between two sends, and never during a send."""
 
-_DIGITS = re.compile('[0-9]{1,19}')
-"""A length, as servers let it pass; what is none is counted while it is read."""
-
-
-class ClientGone(Exception):
-    """The client went away before its request was read, or its answer: there is nobody to answer."""
+_DIGITS = re.compile(b'[0-9]{1,19}')
+"""A length as servers let it pass. A body without a valid length is counted while it is read."""
 
 
 class AnswerUnread(ClientGone):
-    """The client takes too long to read its answer, which is broken off; the text is for the log."""
+    """The client takes too long to read its answer, which is broken off. The text is for the log."""
 
 
-def header(scope: Scope, name: bytes) -> str | None:
-    """The header's value, several joined with commas; None if it is absent."""
-    found: bytes | None = None
-    for key, value in scope['headers']:
-        if key == name:
-            if found is not None:
-                return b','.join(value for key, value in scope['headers'] if key == name).decode('latin-1')
-            found = value
-    return None if found is None else found.decode('latin-1')
-
-
-def check_content_type(scope: Scope, taken: Collection[str] = JSON) -> None:
-    """Refuse what a foreign web page can send without asking: anything but JSON.
+def check_content_type(declared: str | None, taken: Collection[str] = JSON) -> None:
+    """Refuse bodies that foreign web pages can send without a preflight: all but JSON.
 
     Args:
-        scope: The request.
-        taken: The media types that are taken.
+        declared: The `Content-Type` header of the body.
+        taken: The media types to accept.
 
     Raises:
-        UnsupportedMediaTypeError: The body is not declared as one of them.
+        UnsupportedMediaTypeError: The body has another media type.
     """
-    declared = header(scope, b'content-type') or ''
-    if declared not in taken and declared.partition(';')[0].strip().lower() not in taken:
+    if (declared or '').partition(';')[0].strip().lower() not in taken:
         raise UnsupportedMediaTypeError(f'The request body must be {" or ".join(taken)}.')
 
 
 def request_late() -> RequestTimeoutError:
-    """What is answered where a request takes too long to come: it is the connection's last answer."""
+    """Return the error for a request that takes too long to come. The answer closes the connection."""
     return RequestTimeoutError(headers={'Connection': 'close'})
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The request's body, of at most `limit` bytes.
+    """Return the request's body, of at most `limit` bytes.
 
     Raises:
-        PayloadTooLargeError: It is larger; what was declared as such is not even read.
-        ClientGone: The client disconnected in between.
+        PayloadTooLargeError: The body is larger. A body whose declared length is larger is not read.
+        ClientGone: The client disconnected before the end of the body.
     """
-    declared = header(scope, b'content-length')
-    if declared is not None and _DIGITS.fullmatch(declared) and int(declared) > limit:
-        raise _too_large(limit)
+    for name, value in scope['headers']:
+        if name == b'content-length' and _DIGITS.fullmatch(value) and int(value) > limit:
+            raise _too_large(limit)
     body = bytearray()  # no list of chunks: they may be small, and take more for themselves than for what they hold
     while True:
         message = await receive()
@@ -114,30 +86,6 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
 
 def _too_large(limit: int) -> PayloadTooLargeError:
     return PayloadTooLargeError(f'The request body is larger than {limit} bytes.')
-
-
-def as_error(exception: Exception, correlation_id: str) -> A2AError:
-    """What the client is told: the protocol's error, or for anything else only that something broke."""
-    if isinstance(exception, StoreUnavailable):
-        logger.warning('The store is unavailable (correlation id %s): %s', correlation_id, exception.detail)
-    if isinstance(exception, A2AError):
-        return exception
-    logger.error('Request failed (correlation id %s).', correlation_id, exc_info=exception)
-    return InternalError()
-
-
-def audit_refused(error: A2AError, request: RequestInfo, caller: Caller | None = None) -> None:
-    """Record the refusal of a request, if the audit log lists refusals of its kind."""
-    if error.refusal is None:
-        return
-    audit(
-        'refused',
-        correlation_id=request.correlation_id,
-        remote=request.address,
-        refusal=error.refusal,
-        caller=(caller.id or None) if caller else None,
-        tenant=(caller.tenant or None) if caller else None,
-    )
 
 
 async def reply(

@@ -10,10 +10,12 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..audit import new_correlation_id
+from ..auth.request import header
+from ..dispatch.refusals import audit_refused
 from ..errors import MisdirectedRequestError
 from ..protocol.versions import Versions
-from .base import audit_refused, header, reply
+from ..types import new_correlation_id
+from .base import reply
 from .http_json import MEDIA_TYPE, is_http_json, refusal
 from .request import request_info
 from .unread import closing
@@ -54,7 +56,7 @@ class AllowedHosts:
         """Whether a request is for one of the hosts; what has no host is."""
         if scope['type'] not in ('http', 'websocket') or '*' in self._exact:
             return True
-        value = header(scope, b'host')
+        value = header(scope['headers'], b'host')
         return value is None or self._include(value)
 
     def _include(self, value: str) -> bool:
@@ -114,7 +116,7 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
     if is_http_json(scope):
         body, media_type = refusal(error, correlation_id), MEDIA_TYPE
     else:
-        codec = _VERSIONS.before_reading(header(scope, b'a2a-version')).codec
+        codec = _VERSIONS.before_reading(header(scope['headers'], b'a2a-version')).codec
         described = codec.encode_error(error, correlation_id)
         body, media_type = b'{"jsonrpc":"2.0","id":null,"error":' + described + b'}', b'application/json'
     body = b'' if scope['method'] == 'HEAD' else body

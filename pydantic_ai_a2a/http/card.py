@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
+from ..auth.request import header
 from ..card import CardTemplate, etag
-from .base import NO_SNIFF, header
+from .base import NO_SNIFF
 
 __all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url', 'send_card')
 
@@ -62,7 +63,7 @@ async def send_card(
     """Answer with a card, or that the client has it already."""
     tag = etag(body)
     raw = [(name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)]
-    if _matches(header(scope, b'if-none-match'), tag):
+    if _matches(header(scope['headers'], b'if-none-match'), tag):
         await send({'type': 'http.response.start', 'status': 304, 'headers': raw})
         await send({'type': 'http.response.body', 'body': b''})
         return

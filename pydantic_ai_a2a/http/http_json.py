@@ -13,7 +13,7 @@ from types import MappingProxyType
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
-from ..audit import new_correlation_id
+from ..auth.request import header
 from ..errors import (
     A2AError,
     InvalidParamsError,
@@ -23,7 +23,8 @@ from ..errors import (
 )
 from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, CodecChoice, Versions
-from .base import JSON, check_content_type, header, read_body, reply
+from ..types import new_correlation_id
+from .base import JSON, check_content_type, read_body, reply
 from .exchange import Exchange, Request, Serving
 from .paths import AnyPath
 
@@ -156,10 +157,12 @@ class _HttpJsonExchange(Exchange):
             raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
         if self._verb != 'POST':
             return b''
-        # A page of another origin says where it comes from: nothing in the place of a type is for other clients only.
-        undeclared = header(self.scope, b'content-type') is None and header(self.scope, b'origin') is None
+        # Pages of other origins send an `Origin` header: only other clients may leave the type of an empty body out.
+        headers = self.scope['headers']
+        declared = header(headers, b'content-type')
+        undeclared = declared is None and header(headers, b'origin') is None
         if not undeclared:
-            check_content_type(self.scope, _TAKEN)
+            check_content_type(declared, _TAKEN)
         body = await read_body(self.scope, self.receive, self.serving.body_limit)
         if body and undeclared:
             raise UnsupportedMediaTypeError(f'The request body must be declared as {" or ".join(_TAKEN)}.')
@@ -176,7 +179,7 @@ class _HttpJsonExchange(Exchange):
                 body=body if self._verb == 'POST' else None,
             )
         except InvalidParamsError as error:
-            refuse_unsupported_params(operation, error, self.serving.capabilities, codec.refusals)
+            refuse_unsupported_params(operation, error, self.serving.dispatcher.capabilities, codec.refusals)
             raise
         return operation, params, CodecChoice(codec)
 

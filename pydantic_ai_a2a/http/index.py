@@ -7,9 +7,9 @@ from typing import Any
 from pydantic_core import from_json, to_json
 from starlette.types import Receive, Scope, Send
 
-from ..audit import new_correlation_id
 from ..card import CardTemplate
 from ..errors import A2AError, MethodNotAllowedError, NotFoundError
+from ..types import new_correlation_id
 from .base import reply
 from .card import CARD_PATH, base_url
 from .http_json import refusal

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import replace
 from types import MappingProxyType
 
 from starlette.types import Message, Receive, Scope, Send
 
 from ..errors import A2AError
-from ..protocol.codec import Params, RpcRefused
+from ..protocol.codec import RpcRefused
 from ..protocol.envelope import request_id
-from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
+from ..protocol.operations import refuse_unsupported_params
 from ..protocol.versions import CodecChoice
-from ..types import Call, SendParams
 from .base import reply
 from .exchange import Exchange, Request, Serving
 
@@ -53,7 +51,7 @@ class _JsonRpcExchange(Exchange):
             self._wants_stream = refused.operation is not None and refused.operation.stream
             self._expect(notification=refused.notification)
             if refused.operation is not None:
-                capabilities, refusals = self.serving.capabilities, choice.codec.refusals
+                capabilities, refusals = self.serving.dispatcher.capabilities, choice.codec.refusals
                 refuse_unsupported_params(refused.operation, refused.error, capabilities, refusals)
             raise refused.error from None
         self._id = request.id
@@ -64,17 +62,8 @@ class _JsonRpcExchange(Exchange):
 
     def _expect(self, *, notification: bool) -> None:
         if notification:
-            self.notify = self._notify
+            self.unanswered = True
             self.send = _without_body(self.send)
-
-    async def _notify(self, call: Call, operation: Operation, params: Params | None, choice: CodecChoice) -> None:
-        """Perform the operation of a notification, which waits for no task and follows none."""
-        if isinstance(params, SendParams):
-            await self._answer(call, OPERATIONS['SendMessage'], replace(params, return_immediately=True), choice)
-        elif operation.stream:
-            await reply(self.send, 200, b'', self.correlation_id)
-        else:
-            await self._answer(call, operation, params, choice)
 
     def envelope(self) -> tuple[bytes, bytes]:
         return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.types import Scope
 
 from ..auth.guard import Guard
 from ..auth.request import RequestInfo
+from .card import base_url
 
 __all__ = ('redact', 'request_info')
 
@@ -39,4 +42,5 @@ def request_info(scope: Scope, correlation_id: str) -> RequestInfo:
         query=scope['query_string'],
         address=client[0] if client else None,
         scope=scope,
+        base_url=partial(base_url, scope),
     )

@@ -6,7 +6,8 @@ from itertools import repeat
 import pytest
 from starlette.types import Message
 
-from pydantic_ai_a2a.http.base import header, read_body
+from pydantic_ai_a2a.auth.request import header
+from pydantic_ai_a2a.http.base import read_body
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from pydantic_ai_a2a.http.base import header, read_body
 )
 def test_the_values_of_a_header_are_one(name: bytes, value: str | None) -> None:
     headers = [(b'several', b'2'), (b'one', b'1'), (b'several', b'3'), (b'several', b'4')]
-    assert header({'headers': headers}, name) == value
+    assert header(headers, name) == value
 
 
 async def test_a_body_takes_no_more_memory_if_it_comes_bit_by_bit() -> None:

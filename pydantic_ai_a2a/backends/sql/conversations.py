@@ -21,8 +21,9 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.usage import RunUsage
 from pydantic_core import to_json
 
-from ...audit import audit, new_correlation_id
+from ...audit import audit
 from ...conversion.turns import appended
+from ...types import new_correlation_id
 from .database import Database, WriteKind
 from .transaction import Lock, Transaction, Write
 

@@ -1,4 +1,4 @@
-"""Which protocol extensions a request activates (§4.6), by FastA2A's own rules. Knows the header, not what they do."""
+"""The protocol extensions that a request activates (§4.6), by FastA2A's own rules."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Extensions:
 
     def __init__(self, declared: Sequence[AgentExtension]) -> None:
         self.declared = list(declared)
-        self.required = any(each.get('required') for each in declared)
-        """Whether a request needs to declare any."""
+        self.required = any(extension.get('required') for extension in declared)
+        """True if a request needs to declare extensions."""
 
     def activate(self, requested: str | None, *, name: str, enforce: bool) -> list[str]:
-        """Which of the requested extensions are active.
+        """Return the requested extensions that are active.
 
         Args:
             requested: Value of the request's header.
             name: The header's name.
-            enforce: Whether those that the agent requires must be among them.
+            enforce: True if the request must declare the extensions that the agent requires.
 
         Raises:
-            ExtensionSupportRequiredError: One that the agent requires is not among them.
+            ExtensionSupportRequiredError: The request does not declare an extension that the agent requires.
         """
         active = select_activated_extensions(self.declared, parse_extensions_header(requested))
         missing = missing_required_extensions(self.declared, active)
@@ -48,5 +48,5 @@ class Extensions:
 
 
 def echo(active: list[str], name: str) -> tuple[tuple[str, str], ...]:
-    """The response headers that say which extensions are active."""
+    """Return the response headers that name the active extensions."""
     return ((name, format_extensions_header(active)),) if active else ()
