@@ -1,4 +1,4 @@
-"""The app that serves an agent: an ASGI app, and the Python API of its tasks. Knows no binding and no backend."""
+"""The app that serves an agent: an ASGI app, and the Python API of its tasks."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class OwnTaskManager(TaskManager):
     """A FastA2A task manager that shows the user's own storage and broker; the app itself enters the broker.
 
     Args:
-        storage: The user's storage, if there is one.
-        broker: The user's broker, if there is one.
-        hosting: Says whether the app runs.
+        storage: The user's storage, if any.
+        broker: The user's broker, if any.
+        hosting: Knows whether the app runs.
     """
 
     def __init__(self, storage: Storage[Any] | None, broker: Broker | None, hosting: Hosting) -> None:
@@ -74,9 +74,9 @@ class OwnTaskManager(TaskManager):
 
 
 class A2AApp(FastA2A):
-    """What `to_a2a` returns: a FastA2A (Starlette) app, and a Python API for the tasks that it serves.
+    """The app of `to_a2a`: a FastA2A (Starlette) app, with a Python API for its tasks.
 
-    The methods act for whoever owns a task, so call them only from code that may see everything.
+    The methods act for every owner of tasks. Call them only from code that may see all tasks.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class A2AApp(FastA2A):
         self.dispatcher = dispatcher
         """Performs operations for callers, also for callers in this process."""
         self.hosting = hosting
-        """Starts with the first call, or with the lifespan."""
+        """Runs the app's workers, from the first call or the lifespan on."""
         self.guard = dispatcher.guard
         """Decides who may call."""
         self.metering = dispatcher.metering
         """Counts the requests and runs of callers; None: nothing is counted."""
         self.allowed_hosts = allowed_hosts
-        """The hosts that are answered for; None: all."""
+        """The hosts that the app answers for; None: all hosts."""
         self.answer_time = answer_time
-        """Seconds that a client may take to read a long answer, and at most twice as long."""
+        """Seconds until a client must have read a long answer. A slow client is cut after at most twice the time."""
 
     @property
     def task_manager(self) -> TaskManager:
@@ -131,11 +131,11 @@ class A2AApp(FastA2A):
 
     @property
     def backend(self) -> Backend:
-        """Where its tasks and conversations live."""
+        """The backend of the app's tasks and conversations."""
         return self._backend
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve; what the lifespan has not started starts with the first call, and the card needs none of it."""
+        """Serve a request. Without a lifespan, the first request of an operation starts the app."""
         scope.setdefault(REQUEST, receive)
         if not self.guard.anonymous:
             redact(scope, self.guard)
@@ -147,14 +147,15 @@ class A2AApp(FastA2A):
             await misdirected(scope, receive, send)
             return
         if scope['type'] == 'http' and (scope['path'] != '/' or scope['method'] != 'POST'):
-            receive, send = closing(scope, receive, send)  # JSON-RPC sees to it itself, at less cost
+            # The JSON-RPC binding closes connections by itself, with fewer calls.
+            receive, send = closing(scope, receive, send)
         await Starlette.__call__(self, scope, receive, send)
 
     async def get_task(self, task_id: str) -> Task:
-        """A task as it is now, with its whole history.
+        """Return a task as it is now, with its whole history.
 
         Raises:
-            TaskNotFoundError: There is none with this id.
+            TaskNotFoundError: No task has this id.
         """
         task = await self._backend.reader.load(task_id, None)
         if task is None:
@@ -169,13 +170,13 @@ class A2AApp(FastA2A):
         state: TaskState | None = None,
         limit: int = 100,
     ) -> list[Task]:
-        """The newest tasks by status, with history and artifacts.
+        """Return the tasks with the newest status, with history and artifacts.
 
         Args:
             caller: Only this caller's tasks.
             context_id: Only tasks of this context.
             state: Only tasks in this state.
-            limit: How many at most.
+            limit: Maximum number of tasks.
 
         Raises:
             ValueError: `limit` is less than 1.
@@ -191,8 +192,8 @@ class A2AApp(FastA2A):
         """Cancel a task and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
 
         Raises:
-            TaskNotFoundError: There is none with this id.
-            TaskNotCancelableError: It has ended.
+            TaskNotFoundError: No task has this id.
+            TaskNotCancelableError: The task has ended.
         """
         task = await self.dispatcher.service.cancel(
             task_id, None, new_correlation_id(), lambda header: {'via': 'python', 'owner': header.owner}
@@ -200,26 +201,26 @@ class A2AApp(FastA2A):
         return stored.load_task(task)
 
     async def resume_task(self, task_id: str, text: str = 'Access was granted.') -> Task:
-        """Let a task go on that is `auth-required`, once its credentials have come by another way (§7.6.1).
+        """Resume a task that is `auth-required`, after its credentials have come by another way (§7.6.1).
 
-        The tool that asked for them is called again; what it does then is up to it.
+        The tool that asked for the credentials is called again.
 
         Args:
             task_id: The task.
-            text: What the agent reads as the user's next message.
+            text: The text of the user's next message, for the agent.
 
         Raises:
-            TaskNotFoundError: There is none with this id.
-            UnsupportedOperationError: It does not wait for credentials, or no longer for those of a moment ago.
+            TaskNotFoundError: No task has this id.
+            UnsupportedOperationError: The task does not wait for credentials, or waits for other credentials by now.
         """
         call = Call(ANONYMOUS, new_correlation_id())
         return stored.load_task(await self.dispatcher.service.resume(call, task_id, text))
 
     async def erase_task(self, task_id: str) -> bool:
-        """Delete a task with its messages, artifacts and events; whether it was there.
+        """Delete a task with its messages, artifacts and events. Return whether the task existed.
 
         Raises:
-            UnsupportedOperationError: It is queued or running; cancel it first.
+            UnsupportedOperationError: The task is queued or running; cancel it first.
         """
         erased = await self._backend.housekeeping.erase_task(task_id, None, at=self._backend.now())
         if erased:
@@ -227,15 +228,16 @@ class A2AApp(FastA2A):
         return erased
 
     async def erase_context(self, context_id: str, *, caller: Caller = ANONYMOUS) -> bool:
-        """Delete a caller's conversation and all its tasks, batch by batch; whether there was anything.
+        """Delete a caller's conversation and all its tasks, batch by batch. Return whether anything was deleted.
 
         Raises:
-            UnsupportedOperationError: One of its tasks is queued or running; cancel it first.
+            UnsupportedOperationError: A task of the conversation is queued or running; cancel it first.
         """
         owner, erased, ended = self._owner(caller), False, 'broken off'
         try:
             while batch := await self._backend.housekeeping.erase(owner, context_id, at=self._backend.now()):
-                erased = erased or bool(batch.tasks or batch.conversations)  # else it was left of another conversation
+                # An empty batch is the rest of another conversation.
+                erased = erased or bool(batch.tasks or batch.conversations)
             ended = None
         except UnsupportedOperationError:
             ended = 'refused'
@@ -247,7 +249,7 @@ class A2AApp(FastA2A):
         return erased
 
     def conversations(self, *, caller: Caller = ANONYMOUS) -> ConversationStore:
-        """A caller's conversations, as Pydantic AI's store: load, fork or delete them by their context id."""
+        """Return a caller's conversations as Pydantic AI's store: load, fork or delete conversations by context id."""
         return self._backend.conversations(self._owner(caller))
 
     def _owner(self, caller: Caller) -> str:

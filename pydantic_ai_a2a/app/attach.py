@@ -10,6 +10,6 @@ __all__ = ('attach',)
 
 
 def attach() -> None:
-    """Give `AbstractAgent` the method `to_a2a`, unless it has one of its own; a subclass's own goes before."""
+    """Give `AbstractAgent` the method `to_a2a`, unless it has one already. A method of a subclass goes before."""
     if not hasattr(AbstractAgent, 'to_a2a'):
         AbstractAgent.to_a2a = to_a2a  # pyright: ignore[reportAttributeAccessIssue]

@@ -1,4 +1,4 @@
-"""Puts an A2A app into a larger Starlette or FastAPI app. Knows routes and lifespans; nothing of what is mounted."""
+"""Mounts an A2A app in a larger Starlette or FastAPI app."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class _Bare:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on to the mounted app."""
-        scope['path'] += '/'  # in no copy: what the app takes out of a scope, the server's access log must not have
+        scope['path'] += '/'  # not in a copy: the server's access log reads the scope that the app redacts
         _, child = self._mounted.matches(scope)
         scope.update(child)
         await self._mounted.handle(scope, receive, send)

@@ -1,4 +1,4 @@
-"""What serves one agent, joined: its service, its workers and where they are hosted, over one backend."""
+"""The parts that serve one agent over one backend: service, workers, hosting and dispatcher."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _webhooks(backend: Backend, push: Push) -> tuple[Registration, Sending]:
 
 
 class Assembly:
-    """What serves one agent, joined."""
+    """The parts that serve one agent."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class Assembly:
             return Worker(backend, conversion.job(backend, metering), settings, metering=metering)
 
         self.direct = None
-        """Answers messages with messages; None if all answers are tasks."""
+        """Answers messages with messages; None: all answers are tasks."""
         if (reply := settings.messages.reply) != 'task':
             job = partial(conversion.job, backend, metering)
             limit, max_wait = workers.running, limits.max_wait
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
         registration, sending = (None, None) if push is None else _webhooks(backend, push)
-        kept = [each for each in (backend, sending) if isinstance(each, AbstractAsyncContextManager)]
-        store = LoopExitStack(*kept) if kept else None
+        stores = [part for part in (backend, sending) if isinstance(part, AbstractAsyncContextManager)]
+        store = LoopExitStack(*stores) if stores else None
         self.hosting = Hosting(
             make_worker,
-            agent if store is None else LoopExitStack(agent, *kept),
+            agent if store is None else LoopExitStack(agent, *stores),
             backend=backend,
             store=store or nullcontext(),
             streams=self.streams,
@@ -119,7 +119,7 @@ class Assembly:
         tenants: Tenants | None,
         extended: ExtendedCard | None,
     ) -> Serving:
-        """What the bindings need."""
+        """Return the parts that the bindings need."""
         limits = self._limits
         dispatcher = Dispatcher(
             service=self.service,
@@ -145,7 +145,7 @@ class Assembly:
         )
 
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
-        """What the agent tells for its card; the modes are those given, else the agent's own."""
+        """Return the facts of the agent for its card. Without modes, the agent's own modes are used."""
         description = self._agent.description
         typed = self._conversion.input
         return CardFacts(
@@ -158,16 +158,16 @@ class Assembly:
 
 
 class LoopExitStack(AbstractAsyncContextManager[None]):
-    """Several things that are entered together, once in each event loop."""
+    """Enters several context managers together, once in each event loop."""
 
-    def __init__(self, *things: AbstractAsyncContextManager[Any]) -> None:
-        self._things = things
+    def __init__(self, *managers: AbstractAsyncContextManager[Any]) -> None:
+        self._managers = managers
         self._stacks: dict[asyncio.AbstractEventLoop, AsyncExitStack] = {}
 
     async def __aenter__(self) -> None:
         async with AsyncExitStack() as stack:
-            for thing in self._things:
-                await stack.enter_async_context(thing)
+            for manager in self._managers:
+                await stack.enter_async_context(manager)
             self._stacks[asyncio.get_running_loop()] = stack.pop_all()
 
     async def __aexit__(self, *error: Any) -> bool | None:

@@ -1,7 +1,4 @@
-"""The paths of an app: which there are, in which order they are tried, and what they keep from being tenants' names.
-
-Knows the bindings' routes; nothing of what they serve.
-"""
+"""The routes of an app in the order in which they are tried, and the tenants' names that the paths exclude."""
 
 from __future__ import annotations
 
@@ -31,14 +28,14 @@ logger = logging.getLogger('pydantic_ai_a2a')
 def app_routes(
     serving: Serving, card: Discovery, ready: Ready, index: Index, own: Sequence[BaseRoute]
 ) -> list[BaseRoute]:
-    """Return the routes of an app: ours before the user's own, and those that fit much after them.
+    """Return the routes of an app: ours, then the user's own, then ours with wide patterns.
 
     Args:
-        serving: What serves the bindings.
+        serving: The parts of the app.
         card: Serves the card.
-        ready: Says how the app is.
+        ready: Serves the readiness of the app.
         index: Names the card in refusals.
-        own: The user's.
+        own: The user's routes.
     """
     taken, tenants = http_json.first_taken(own), serving.dispatcher.tenants
     if taken is not None:
@@ -62,13 +59,13 @@ def fallback(
     own: Sequence[BaseRoute],
     handlers: Mapping[Any, ExceptionHandler] | None,
 ) -> Router:
-    """Return what serves the requests that no route of the app takes, also none that the user adds later.
+    """Return the router of requests that no route of the app takes, and no route that the user adds later.
 
-    Without tenants, the name of one in a path means nothing. A client of HTTP+JSON writes the `tenant` of its request
-    into the path, where a client of JSON-RPC writes it into the params.
+    Without tenants, the name of a tenant in a path has no effect. Clients of HTTP+JSON write the tenant into the path,
+    and clients of JSON-RPC write the tenant into the params.
 
     Args:
-        serving: What serves the bindings.
+        serving: The parts of the app.
         card: Serves the card, here at its older path.
         index: Answers at the agent's own URL and at unknown paths.
         own: The user's routes.
@@ -87,9 +84,9 @@ def fallback(
 
 
 class _PostOnly(Route):
-    """A route without params in its path, that leaves other methods than POST to whatever else is there.
+    """A route without params in its path, for POST only. Other routes may take the other methods.
 
-    Every request of JSON-RPC is matched by it, with fewer calls than a route of Starlette takes.
+    Every JSON-RPC request takes this route. Its match needs fewer calls than a match of Starlette's `Route`.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -102,20 +99,20 @@ class _PostOnly(Route):
 
 
 def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:
-    """The tenants that requests may name, none of which is called like a path of the app; None if there are none."""
+    """Return the tenants that requests may name; None without tenants. No tenant has the name of a path of the app."""
     if rule is None or rule is False:
         return None
     return Tenants(rule, {*_reserved(own), (docs_url or '').removeprefix('/').split('/')[0]})
 
 
 def _reserved(own: Sequence[BaseRoute]) -> set[str]:
-    """First segments of the app's paths, which are not tenants' names."""
+    """Return the first segments of the app's paths, which no tenant may have as a name."""
     paths = [CARD_PATH, LIVE_PATH, READY_PATH, *(str(getattr(route, 'path', '')) for route in own)]
     return {*http_json.FIRST_SEGMENTS, *(path.removeprefix('/').split('/')[0] for path in paths)}
 
 
 def _tenant_routes(serving: Serving, tenants: Tenants, card: Discovery, index: Index, *, http: bool) -> list[BaseRoute]:
-    """The same as without a tenant, below the path of one."""
+    """Return the routes of the bindings and the card below the path of a tenant."""
 
     def takes(params: Mapping[str, str]) -> bool:
         return tenants.may_be(params['tenant'])

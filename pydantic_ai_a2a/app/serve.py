@@ -158,26 +158,26 @@ def check_callers(
     name: str = 'The app',
     say: str = 'anonymous=True',
 ) -> None:
-    """See that everybody may call only where that is meant.
+    """Refuse to serve an app without authentication at a public address, unless the user asks for anonymous callers.
 
     Args:
-        app: What is to be served.
-        host: Where.
-        hosts: Names that it is to answer for, beside those that its apps have: whoever gives one has a proxy here.
-        anonymous: Whether everybody is meant.
-        name: What the app is called in an error.
-        say: How it is said that everybody is meant.
+        app: The app.
+        host: The host to listen on.
+        hosts: More names that the app answers for, such as the names of a proxy on this machine.
+        anonymous: True if the user asks for anonymous callers.
+        name: The name of the app in an error.
+        say: The option for anonymous callers, in an error.
 
     Raises:
-        ValueError: It is not said.
+        ValueError: Everybody could call the app, and the user has not asked for anonymous callers.
     """
     apps = list(served(app))
-    for each in apps:
-        each.guard.expected |= anonymous
-    open_to_all = [each for each in apps if each.guard.anonymous]
-    given = (hosts, *(each.allowed_hosts for each in open_to_all))
-    names = [host, *(known for each in given if each is not None for known in each.names)]
-    public = next((known for known in names if not is_loopback(known)), None)
+    for agent in apps:
+        agent.guard.expected |= anonymous
+    open_to_all = [agent for agent in apps if agent.guard.anonymous]
+    allowed = (hosts, *(agent.allowed_hosts for agent in open_to_all))
+    names = [host, *(hostname for group in allowed if group is not None for hostname in group.names)]
+    public = next((hostname for hostname in names if not is_loopback(hostname)), None)
     if anonymous or public is None:
         return
     if open_to_all:
@@ -193,10 +193,10 @@ def check_callers(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket whose connections get TCP_NODELAY: asyncio sets it only where the protocol is named.
+    """Return a listening socket. Its protocol is named, because asyncio sets TCP_NODELAY only then.
 
     Raises:
-        CannotListen: The address is not to be had.
+        CannotListen: The address cannot be used.
     """
     family = socket.AF_INET6 if ':' in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -210,15 +210,15 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where it listens; ends in a slash."""
+    """Return the URL of a listening socket, with a final slash."""
     host, port = listener.getsockname()[:2]
     return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
 
 
 def served(app: ASGIApp) -> Iterator[A2AApp]:
-    """The app, and what is in it that is ours: uvicorn waits for streams that only these can end.
+    """Return the apps of `to_a2a` in an app, which end their streams at a shutdown: uvicorn waits for the streams.
 
-    It is mounted there, or wrapped: middleware keeps what it wraps as `app`, and so do Starlette's routes.
+    The apps are mounted or wrapped. Middleware and Starlette's routes keep the wrapped app as `app`.
     """
     return _served(app, set())
 
@@ -235,16 +235,16 @@ def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
 
 
 def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
-    """The app for the hosts that it is to answer for: pages that a browser here shows can reach a local address."""
+    """Return the app behind a check of hosts: web pages in a browser on this machine can reach a local address."""
     if hosts is None and not ip_address(listener.getsockname()[0]).is_loopback:
         return app
     apps = list(served(app))
-    apart = (each.allowed_hosts for each in apps)
-    names = AllowedHosts(name for each in (hosts, *apart) if each is not None for name in each.names)
+    allowed = (hosts, *(agent.allowed_hosts for agent in apps))
+    names = AllowedHosts(name for group in allowed if group is not None for name in group.names)
 
     def redact(scope: Scope) -> None:
-        for each in apps:
-            redact_query(scope, each.guard)
+        for agent in apps:
+            redact_query(scope, agent.guard)
 
     return HostCheck(app, names, redact)
 
@@ -252,7 +252,7 @@ def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None 
 def _uvicorn(
     app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None, options: dict[str, Any]
 ) -> tuple[uvicorn.Server, threading.Event]:
-    """A uvicorn server, and what is set once it is up or will not be."""
+    """Return a uvicorn server, and the event that is set once the server has started or failed to start."""
     import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
 
     settled = threading.Event()
@@ -261,25 +261,25 @@ def _uvicorn(
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
-                for each in sockets or ():  # uvicorn itself is silent about sockets that it is given
-                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(each))
+                for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
+                    logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
             finally:
                 settled.set()
 
     apps = list(served(app))
-    _end_unread(listener, max((each.answer_time for each in apps), default=0.0))
-    grace = max((each.hosting.drain_grace for each in apps), default=0.0)
+    _end_unread(listener, max((agent.answer_time for agent in apps), default=0.0))
+    grace = max((agent.hosting.drain_grace for agent in apps), default=0.0)
     defaults: dict[str, Any] = {'timeout_graceful_shutdown': ceil(grace) + _CUT_OFF}
     config = uvicorn.Config(answering(app, listener, hosts), **(defaults | options))
     return Server(config), settled
 
 
 def _end_unread(listener: socket.socket, answer_time: float) -> None:
-    """Let the kernel end connections whose client takes nothing of what is sent.
+    """Let the kernel end connections whose client reads nothing.
 
-    The app itself ends those whose long answer is not read, within twice the answer time. The kernel waits a little
-    longer, and ends those whose short answers wait in the server's buffer as well. Linux alone has the option;
-    connections inherit it from the socket that accepts them.
+    The app itself ends connections whose long answer is not read, within twice the answer time. The kernel waits a
+    little longer, and also ends connections whose short answers wait in the server's buffer. Only Linux has the option.
+    Connections inherit the option from the listening socket.
     """
     with suppress(AttributeError):
         timeout = ceil(2000 * answer_time) + _KERNEL_GRACE
@@ -290,7 +290,7 @@ class Server:
     """A server in a thread of its own."""
 
     url: str
-    """Where it answers; ends in a slash."""
+    """URL of the server, with a final slash."""
 
     def __init__(
         self,
@@ -307,14 +307,14 @@ class Server:
         self._thread.start()
         if not self._settled.wait(_START_TIME) or not self._server.started:
             self._server.should_exit = True
-            self._thread.join(_GIVE_UP_TIME)  # a daemon: what hangs in the app does not keep the process
+            self._thread.join(_GIVE_UP_TIME)  # a daemon thread: an app that hangs does not keep the process alive
             raise RuntimeError('The app did not start; its log says why.')
 
     def _serve(self) -> None:
         try:
             self._server.run(sockets=[self._listener])
         except SystemExit:
-            pass  # uvicorn's way to say that the lifespan failed, which `started` tells
+            pass  # uvicorn exits if the lifespan failed, and then `started` is False
         finally:
             self._settled.set()
             self._listener.close()

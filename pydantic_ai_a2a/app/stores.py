@@ -1,4 +1,4 @@
-"""Which backend a URL or an argument names: the one place that chooses a concrete one."""
+"""The choice of the concrete backend from a URL or an argument."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ('choose_backend', 'open_store')
 
 
 def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits()) -> Backend:
-    """The backend over the store that is meant or that a URL names, which outlives the process.
+    """Return the backend over a store that outlives the process.
 
     Raises:
         ImportError: The driver of PostgreSQL is not installed.
-        ValueError: There is no such store, or a running app of this process has it.
+        ValueError: The URL is not the URL of a store, or a running app of this process has the store.
     """
     if isinstance(store, Postgres):
         return _postgres(store, namespace, limits)
@@ -26,10 +26,10 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
         return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
     if str(store).startswith('postgres'):
         return _postgres(Postgres(store), namespace, limits)
-    scheme, colon, _ = str(store).partition('://')  # what follows may hold a password
-    given = f'a URL that begins with {scheme!r}' if colon else 'another string'
+    scheme, colon, _ = str(store).partition('://')  # the rest of the URL may hold a password
+    value = f'a URL that begins with {scheme!r}' if colon else 'another string'
     raise ValueError(
-        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {given}."
+        f"backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, not {value}."
     )
 
 
@@ -42,11 +42,11 @@ def _postgres(settings: Postgres, namespace: str, limits: Limits) -> Backend:
 
 
 def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Limits, own: OwnParts | None) -> Backend:
-    """What `to_a2a(backend=)` means, or the user's own parts around memory.
+    """Return the backend of `to_a2a(backend=)`, or the user's own parts around the backend in memory.
 
     Raises:
         ImportError: See `open_store`.
-        ValueError: See there; or it is memory, and a server of several processes imports the app.
+        ValueError: See `open_store`; or the backend is in memory, and a server of several processes imports the app.
     """
     if isinstance(backend, Backend):
         return backend

@@ -1,4 +1,4 @@
-"""What `WWW-Authenticate` says of the schemes that a server takes (RFC 9110 §11.6, RFC 6750 §3). Pure."""
+"""The value of `WWW-Authenticate` for the schemes of a server (RFC 9110 §11.6, RFC 6750 §3)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _UNQUOTABLE = re.compile(r'[^ !#-\[\]-~]')
 
 
 def challenges(schemes: Iterable[tuple[SecurityScheme, Mapping[str, str]]]) -> str:
-    """The header's value: each scheme of HTTP once, in order; empty if there is none, as for certificates.
+    """Return the header's value with each HTTP scheme once, in order; empty without HTTP schemes, as for certificates.
 
     Args:
-        schemes: What the card declares, each with what is wrong about its credentials: names and values of parameters.
+        schemes: The schemes of the card, each with the parameters that describe an error of its credentials.
     """
-    found: dict[str, str] = {}
+    challenge_of: dict[str, str] = {}
     for scheme, errors in schemes:
         name, parameters = _challenge(scheme)
-        if name and (errors or name not in found):
-            found[name] = ', '.join([*parameters, *(_parameter(*each) for each in errors.items())])
-    return ', '.join(f'{name} {parameters}' for name, parameters in found.items())
+        if name and (errors or name not in challenge_of):
+            challenge_of[name] = ', '.join([*parameters, *(_parameter(key, value) for key, value in errors.items())])
+    return ', '.join(f'{name} {parameters}' for name, parameters in challenge_of.items())
 
 
 def _challenge(scheme: SecurityScheme) -> tuple[str, list[str]]:
-    """The name and the parameters of a scheme's challenge; no name for what is not asked for by HTTP."""
+    """Return the name and the parameters of a scheme's challenge; an empty name for a scheme outside HTTP."""
     if 'http_auth_security_scheme' in scheme:
         return scheme['http_auth_security_scheme']['scheme'], [_REALM]
     if 'api_key_security_scheme' in scheme:
@@ -38,5 +38,5 @@ def _challenge(scheme: SecurityScheme) -> tuple[str, list[str]]:
 
 
 def _parameter(name: str, value: str) -> str:
-    """A parameter of a challenge; what cannot stand between quotes is not there."""
+    """Return a parameter of a challenge without the characters that are illegal between quotes."""
     return f'{name}="{_UNQUOTABLE.sub("", value)}"'

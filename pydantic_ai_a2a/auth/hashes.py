@@ -1,4 +1,4 @@
-"""Tokens and keys of a server, of which only hashes are kept in memory. Knows neither requests nor schemes."""
+"""The tokens and keys of a server. Only their hashes are kept in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..types import Caller
 __all__ = ('MAX_SECRET', 'HashedSecrets', 'hash_key')
 
 MAX_SECRET = 8192
-"""Characters of a token or key that are looked at; longer ones are none."""
+"""Maximum characters of a token or key. Longer tokens and keys are invalid."""
 _MIN_SECRET = 16
 _PREFIX = 'sha256:'
 _HASH = re.compile(r'sha256:([0-9a-f]{64})')
@@ -20,15 +20,15 @@ _PRINTABLE = re.compile(r'[!-~]+')
 
 
 def hash_key(secret: str) -> str:
-    """The hash of a random token or key, `sha256:` and 64 hexadecimal digits, to be configured in its place.
+    """Return the hash of a random token or key for the configuration: `sha256:` and 64 hexadecimal digits.
 
-    It protects what nobody can guess. A password, which somebody made up, needs a slow hash instead.
+    The hash protects secrets that nobody can guess. Passwords of people need a slow hash instead.
 
     Args:
         secret: 16 characters of ASCII or more, without spaces.
 
     Raises:
-        ValueError: It is shorter, or has other characters.
+        ValueError: The secret is shorter, or has other characters.
     """
     if len(secret) < _MIN_SECRET or _PRINTABLE.fullmatch(secret) is None:
         raise ValueError(
@@ -39,13 +39,13 @@ def hash_key(secret: str) -> str:
 
 
 class HashedSecrets:
-    """Which caller each secret stands for.
+    """The callers of secrets.
 
     Args:
-        callers: By secret, or by its hash as `hash_key` makes it. A string is the id of a caller.
+        callers: Callers by secret, or by hash from `hash_key`. A string is the id of a caller.
 
     Raises:
-        ValueError: There are none, one is neither a hash nor a secret that nobody can guess, or a caller has no id.
+        ValueError: The mapping is empty, a secret is too short, a hash is malformed, or a caller has no id.
     """
 
     def __init__(self, callers: Mapping[str, Caller | str]) -> None:
@@ -55,12 +55,12 @@ class HashedSecrets:
         self._callers = {self._blinded(_digest(secret)): _caller(caller) for secret, caller in callers.items()}
 
     def _blinded(self, digest: bytes) -> bytes:
-        # What is compared is unknown to the client, who therefore learns nothing from how long a look-up takes; and
-        # that does not depend on the number of secrets, as going through all of them would.
+        # The client does not know the compared bytes and learns nothing from the time of a look-up. The time does not
+        # depend on the number of secrets.
         return blake2b(digest, key=self._key, digest_size=32).digest()
 
     def find(self, secret: str) -> Caller | None:
-        """Whom a secret stands for; None if nobody has it."""
+        """Return the caller of a secret; None for an unknown secret."""
         if len(secret) > MAX_SECRET:
             return None
         return self._callers.get(self._blinded(sha256(secret.encode()).digest()))
@@ -74,8 +74,8 @@ def _digest(secret: str) -> bytes:
     return bytes.fromhex(match[1])
 
 
-def _caller(given: Caller | str) -> Caller:
-    caller = Caller(id=given) if isinstance(given, str) else given
+def _caller(value: Caller | str) -> Caller:
+    caller = Caller(id=value) if isinstance(value, str) else value
     if caller.anonymous:
         raise ValueError('A token or key stands for a caller with an id.')
     return caller

@@ -1,6 +1,6 @@
-"""The public keys of an issuer: fetched when they are needed, cached, rotated. Knows neither tokens nor callers.
+"""The public keys of an issuer: fetched when a token needs them, cached and rotated.
 
-Clients that nobody knows make the keys be looked for, so nothing here is done more often because there are more tokens.
+Unknown clients can cause a look-up of keys. So the number of fetches does not depend on the number of tokens.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     'ES512': ('EC', 'P-521'),
     'EdDSA': ('OKP', 'Ed25519'),
 }
-"""Algorithms with a key pair, and the type and curve of its key (RFC 7518, RFC 8037)."""
+"""Algorithms with a key pair, with the type and the curve of the key (RFC 7518, RFC 8037)."""
 
 _MAX_KEYS = 100
 _MAX_BYTES = 256 * 1024
 _TIME = 10.0
-"""Seconds that a whole answer may take."""
+"""Maximum seconds of a whole answer."""
 _SILENCE = 5.0
-"""Seconds without a byte of it."""
+"""Maximum seconds without a byte of the answer."""
 
 _Table = Mapping[tuple[str | None, str], PyJWK]
 
@@ -56,13 +56,12 @@ class Jwks:
     """The keys of one issuer.
 
     Args:
-        issuer: What discovery must name, and the log does.
-        url: Of the keys, or of the document that names them.
-        algorithms: The only ones that keys are used for.
-        times: Seconds that keys are used before they are fetched again; seconds more if that fails; seconds between
-            attempts.
-        discovery: Whether the URL is that of OpenID Connect's document.
-        clock: Seconds that have passed since some time.
+        issuer: The issuer, for the log. A discovery document must name the same issuer.
+        url: The URL of the keys, or of a discovery document.
+        algorithms: The only algorithms that keys are used for.
+        times: Seconds until keys are fetched again; seconds more if the fetch fails; seconds between attempts.
+        discovery: True if the URL is the URL of OpenID Connect's discovery document.
+        clock: Returns seconds of a steady clock.
     """
 
     def __init__(
@@ -83,30 +82,30 @@ class Jwks:
         self._clock = clock
         self._table: _Table = {}
         self._fetched: float | None = None
-        """When the keys came."""
+        """Time of the last successful fetch."""
         self._tried: float | None = None
-        """When they were asked for last."""
+        """Time of the last attempt."""
         self._failing = False
         self._fetching: asyncio.Task[None] | None = None
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK:
-        """The key of a token: of that id, or without one the only key that fits.
+        """Return the key with an id; without an id the only key for the algorithm.
 
         Raises:
-            InvalidCredentials: There is none.
-            OverloadedError: The issuer does not answer, and no key is known that is young enough.
+            InvalidCredentials: The issuer has no such key.
+            OverloadedError: The issuer does not answer, and the keys from the last fetch are too old.
         """
         key = self._known(kid, algorithm)
         if key is not None:
             if self._older_than(self._cache):
-                self._fetch()  # for those who come later: this key is good enough
+                self._fetch()  # for later requests: this key may still be used
             return key
         fetching = self._fetch()
         if fetching is not None:
             await asyncio.shield(fetching)
             key = self._known(kid, algorithm)
         if key is None and (self._failing or self._older_than(self._cache + self._stale)):
-            wait = ceil(self._left())
+            wait = ceil(self._pause())
             text = 'Credentials cannot be checked at the moment; try again later.'
             raise OverloadedError(text, headers={'Retry-After': str(max(wait, 1))})
         if key is None:
@@ -119,19 +118,19 @@ class Jwks:
     def _older_than(self, seconds: float) -> bool:
         return self._fetched is None or self._clock() - self._fetched > seconds
 
-    def _left(self) -> float:
-        """Seconds until the next attempt may begin."""
+    def _pause(self) -> float:
+        """Return the seconds until the next attempt may begin."""
         return 0.0 if self._tried is None else self._tried + self._refetch - self._clock()
 
     def _fetch(self) -> asyncio.Task[None] | None:
-        """The attempt that is being made, or that begins now; None if it is too early for one."""
+        """Return the running attempt, or begin an attempt; None if an attempt is too early."""
         loop = asyncio.get_running_loop()
         if self._fetching is not None and not self._fetching.done() and self._fetching.get_loop() is loop:
             return self._fetching
-        if self._left() > 0:
+        if self._pause() > 0:
             return None
         self._tried = self._clock()
-        # In nobody's context: the first client's trace is not the place for it.
+        # In an empty context: the fetch does not belong to the trace of one client.
         self._fetching = loop.create_task(self._refresh(), context=Context())
         return self._fetching
 
@@ -150,34 +149,35 @@ class Jwks:
         async with httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
             if not self._discovery:
                 return await fetch_json(client, self._url)
-            found = await fetch_json(client, self._url)
-            if found.get('issuer') != self._issuer:
+            document = await fetch_json(client, self._url)
+            if document.get('issuer') != self._issuer:
                 raise ValueError('the discovery document is of another issuer')
-            return await fetch_json(client, checked_url(str(found.get('jwks_uri'))))
+            return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))
 
 
 def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> _Table:
-    """The keys of a JSON Web Key Set (RFC 7517) that can be used, by id and algorithm; without id where one fits alone.
+    """Return the usable keys of a JSON Web Key Set (RFC 7517) by id and algorithm.
 
-    Keys that are shared, private, too weak to be read, or for something else are passed over.
+    The only key of an algorithm has a second entry without id. Keys that are shared, private, too weak, or for another
+    use are ignored.
 
     Raises:
-        ValueError: It is no key set.
+        ValueError: The document is no key set.
     """
     keys: object = document.get('keys')
     if not isinstance(keys, list):
         raise ValueError('there are no keys')
     table: dict[tuple[str | None, str], PyJWK] = {}
-    found: dict[str, list[PyJWK]] = {}
-    for each in islice(cast('list[object]', keys), _MAX_KEYS):
-        if not isinstance(each, dict):
+    usable: dict[str, list[PyJWK]] = {}
+    for entry in islice(cast('list[object]', keys), _MAX_KEYS):
+        if not isinstance(entry, dict):
             continue
-        data = cast('dict[str, Any]', each)
+        data = cast('dict[str, Any]', entry)
         for algorithm in algorithms:
             if (key := _key(data, algorithm)) is not None:
-                found.setdefault(algorithm, []).append(key)
+                usable.setdefault(algorithm, []).append(key)
                 table.setdefault((key.key_id, algorithm), key)
-    for algorithm, fitting in found.items():
+    for algorithm, fitting in usable.items():
         table.pop((None, algorithm), None)
         if len(fitting) == 1:
             table[None, algorithm] = fitting[0]
@@ -198,11 +198,11 @@ def _key(data: dict[str, Any], algorithm: str) -> PyJWK | None:
 
 
 async def fetch_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
-    """A JSON object that is somewhere.
+    """Fetch a JSON object.
 
     Raises:
-        ValueError: There is something else, or too much of it.
-        httpx2.HTTPError: There is nothing.
+        ValueError: The answer is no JSON object, is too long, or has another status than 200.
+        httpx2.HTTPError: The server does not answer.
     """
     async with client.stream('GET', url, headers={'Accept-Encoding': 'identity'}) as response:
         if response.status_code != 200:
@@ -219,10 +219,10 @@ async def fetch_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
 
 
 def checked_url(url: str) -> str:
-    """A URL that nobody on the way can answer in the place of its owner.
+    """Return a URL whose answers cannot be forged on the way.
 
     Raises:
-        ValueError: It is neither `https` nor of this machine.
+        ValueError: The URL is neither `https` nor of this machine.
     """
     parts = urlsplit(url)
     host = parts.hostname or ''

@@ -1,4 +1,4 @@
-"""JSON Web Tokens of an issuer (RFC 7519, OpenID Connect): settings, and whom claims stand for. Verifies nothing."""
+"""JSON Web Tokens of an issuer (RFC 7519, OpenID Connect): settings, and the callers of claims."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ _WELL_KNOWN = '/.well-known/openid-configuration'
 class JWTAuth(Authenticator):
     """Bearer tokens that an issuer has signed: OAuth 2 access tokens in the form of JWTs, OpenID Connect.
 
-    Needs the extra `jwt`: `pip install 'pydantic-ai-a2a[jwt]'`. A token must have `iss`, `aud` and `exp`, and what it
-    says of its time (`exp`, `nbf`, `iat`) must hold. The issuer's keys are fetched when the first token comes.
+    Needs the extra `jwt`: `pip install 'pydantic-ai-a2a[jwt]'`. A token must have `iss`, `aud` and `exp`, and its times
+    (`exp`, `nbf`, `iat`) must be valid now. The issuer's keys are fetched when the first token comes.
 
     Args:
-        issuer: What `iss` must be, to the letter. Its keys are found by OpenID Connect's discovery, below this URL.
-        audience: What `aud` must be or hold: the name of this agent at the issuer, or several.
-        jwks_url: Where the issuer's keys are, if there is no discovery.
-        secret: A secret shared with the issuer, 32 bytes or more, with which it signs (HMAC) instead of a key pair.
-        algorithms: The only algorithms that are taken. All of RS, PS, ES and EdDSA, or with a secret HS256.
+        issuer: The exact value of `iss`. The issuer's keys are found by OpenID Connect's discovery, below this URL.
+        audience: The value of `aud`, or a member of `aud`: the name of this agent at the issuer, or several names.
+        jwks_url: The URL of the issuer's keys, if the issuer has no discovery.
+        secret: A secret shared with the issuer, 32 bytes or more, for signatures with HMAC instead of a key pair.
+        algorithms: The only accepted algorithms. Default: all of RS, PS, ES and EdDSA, or with a secret HS256.
         leeway: Seconds that the issuer's clock may be off; at most 300.
-        id_claim: The claim that is the caller's id.
-        id_prefix: Goes before it, to keep the subjects of several issuers apart.
-        tenant_claim: The claim that is the caller's tenant; a token without it is refused. None: no tenants.
-        scope_claims: Claims that are the caller's scopes, together: text with spaces between them, or a list.
-        caller: Says whom claims stand for, instead of these four; None from it refuses them.
-        cache: Seconds that keys are used before they are fetched again.
-        stale: Seconds beyond that for which they are used if they cannot be fetched. Then HTTP 503, until they can.
-        refetch: Seconds at least between two attempts to fetch them, however many tokens have a key that is not known.
-        flows: How the card tells clients to get a token by OAuth 2. By default, it names the discovery URL, or with a
-            `jwks_url` or a `secret` that it is a bearer token.
+        id_claim: The claim with the caller's id.
+        id_prefix: A prefix of the caller's id, to keep the subjects of several issuers apart.
+        tenant_claim: The claim with the caller's tenant. A token without the claim is refused. None: no tenants.
+        scope_claims: Claims with the caller's scopes: text with spaces between scopes, or a list. All claims count.
+        caller: Returns the caller of claims, instead of these four options, or None to refuse the claims.
+        cache: Seconds until the keys are fetched again.
+        stale: Seconds beyond `cache` for which keys are used if the issuer does not answer. After that, HTTP 503.
+        refetch: Minimum seconds between two attempts to fetch the keys, also if many tokens have unknown keys.
+        flows: OAuth 2 flows for the card, by which clients get a token. By default, the card names the discovery URL;
+            with a `jwks_url` or a `secret`, the card declares bearer tokens.
         name: Name of the scheme on the agent card.
 
     Raises:
         ImportError: The extra `jwt` is not installed.
         ValueError: An argument is empty or out of its bounds, a URL is neither `https` nor of this machine, the secret
-            is too short, or algorithms are of the wrong kind: those of key pairs and of secrets never go together.
+            is too short, or the algorithms do not fit: algorithms of key pairs and of secrets never go together.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class JWTAuth(Authenticator):
     ) -> None:
         self.issuer = issuer
         self.id_prefix = id_prefix if caller is None else None
-        """What goes before its subjects; None if a function names its callers."""
+        """The prefix of the subjects; None if a function makes the callers."""
         self._id_claim = id_claim
         self._tenant_claim = tenant_claim
         self._scope_claims = tuple(scope_claims)
@@ -144,5 +144,5 @@ def _scopes(value: object) -> list[str]:
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list):
-        return [each for each in cast('list[object]', value) if isinstance(each, str)]
+        return [scope for scope in cast('list[object]', value) if isinstance(scope, str)]
     return []

@@ -1,4 +1,4 @@
-"""Which scopes an operation needs. Knows the table of operations; neither callers' credentials nor requests."""
+"""The scopes that each operation needs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ _ALL = '*'
 
 
 def needed_scopes(scopes: Mapping[str, str | Collection[str]]) -> dict[str, frozenset[str]]:
-    """The scopes that each operation needs, all of them.
+    """Return the scopes of each operation. A caller needs all scopes of an operation.
 
     Args:
-        scopes: By the name of an operation in A2A 1.0; `*` is for what is not named.
+        scopes: Scopes by the name of an operation in A2A 1.0. `*` stands for the other operations.
 
     Raises:
-        ValueError: There is no such operation, or a scope is none.
+        ValueError: An operation does not exist, or a scope has illegal characters.
     """
     unknown = scopes.keys() - OPERATIONS.keys() - {_ALL}
     if unknown:
         raise ValueError(f'scopes= has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
-    given = {name: _read(value) for name, value in scopes.items()}
-    rest = given.get(_ALL, frozenset[str]())
-    return {name: given.get(name, given.get(operation.scopes_of, rest)) for name, operation in OPERATIONS.items()}
+    configured = {name: _read(value) for name, value in scopes.items()}
+    rest = configured.get(_ALL, frozenset[str]())
+    return {
+        name: configured.get(name, configured.get(operation.scopes_of, rest)) for name, operation in OPERATIONS.items()
+    }
 
 
 def _read(value: str | Collection[str]) -> frozenset[str]:

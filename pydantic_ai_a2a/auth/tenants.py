@@ -1,4 +1,4 @@
-"""Which tenant a caller acts in: as its credentials say, or as its request names it. Knows neither paths nor params."""
+"""The tenant of a caller, from the caller's credentials or from the request."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Tenants:
     """The tenants that requests may name.
 
     Args:
-        rule: Which.
-        reserved: First segments of the app's paths, which no tenant is called.
+        rule: The rule of the settings.
+        reserved: First segments of the app's paths. No tenant may have such a name.
 
     Raises:
-        ValueError: A name is reserved, or none that can stand in a path.
+        ValueError: A name is reserved or not legal in a path.
     """
 
     def __init__(self, rule: TenantRule, reserved: Collection[str]) -> None:
@@ -45,15 +45,15 @@ class Tenants:
                 raise ValueError(f'No tenant can be called {bad[0]!r}: it is reserved, or no name for a path.')
 
     def may_be(self, name: str) -> bool:
-        """Whether a tenant can have a name, whether there is such a one or not."""
+        """Return whether a tenant could have the name. The tenant need not exist."""
         return is_name(name, self._reserved)
 
     async def settle(self, caller: Caller, name: str) -> Caller | None:
-        """The caller in the tenant that its request names; None if there is none of that name, or not for this caller.
+        """Return the caller in the tenant that the request names; None if the caller may not act in this tenant.
 
         Args:
-            caller: As its credentials say; what they say of a tenant holds.
-            name: The tenant; empty if the request names none.
+            caller: The caller of the credentials. A tenant of the credentials cannot be changed.
+            name: The tenant; empty if the request names no tenant.
         """
         if not name or name == caller.tenant:
             return caller

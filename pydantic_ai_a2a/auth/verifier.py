@@ -1,4 +1,4 @@
-"""Verifies JSON Web Tokens with PyJWT: algorithm, signature, issuer, audience, time. Knows neither callers nor HTTP."""
+"""Verifies JSON Web Tokens with PyJWT: algorithm, signature, issuer, audience, time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .request import InvalidCredentials
 __all__ = ('Verifier',)
 
 _SHARED: Mapping[str, int] = {'HS256': 32, 'HS384': 48, 'HS512': 64}
-"""Algorithms with a shared secret, and the bytes that it needs (RFC 7518 §3.2)."""
+"""Algorithms with a shared secret, and the minimum bytes of the secret (RFC 7518 §3.2)."""
 _MAX_LEEWAY = 300
 _REASONS: Mapping[type[PyJWTError], str] = {
     ExpiredSignatureError: 'expired',
@@ -38,20 +38,20 @@ _REASONS: Mapping[type[PyJWTError], str] = {
 
 
 class _Keys(Protocol):
-    """Where the key of a token comes from."""
+    """The source of the keys of tokens."""
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK | bytes:
-        """The key that a token names, of one that fits the algorithm.
+        """Return the key that a token names, for the token's algorithm.
 
         Raises:
-            InvalidCredentials: There is none.
-            OverloadedError: That cannot be told at the moment.
+            InvalidCredentials: The key does not exist.
+            OverloadedError: The keys are not available at the moment.
         """
         ...
 
 
 class _Secret:
-    """A secret, which no `kid` changes."""
+    """A shared secret, the key of all tokens."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -61,7 +61,7 @@ class _Secret:
 
 
 class Verifier:
-    """What tokens of one issuer must have; `JWTAuth` documents the arguments."""
+    """Verifies the tokens of one issuer. `JWTAuth` documents the arguments."""
 
     def __init__(
         self,
@@ -96,11 +96,11 @@ class Verifier:
             self._keys = _Secret(_checked_secret(secret, self._algorithms))
 
     async def claims(self, token: str) -> dict[str, Any]:
-        """The claims of a token, all verified.
+        """Return the verified claims of a token.
 
         Raises:
-            InvalidCredentials: It is none, or not one of these.
-            OverloadedError: The issuer's keys cannot be had at the moment.
+            InvalidCredentials: The token is malformed or not valid.
+            OverloadedError: The issuer's keys are not available at the moment.
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -114,7 +114,7 @@ class Verifier:
             return jwt.decode(
                 token,
                 key,
-                algorithms=[algorithm],  # which is one of the pinned, and the key fits no other
+                algorithms=[algorithm],  # a pinned algorithm, and the only algorithm of the key
                 audience=self._audiences,
                 issuer=self._issuer,
                 leeway=self._leeway,
@@ -126,8 +126,8 @@ class Verifier:
             raise InvalidCredentials(_REASONS.get(type(error), 'malformed')) from None
 
 
-def _pinned(given: Sequence[str] | None, kind: Mapping[str, object], default: tuple[str, ...]) -> tuple[str, ...]:
-    algorithms = default if given is None else tuple(given)
+def _pinned(names: Sequence[str] | None, kind: Mapping[str, object], default: tuple[str, ...]) -> tuple[str, ...]:
+    algorithms = default if names is None else tuple(names)
     wrong = [name for name in algorithms if name not in kind]
     if wrong or not algorithms:
         raise ValueError(f'algorithms= must be of {", ".join(kind)}, not {", ".join(wrong) or "empty"}.')

@@ -1,4 +1,4 @@
-"""What browsers are told and kept from: foreign hosts, other origins. Knows HTTP; no operation, and no caller."""
+"""Protection from web pages in browsers: allowed hosts and allowed origins."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ _ORIGIN = re.compile(r'[A-Za-z][A-Za-z0-9+.-]*://[^\s/?#*]+')
 _EXPOSED = ('A2A-Extensions', 'ETag', 'Retry-After', 'WWW-Authenticate', 'X-A2A-Extensions', 'X-Correlation-Id')
 
 _VERSIONS = Versions()
-"""Of refusals, which come before it is known which versions the app serves."""
+"""All versions, for refusals that do not depend on the versions of the app."""
 
 
 class AllowedHosts:
-    """Names of hosts that a server answers for, beside `localhost` and IP addresses, which are always among them.
+    """Names of the hosts that a server answers for. `localhost` and IP addresses are always allowed.
 
-    A page that makes its own name lead to this machine (DNS rebinding) cannot choose what the `Host` header says: it is
-    that name. A request without the header comes from no browser.
+    A web page can point its own name to this machine (DNS rebinding). The `Host` header of its requests then has the
+    name of the page. Browsers always send the header.
 
     Args:
         names: Names without ports; `*.example.com` is every name below `example.com`, and `*` every host.
 
     Raises:
-        ValueError: One is no name of a host.
+        ValueError: A name is not the name of a host.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class AllowedHosts:
         self._below = tuple(name[1:] for name in self.names if name.startswith('*.'))
 
     def answer(self, scope: Scope) -> bool:
-        """Whether a request is for one of the hosts; what has no host is."""
+        """Return whether a request is for an allowed host, or without a host."""
         if scope['type'] not in ('http', 'websocket') or '*' in self._exact:
             return True
         value = header(scope['headers'], b'host')
@@ -83,12 +83,12 @@ def _is_address(text: str) -> bool:
 
 
 class HostCheck:
-    """An app that answers for some hosts only, as an ASGI app; others get HTTP 421.
+    """An ASGI app that passes on requests for some hosts. Requests for other hosts get HTTP 421.
 
     Args:
         app: The app.
-        hosts: Those that it answers for.
-        redact: Takes credentials out of a request that is refused; the app itself sees to those that it gets.
+        hosts: The hosts.
+        redact: Takes credentials out of a refused request. The app itself redacts the requests that the app gets.
     """
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts, redact: Callable[[Scope], None]) -> None:
@@ -97,7 +97,7 @@ class HostCheck:
         self._redact = redact
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is for one of the hosts, and the lifespan."""
+        """Pass on requests for the hosts, and the lifespan."""
         if self._hosts.answer(scope):
             await self._app(scope, receive, send)
         else:
@@ -106,7 +106,7 @@ class HostCheck:
 
 
 async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
-    """Refuse a request for a host that is not answered for, as an ASGI app."""
+    """Refuse a request for another host, as an ASGI app."""
     if scope['type'] == 'websocket':
         await send({'type': 'websocket.close', 'code': 1008})
         return
@@ -124,13 +124,13 @@ async def misdirected(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def cors_middleware(origins: Collection[str]) -> list[Middleware]:
-    """What lets pages of some origins call the agent and read its answers; nothing for no origins.
+    """Return the middleware that lets pages of some origins call the agent and read its answers.
 
     Args:
-        origins: Such as `https://app.example.com`; `*` is every page.
+        origins: Origins such as `https://app.example.com`; `*` stands for every page.
 
     Raises:
-        ValueError: One is no origin.
+        ValueError: A value is not an origin.
     """
     if bad := [origin for origin in origins if origin != '*' and not _ORIGIN.fullmatch(origin)]:
         raise ValueError(f'cors= takes origins such as https://app.example.com, not {bad[0]!r}.')

@@ -1,4 +1,4 @@
-"""The agent card over HTTP (§8.6): its URL, caching headers, HEAD and 304. Knows nothing of what is in it."""
+"""The agent card over HTTP (§8.6): URL, caching headers, HEAD and 304."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url', 'send_card')
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
-"""The card's path in versions before 0.3. Clients of these do not follow redirects."""
+"""The card's path in versions before 0.3, whose clients do not follow redirects."""
 _MAX_AGE = 3600
 _PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
 
@@ -24,8 +24,8 @@ class Discovery:
     """The card's endpoint, as an ASGI app; public, and served without a provider's key.
 
     Args:
-        card: The card, but for its URL.
-        url: The agent's URL; None takes the request's base URL, with whatever it is mounted under.
+        card: The card without its URL.
+        url: The agent's URL; None takes the request's base URL, with the paths that the app is mounted under.
     """
 
     def __init__(self, card: CardTemplate, url: str | None) -> None:
@@ -35,14 +35,14 @@ class Discovery:
             _check_url(url)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer GET and HEAD; below a tenant's path, with the card for it."""
+        """Answer GET and HEAD; below a tenant's path, with the card of the tenant."""
         tenant = scope['path_params'].get('tenant', '')
         body = self._card.render(self._url or base_url(scope), tenant)
         await send_card(scope, send, body, _PUBLIC)
 
 
 def _check_url(url: str) -> None:
-    """Refuse an URL for the card that no client could call."""
+    """Refuse a URL that no client could call."""
     scheme, separator, rest = url.partition('://')
     if not separator:
         raise ValueError(
@@ -60,7 +60,7 @@ async def send_card(
     *,
     media_type: bytes = b'application/json',
 ) -> None:
-    """Answer with a card, or that the client has it already."""
+    """Answer with a card, or with HTTP 304 if the client has the card already."""
     tag = etag(body)
     raw = [(name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)]
     if _matches(header(scope['headers'], b'if-none-match'), tag):
@@ -73,12 +73,12 @@ async def send_card(
 
 
 def base_url(scope: Scope) -> str:
-    """The URL of the app itself: `Request.base_url` is that of the outermost app it is mounted in."""
+    """Return the URL of the app itself. `Request.base_url` is the URL of the outermost app around the app."""
     return str(Request({**scope, 'app_root_path': scope.get('root_path', '')}).base_url)
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:
     if if_none_match is None:
         return False
-    known = [each.strip().removeprefix('W/') for each in if_none_match.split(',')]
-    return tag in known or '*' in known
+    tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
+    return tag in tags or '*' in tags

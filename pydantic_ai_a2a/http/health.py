@@ -20,13 +20,13 @@ logger = logging.getLogger('pydantic_ai_a2a')
 LIVE_PATH = '/health/live'
 READY_PATH = '/health/ready'
 _LIMIT = 2.0
-"""Seconds that the backend gets to answer."""
+"""Seconds until the backend must have answered."""
 
 _READY = frozenset({'ok', 'idle', 'off', 'degraded'})
 
 
 class Live:
-    """`/health/live`: HTTP 200 as long as the process answers at all."""
+    """`/health/live`: HTTP 200 as long as the process answers."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD."""
@@ -34,12 +34,12 @@ class Live:
 
 
 class Ready:
-    """`/health/ready`: HTTP 200 if this process should get traffic, else 503; and how each component is.
+    """`/health/ready`: HTTP 200 if this process should get traffic, else 503, with the state of each component.
 
     Args:
-        components: The states of the components that the process knows itself; `server` among them.
-        read: Reads something small from the backend. Called only once the server has begun, like `write`.
-        write: Writes something small to the backend, as `Backend.check_writes` does.
+        components: Returns the states of the process's own components, such as `server`.
+        read: Reads a little from the backend. `read` and `write` are called only once the server has begun.
+        write: Writes a little to the backend, like `Backend.check_writes`.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Ready:
         try:
             async with asyncio.timeout(_LIMIT):
                 await self._read()
-        except Exception:  # whatever the driver of a database raises; the caller reads that it failed, the log why
+        except Exception:  # drivers of databases raise errors of their own, which only the log shows
             logger.exception('The backend cannot be read; %s answers that this process is not ready.', READY_PATH)
             return 'failed'
         try:

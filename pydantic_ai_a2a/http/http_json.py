@@ -1,7 +1,7 @@
-"""HTTP+JSON (§11): verbs, paths and status codes. Knows the table of operations; no params, no version, no agent.
+"""The HTTP+JSON binding (§11): verbs, paths and status codes.
 
-The paths are Starlette's routes. What no other route of the app takes of what looks like a path of this binding is
-answered here as well, so that its clients get errors that they can read.
+The paths are Starlette's routes. Routes at the end of the app's routes refuse unknown paths that look like paths of the
+binding, so that clients get errors in the form of the binding.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from .paths import AnyPath
 __all__ = ('FIRST_SEGMENTS', 'MEDIA_TYPE', 'first_taken', 'is_http_json', 'last_routes', 'refusal', 'routes')
 
 MEDIA_TYPE = b'application/a2a+json'
-"""Of all answers that are no streams."""
+"""The media type of all answers but streams."""
 
 _TAKEN = (MEDIA_TYPE.decode(), *JSON)
 
 
 def _by_path() -> dict[str, dict[str, Operation]]:
-    """The operations by path and verb, each path before those that take its verb after the colon for an id."""
-    found: dict[str, dict[str, Operation]] = {}
+    """Return the operations by path and verb. Paths that end in an id come last: an id may hold a colon."""
+    paths: dict[str, dict[str, Operation]] = {}
     for operation in OPERATIONS.values():
         for verb, path in operation.http:
-            found.setdefault(path, {})[verb] = operation
-    return {path: found[path] for path in sorted(found, key=lambda path: path.endswith('}'))}
+            paths.setdefault(path, {})[verb] = operation
+    return {path: paths[path] for path in sorted(paths, key=lambda path: path.endswith('}'))}
 
 
 _PATHS = _by_path()
@@ -50,13 +50,13 @@ _UNKNOWN = ('/message:{rest:path}', '/tasks/{rest:path}')
 _OLDER = ('/v1/card', '/v1/message:{rest:path}', '/v1/tasks', '/v1/tasks/{rest:path}')
 """The paths of A2A 0.3."""
 FIRST_SEGMENTS = frozenset(path.split('/')[1] for path in (*_PATHS, *_OLDER) if '{rest' not in path.split('/')[1])
-"""What the paths begin with."""
+"""First segments of the paths."""
 _PARAM = re.compile(r'{[^}]*}')
 _LIKE_ONE = re.compile(r'.*/(?:message:[^/]*|tasks(?:/.*)?|extendedAgentCard/?)', re.DOTALL)
 
 
 def first_taken(others: Iterable[BaseRoute]) -> str | None:
-    """The first path of the binding that a route of somebody else's has, whatever that calls the params."""
+    """Return the first path of the binding that another route has too, whatever the names of the params."""
     ours = {_PARAM.sub('{}', path) for path in _PATHS}
     paths = (str(getattr(route, 'path', '')) for route in others)
     return next((path for path in paths if _PARAM.sub('{}', path) in ours), None)
@@ -65,12 +65,12 @@ def first_taken(others: Iterable[BaseRoute]) -> str | None:
 def routes(
     serving: Serving, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None
 ) -> list[BaseRoute]:
-    """The routes of the binding, each for all verbs of a path.
+    """Return the routes of the binding, each for all verbs of a path.
 
     Args:
-        serving: What serves them.
-        below: What is before the paths, such as `/{tenant}`.
-        takes: Whether the params of a path are such that it is one of these.
+        serving: The parts of the app.
+        below: A prefix of the paths, such as `/{tenant}`.
+        takes: Returns whether a route takes a path with these params; None: the routes take all params.
     """
     return [
         AnyPath(below + path, _HttpJson(serving, below + path, operations), takes=takes)
@@ -85,7 +85,7 @@ def last_routes(
     below: str = '',
     takes: Callable[[Mapping[str, str]], bool] | None = None,
 ) -> list[BaseRoute]:
-    """Return the routes of paths that only look as if they were of the binding; see `routes`.
+    """Return the routes that refuse paths which only look like paths of the binding; see `routes`.
 
     Args:
         versions: The versions that are served.
@@ -99,12 +99,12 @@ def last_routes(
 
 
 def is_http_json(scope: Scope) -> bool:
-    """Whether a request looks as if it were of this binding, wherever that is mounted."""
+    """Return whether the path of a request looks like a path of this binding, below any mount."""
     return _LIKE_ONE.fullmatch(scope['path']) is not None
 
 
 def refusal(error: A2AError, correlation_id: str) -> bytes:
-    """The body that refuses a request before its version is known."""
+    """Return the body that refuses a request whose version is not known yet."""
     return HTTP.encode_status(error, correlation_id)
 
 
@@ -152,7 +152,7 @@ class _HttpJsonExchange(Exchange):
         self.attributes = MappingProxyType({'http.request.method': self._verb, 'http.route': endpoint.path})
 
     async def read(self) -> bytes:
-        """The body; only POST has one."""
+        """Return the body; empty for other verbs than POST."""
         if self._verb not in self._endpoint.operations:
             raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
         if self._verb != 'POST':

@@ -17,7 +17,7 @@ from .http_json import refusal
 __all__ = ('Index',)
 
 _SHOWN = ('name', 'description', 'version')
-"""Fields that an answer has of the public card, beside those that say where the agent is."""
+"""Fields of the public card in an answer, besides the fields with URLs."""
 _WHERE = ('supportedInterfaces',)
 _WHERE_OLDER = ('url', 'preferredTransport', 'protocolVersion')
 """The members of a card of 0.3 alone."""
@@ -27,7 +27,7 @@ class Index:
     """The endpoint, as an ASGI app: for the path `/`, and for paths that no route takes.
 
     Args:
-        card: The public card, which is served without authentication: an answer shows nothing else.
+        card: The public card. An answer shows only fields of the public card, because it needs no authentication.
         url: The agent's URL; None takes the request's base URL.
     """
 

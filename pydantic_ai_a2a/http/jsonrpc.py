@@ -32,9 +32,9 @@ class JsonRpc:
 class _JsonRpcExchange(Exchange):
     attributes = MappingProxyType({'rpc.system': 'jsonrpc'})
     _id = b'null'
-    """The request's id as JSON."""
+    """The request's id, as JSON."""
     _wants_stream = False
-    """Whether the request asks for an event stream, as far as it has been read."""
+    """True if the request asks for an event stream; False until the request is decoded."""
     _choice: CodecChoice | None = None
 
     def decode(self, body: bytes) -> Request:
@@ -69,7 +69,7 @@ class _JsonRpcExchange(Exchange):
         return b'{"jsonrpc":"2.0","id":%s,"result":' % self._id, b'}'
 
     async def refuse(self, error: A2AError) -> None:
-        """Answer with an error: HTTP 200, but for what is refused below JSON-RPC (§9.5)."""
+        """Answer with an error: with HTTP 200, or with the status of an error below JSON-RPC (§9.5)."""
         codec = (self._choice or self.serving.versions.before_reading(self.version())).codec
         described = codec.encode_error(error, self.correlation_id)
         body = b'{"jsonrpc":"2.0","id":' + self._id + b',"error":' + described + b'}'
@@ -81,7 +81,7 @@ class _JsonRpcExchange(Exchange):
 
 
 def _without_body(send: Send) -> Send:
-    """Send the status and the headers of an answer only: HTTP 204 instead of 200."""
+    """Return a `send` that drops the body of an answer, and makes HTTP 204 of HTTP 200."""
 
     async def send_head(message: Message) -> None:
         if message['type'] == 'http.response.start':

@@ -1,4 +1,4 @@
-"""Routes whose params are found in the path as it was sent: an id may hold slashes and colons. Knows no operation."""
+"""Routes that read params from the encoded path: an id may hold slashes and colons."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from starlette.types import Scope
 __all__ = ('AnyPath',)
 
 _SLASHES = 8
-"""More than any path has."""
+"""More slashes than a path of the app has."""
 
 
 class AnyPath(Route):
-    """A path with or without a final slash, since clients do not follow redirects, and with any ids in it.
+    """A path with any ids, with or without a final slash, because clients do not follow redirects.
 
     Args:
-        path: With its params in braces.
-        endpoint: An ASGI app, for all verbs.
-        methods: The only ones; None: all.
-        takes: Whether its params are such that the path is one of this route.
+        path: The path, with params in braces.
+        endpoint: An ASGI app for all verbs.
+        methods: The methods of the route; None: all methods.
+        takes: Returns whether the route takes a path with these params; None: the route takes all params.
     """
 
     def __init__(
@@ -39,22 +39,22 @@ class AnyPath(Route):
         self._takes = takes
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether it is the path of a request, with the params that it has."""
-        found = self.path_regex.fullmatch(_encoded_path(scope)) if scope['type'] == 'http' else None
-        if found is None or (self.methods is not None and scope['method'] not in self.methods):
+        """Return whether a request has the path, and the params of the path."""
+        match = self.path_regex.fullmatch(_encoded_path(scope)) if scope['type'] == 'http' else None
+        if match is None or (self.methods is not None and scope['method'] not in self.methods):
             return Match.NONE, {}
-        params = {name: unquote(value) for name, value in found.groupdict().items()}
+        params = {name: unquote(value) for name, value in match.groupdict().items()}
         if self._takes is not None and not self._takes(params):
             return Match.NONE, {}
         return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
 
 
 def _encoded_path(scope: Scope) -> str:
-    """A request's path below the app's, as it was sent: encoded slashes and colons belong to an id."""
+    """Return a request's path below the app's path, encoded: encoded slashes and colons belong to an id."""
     path: str = scope['path'].removeprefix(scope.get('root_path', ''))
     sent = (scope.get('raw_path') or b'').decode('latin-1')
     for slashes in range(1, _SLASHES):
         below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
         if unquote(below) == path:
             return below
-    return quote(path, safe='/:')  # the server does not tell, or something on the way has changed it
+    return quote(path, safe='/:')  # the server has no raw path, or middleware has changed the path

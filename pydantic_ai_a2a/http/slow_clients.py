@@ -1,4 +1,4 @@
-"""What waits for clients, and the end of it where they take too long: one timer for all. Knows no request."""
+"""Time limits of clients that send or read slowly, with one timer for all clients of an event loop."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ _Waiting: TypeAlias = dict[asyncio.Task[Any], int]
 
 
 class SlowClients:
-    """Gives up waiting for clients that take longer than a time, and at most twice as long.
+    """Ends waits for slow clients after a time limit, and after at most twice the limit.
 
     Args:
-        seconds: The time.
-        error: Makes what is raised then.
+        seconds: The limit.
+        error: Makes the error of such a wait.
     """
 
     def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
         self._seconds = seconds
         self._error = error
         self._loops: dict[asyncio.AbstractEventLoop, _Waiting] = {}
-        """Who waits, in the loops whose timers are set."""
+        """The waiting tasks of the event loops whose timers are set."""
 
     async def wait(self, for_client: Awaitable[T]) -> T:
-        """What comes of it: once the client has sent, or read, what it has to.
+        """Return the result of a read from the client or a send to the client.
 
         Raises:
-            Exception: It takes too long.
+            Exception: The client is too slow. The error is made by `error`.
         """
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
@@ -44,14 +44,14 @@ class SlowClients:
             return await for_client
         except asyncio.CancelledError:
             if waiting[task] != _LATE or task.uncancel():
-                raise  # not the time: somebody ends the request
+                raise  # not the time limit: the server ends the request
             raise self._error() from None
         finally:
             del waiting[task]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        for each in [each for each in list(self._loops) if each.is_closed()]:
-            del self._loops[each]
+        for closed in [other for other in list(self._loops) if other.is_closed()]:
+            del self._loops[closed]
         self._loops[loop] = {}
         loop.call_later(self._seconds, self._tick, loop)
 

@@ -1,6 +1,6 @@
-"""Ends the connections of requests that are answered before their bodies were read. Knows no operation.
+"""Ends the connections of requests that are answered before their bodies were read.
 
-Else a client that has been refused could hold its connection open with a body that never ends.
+Else a refused client could hold its connection open with a body that never ends.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from starlette.types import Message, Receive, Scope, Send
 __all__ = ('CLOSE', 'closing', 'discarding', 'has_body')
 
 _REST = 64_000_000
-"""Bytes of a refused body that are discarded at most."""
+"""Maximum bytes of a refused body to discard."""
 _REST_TIME = 5.0
-"""Seconds for which a refused body is discarded at most."""
+"""Maximum seconds to discard a refused body."""
 
 CLOSE = ('Connection', 'close')
 """The header that ends a connection with an answer."""
@@ -23,7 +23,7 @@ _RAW = (b'connection', b'close')
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether a request has a body that holds up its connection: with HTTP/2, it holds up nothing else."""
+    """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
     if scope.get('http_version', '1.1')[0] != '1':
         return False
     return any(
@@ -33,7 +33,7 @@ def has_body(scope: Scope) -> bool:
 
 
 def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
-    """What to serve a request with, so that its connection ends if it is answered before its body has been read."""
+    """Return a `receive` and a `send` that end the connection after an answer that comes before the end of the body."""
     if not has_body(scope):
         return receive, send
     unread = True
@@ -55,7 +55,7 @@ def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
 
 
 def discarding(receive: Receive, send: Send) -> Send:
-    """Send an answer to a client that is still sending: discard what it sends for a while before the answer ends.
+    """Return a `send` for a client that is still sending: it discards the rest of the body before the answer ends.
 
     A server closes the connection when the answer ends. If a client then sends more, the connection is reset, and the
     client may lose the answer. Many clients read an answer only after they have sent the whole body.
@@ -75,9 +75,9 @@ def discarding(receive: Receive, send: Send) -> Send:
 
 
 async def _discard(receive: Receive) -> None:
-    left = _REST
-    while left > 0:
+    rest = _REST
+    while rest > 0:
         message = await receive()
         if not message.get('more_body'):
             return
-        left -= len(message.get('body', b''))
+        rest -= len(message.get('body', b''))
