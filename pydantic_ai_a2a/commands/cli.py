@@ -1,7 +1,7 @@
 """The command line `pydantic-ai-a2a`: its commands, and the exit codes of their errors.
 
-A command ends with 0 if it did its work, 1 if it could not, and 2 if the command line is wrong. A server that SIGTERM
-ends, ends by that signal, as under uvicorn.
+A command exits with 0 after success, with 1 after a failure, and with 2 if the command line is wrong. After SIGTERM, a
+server ends by the signal, as under uvicorn.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _CommandLine(Group):
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command that the arguments name. By default, they are those of this process.
+    """Run the command in the arguments, by default the arguments of this process.
 
     Raises:
         SystemExit: Always: the command has ended, or uvicorn could not serve the app.

@@ -1,4 +1,4 @@
-"""The command `erase`: deletes everything that is stored of an owner, or of one of its contexts."""
+"""The command `erase`: deletes all stored data of an owner, or of one of its contexts."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ async def _erase(
 
 
 def _record(event: Event, owner: str, context_id: str | None, **facts: Fact) -> None:
-    """Tell the audit log who has done what."""
+    """Write an event to the audit log."""
     who: dict[str, Fact] = {'via': 'command', 'user': _user(), 'owner': owner, 'context': context_id}
     audit(event, correlation_id=new_correlation_id(), **who, **facts)
 
 
 def _user() -> str:
-    """Who runs the command, as far as the operating system knows."""
+    """Return the user of the command, from the operating system."""
     try:
         return getuser()
     except (KeyError, OSError):  # as in a container, whose users have no names
@@ -120,7 +120,7 @@ def _told(erased: Erased) -> str:
 
 
 async def erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
-    """Erase batch by batch; what a client sends meanwhile is cancelled and erased too, or ends it without a grace."""
+    """Erase in batches. New messages are cancelled and erased, too; without a grace, they end the command."""
     erased, ended = Erased(), 'broken off'
     try:
         while True:
@@ -150,7 +150,7 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
 
 
 async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
-    """Cancel a task, wait for its run to stop, and take it away from a run that does not."""
+    """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop."""
     with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())
         canceled, ended = True, 'asked'
@@ -164,7 +164,7 @@ async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
 
 
 async def _stopped(backend: Backend, asked: TaskHeader, grace: float) -> bool:
-    """End a running task that was asked to stop; whether it is cancelled, and has not come to its end before."""
+    """End a running task after its request to stop. Return True if the task is cancelled, and had not ended before."""
     with suppress(TimeoutError):
         async with asyncio.timeout(grace):
             await backend.events.wait(asked.id, asked.last_event)

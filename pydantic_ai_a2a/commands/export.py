@@ -1,4 +1,4 @@
-"""The command `export`: everything that is stored of an owner, or of one of its contexts, as JSON Lines."""
+"""The command `export`: all stored data of an owner, or of one of its contexts, as JSON Lines."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def _task(task: StoredTask) -> bytes:
 def _conversation(conversation: ExportedConversation) -> bytes:
     record = TypeAdapter(ConversationRecord).dump_json(conversation.record)
     messages, *branches = [
-        ModelMessagesTypeAdapter.dump_json([*each]) for each in (conversation.messages, *conversation.branches)
+        ModelMessagesTypeAdapter.dump_json([*branch]) for branch in (conversation.messages, *conversation.branches)
     ]
     return b'"conversation":%s,"messages":%s,"branches":[%s]' % (record, messages, b','.join(branches))

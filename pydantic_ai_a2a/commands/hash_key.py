@@ -1,4 +1,4 @@
-"""The command `hash-key`: makes a key for a caller, and the hash that the server is configured with."""
+"""The command `hash-key`: makes a key for a caller, and the key's hash for the configuration of the server."""
 
 from __future__ import annotations
 

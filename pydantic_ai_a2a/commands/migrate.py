@@ -1,4 +1,4 @@
-"""The command `migrate`: brings a store up to date before a new version of the package is started, or prints how."""
+"""The command `migrate`: updates a store for a new version of the package, or prints the SQL of the update."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ('migrate',)
 
 
 class _Store(NamedTuple):
-    """What the schema of a store is, and should be."""
+    """The schema of a store."""
 
     script: Callable[[int], str]
-    """The steps after one, as SQL."""
+    """Returns the steps after a version, as SQL."""
     version: Callable[[], int]
     migrate: Callable[[], object]
 

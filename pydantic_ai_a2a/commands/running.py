@@ -83,8 +83,8 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
     """
     app = find(target, app_dir, backend)
     apps = apart(app, target)
-    for each in apps:
-        each.hosting.drain_delay = 0.0  # there is no traffic to send elsewhere
+    for served in apps:
+        served.hosting.drain_delay = 0.0  # there is no traffic to send elsewhere
     try:
         asyncio.run(_work(app, apps, target, health_host, health_port))
     except asyncio.CancelledError:
@@ -93,7 +93,7 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
 
 
 async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: int | None) -> None:
-    """Run tasks until a signal comes; the second one does not wait for those that run."""
+    """Run tasks until a signal; a second signal does not wait for the running tasks."""
     async with AsyncExitStack() as stack:
         stopped = stack.enter_context(_signals())
         if port is not None:
@@ -106,20 +106,20 @@ async def _work(app: Any, apps: Sequence[A2AApp], target: str, host: str, port: 
 
 @asynccontextmanager
 async def _working(app: Any, apps: Sequence[A2AApp]) -> AsyncGenerator[None]:
-    """Have all the apps' workers: those that the outer app starts, and those that would start with a request."""
+    """Start the workers of all apps: those in the outer app's lifespan, and those that a server starts at a request."""
     async with AsyncExitStack() as stack:
         outer = _inside(app)
         await stack.enter_async_context(outer.router.lifespan_context(outer))
-        for each in apps:
-            if not each.hosting.begun:
-                await stack.enter_async_context(each.router.lifespan_context(each))
-            await each.hosting.ensure()  # a server would try again later to enter its agent
+        for served in apps:
+            if not served.hosting.begun:
+                await stack.enter_async_context(served.router.lifespan_context(served))
+            await served.hosting.ensure()  # a server would try again later to enter its agent
         yield
 
 
 @contextmanager
 def _signals() -> Generator[asyncio.Event]:
-    """What the first SIGTERM or SIGINT sets; the next one cancels the task."""
+    """Yield an event that the first SIGTERM or SIGINT sets; the next signal cancels the task."""
     loop, task, stopped = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
     assert task is not None
 
@@ -136,7 +136,7 @@ def _signals() -> Generator[asyncio.Event]:
 
 @asynccontextmanager
 async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[None]:
-    """Serve the health routes of an app, and nothing else of it, also while its lifespan begins and ends."""
+    """Serve only the health routes of an app, also while its lifespan begins and ends."""
     import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, and most workers need none
 
     up = asyncio.Event()
@@ -164,19 +164,19 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
 
 
 class HealthOnly:
-    """An app of which nothing but health can be reached, as an ASGI app."""
+    """An ASGI app with only the health routes of an app."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on what is for a route of health."""
+        """Forward requests for a health route."""
         health = _tells_health(self._app, scope)
         await (self._app if health else _NOT_FOUND)(scope, receive, send)
 
 
 def _tells_health(app: object, scope: Scope) -> bool:
-    """Whether a route of health is what a request comes to, by the routes of the app and of what is mounted in it."""
+    """Return True if a request goes to a health route, by the routes of the app and of mounted apps."""
     for route in getattr(_inside(app), 'routes', ()):
         match, child = route.matches(scope)
         if match is Match.FULL:
@@ -186,7 +186,7 @@ def _tells_health(app: object, scope: Scope) -> bool:
 
 
 def _inside(app: Any) -> Any:
-    """What has routes, in whatever it is wrapped; None if nothing has."""
+    """Return the app with routes inside its wrappers; None without routes."""
     while app is not None and not hasattr(app, 'routes'):
         app = getattr(app, 'app', None)
     return app

@@ -72,7 +72,7 @@ def _of_url(store: Store) -> Backend:
 
 
 def _check_there(url: str) -> None:
-    """Refuse a file that is not there: with a name that is mistyped, an empty one would be made and looked into."""
+    """Refuse a missing file: SQLite would make an empty file for a misspelt name."""
     if url.startswith('sqlite:'):
         try:
             path = SqliteFile.of(url).path

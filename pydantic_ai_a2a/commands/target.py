@@ -94,7 +94,7 @@ def apart(app: ASGIApp, target: str) -> list[A2AApp]:
     apps = list(served(app))
     if not apps:
         raise UsageError(f'{target} is no app that to_a2a() made, and none is mounted in it.')
-    if not all(each.hosting.durable for each in apps):
+    if not all(app.hosting.durable for app in apps):
         raise UsageError(
             f'{target} keeps its tasks in the memory of one process, which has to serve and run them.'
             f' Give it a backend that processes can share, such as {_SHARED}.'

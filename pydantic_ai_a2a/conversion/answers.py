@@ -29,11 +29,11 @@ _REQUIRED = ('result', 'retry')
 
 
 class _Unclear(Exception):
-    """Words of the client's are no clear answer, so the client is asked again."""
+    """Words of the client are no clear answer, so the client is asked again."""
 
 
 def answers_calls(message: Message) -> bool:
-    """Whether a message says that it answers calls, whether or not any wait for it."""
+    """Return True if a message has answers to calls, even if no call waits for an answer."""
     for part in message['parts']:  # noqa: SIM110 - a generator costs a call for each part of every message
         if 'data' in part and _is_answer(part):
             return True
@@ -41,23 +41,23 @@ def answers_calls(message: Message) -> bool:
 
 
 def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:
-    """What the task waits for after this message.
+    """Return the pending calls of a task after a message.
 
     Args:
-        pending: What it waits for now.
-        message: The client's.
+        pending: The pending calls now.
+        message: The client's message.
         by: Id of the caller; empty for an anonymous one.
-        rules: What may be answered.
+        rules: Rules for answers.
         late: True if the message was accepted before the question was shown: its words and bare data are no answer.
-        limit: How often the client may be asked again.
+        limit: Most times that the client may be asked again.
 
     Returns:
-        The same object if the message answers no call, and needs not to; or what is asked again, with `asked_again`
-        one more.
+        The same object if the message answers no call and need not; or, for an unclear answer, a copy with
+        `asked_again` increased.
 
     Raises:
-        InvalidParamsError: The message answers a call that does not wait, or one twice, or with what does not fit; or
-            its words are no answer, and the client was asked again often enough.
+        InvalidParamsError: The message answers an unknown call, answers a call twice, or has an invalid answer; or its
+            words are no answer, and the client was asked again often enough.
     """
     parts = message['parts']
     try:
@@ -76,7 +76,7 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
 
 
 def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
-    """The refusal of a message that holds no answer, with what the question says that a person has to write."""
+    """Return the refusal of a message without an answer, with the instruction for a person."""
     what = to_write(pending, rules) or 'Answer the question with text.'
     return InvalidParamsError.of('message.parts', f'must answer what the status message of the task asks. {what}')
 
@@ -89,7 +89,7 @@ def _is_answer(part: Part) -> bool:
 
 
 def _structured(pending: Pending, parts: Sequence[Part], rules: Approvals) -> dict[str, CallAnswer]:
-    """The answers of a data part with `callAnswers`. Words beside it decide nothing, and must not contradict it."""
+    """Return the answers of a data part with `callAnswers`. Words decide nothing, and must not contradict the data."""
     at = next(n for n, part in enumerate(parts) if _is_answer(part))
     data = cast('dict[str, Any]', parts[at].get('data'))
     words = [part['text'] for part in parts if 'text' in part]
@@ -137,8 +137,8 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
         _check(item[name], _schema(call, name), f'{where}.{name}')
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
-    given: dict[str, Any] = {name: item.get(name)}
-    return CallAnswer(decision=decision, **given)
+    content: dict[str, Any] = {name: item.get(name)}
+    return CallAnswer(decision=decision, **content)
 
 
 def _schema(call: PendingCall, name: str) -> dict[str, Any]:
@@ -150,12 +150,12 @@ def _schema(call: PendingCall, name: str) -> dict[str, Any]:
 
 
 def _check(value: Any, schema: Mapping[str, Any], where: str) -> None:
-    if (found := problem(value, schema, where)) is not None:
-        raise InvalidParamsError.of(*found)
+    if (fault := problem(value, schema, where)) is not None:
+        raise InvalidParamsError.of(*fault)
 
 
 def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) -> None:
-    """Have the client asked again if words that stand beside an answer in data give another one."""
+    """Have the client asked again if words beside the data give another answer."""
     for text in words:
         if call.kind == 'approval':
             decided = verdict(text)
@@ -171,7 +171,7 @@ def _check_words(words: Sequence[str], call: PendingCall, answer: CallAnswer) ->
 
 
 def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> dict[str, CallAnswer]:
-    """The answer to the only open call, in words or, to a question with a schema, in bare data."""
+    """Return the answer to the only open call, in words or, for a question with a schema, in bare data."""
     call, *others = pending.open
     data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]
     words = [part['text'] for part in parts if 'text' in part]
@@ -204,7 +204,7 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool
 def _value(
     text: str, schema: Mapping[str, Any] | None, pending: Pending, rules: Approvals, *, late: bool
 ) -> str | float:
-    """The value that words are as an answer to a question."""
+    """Return the value of words as an answer to a question."""
     if not takes_words(schema):
         raise _refused(pending, rules)
     value = from_words(text, schema)
@@ -214,7 +214,7 @@ def _value(
 
 
 def _check_output(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool) -> None:
-    """Check what answers a question of the agent itself, if that has a schema: data decides, else words do."""
+    """Check the answer to the agent's own question, if the question has a schema: data decides, else words do."""
     if pending.schema is None:
         return
     data = [(n, part['data']) for n, part in enumerate(parts) if 'data' in part]

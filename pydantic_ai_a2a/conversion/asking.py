@@ -23,16 +23,17 @@ from .states import MARK, AuthRequired, Rejected, State
 __all__ = ('EXTENSION', 'MEDIA_TYPE', 'URI', 'Asked', 'ask', 'asked_by', 'shown', 'to_write')
 
 URI = 'https://pypi.org/project/pydantic-ai-a2a/#pending-calls-v1'
-"""Names the extension, and its data in the metadata of messages. Another meaning of the data gets another URI."""
+"""Name of the extension, and key of its data in the metadata of messages. Data with another meaning gets another
+URI."""
 
 EXTENSION = AgentExtension(
     uri=URI,
     description='A task that waits for its client lists the answers it needs in a data part, with their JSON Schema.',
 )
-"""Its declaration on agent cards."""
+"""Declaration of the extension on agent cards."""
 
 MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
-"""Of the data part that lists what a task waits for; `metadata` names it too, for versions without media types."""
+"""Media type of the data part with the pending calls, also in `metadata` for versions without media types."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class Asked:
 
     state: TaskState
     parts: Sequence[Part]
-    """Of the status message."""
+    """Parts of the status message."""
     pending: Pending | None = None
 
 
@@ -135,16 +136,16 @@ def _call(
     args = None if is_hidden else call.args_as_dict() if changed is None else changed
     kind: Kind = deferred.kind(call.tool_call_id)
     metadata = {**deferred.metadata.get(call.tool_call_id, {})}
-    said: dict[str, Any] = metadata.pop(MARK, {})
+    marked: dict[str, Any] = metadata.pop(MARK, {})
     called = call.tool_name if args is None else f'{call.tool_name} {to_json(args).decode()}'
     match kind:
-        case 'approval' if 'message' in said:
-            kind, text, schema = 'authorization', said['message'], None
-            metadata |= {name: said[name] for name in ('schemes', 'url') if said[name]}
+        case 'approval' if 'message' in marked:
+            kind, text, schema = 'authorization', marked['message'], None
+            metadata |= {name: marked[name] for name in ('schemes', 'url') if marked[name]}
         case 'approval':
             text = f'May I call {called}?'
         case 'question':
-            text, schema = said.get('question') or f'Please answer {called}.', said.get('schema')
+            text, schema = marked.get('question') or f'Please answer {called}.', marked.get('schema')
         case _:
             text, schema = f'Waiting for the result of {called}.', None
     return PendingCall(
@@ -172,12 +173,12 @@ def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
 
 
 def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """JSON Schemas of the answers to a call, and the `$defs` of the schema that they stand in.
+    """Return JSON Schemas of the answers to a call, and the `$defs` of the enclosing schema.
 
     Args:
         call: The call.
         rules: Rules for the answers of clients.
-        defs: What the names of the `$defs` begin with.
+        defs: Prefix of the names of the `$defs`.
     """
     if call.kind == 'approval' and not rules.may_change(call.tool):
         return [_choice(call.id, 'approve'), _choice(call.id, 'deny', reason=_TEXT)], {}
@@ -190,7 +191,7 @@ def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[
 
 
 def _hoisted(schema: Mapping[str, Any], prefix: str = '') -> tuple[dict[str, Any], dict[str, Any]]:
-    """A schema without its `$defs`, and the `$defs` for the schema that it is to stand in, named after a prefix."""
+    """Return a schema without its `$defs`, and the `$defs` for the enclosing schema, with a prefix to their names."""
     if '$defs' not in schema:
         return dict(schema), {}
     renamed = _with_refs(schema, prefix)
@@ -199,7 +200,7 @@ def _hoisted(schema: Mapping[str, Any], prefix: str = '') -> tuple[dict[str, Any
 
 
 def _with_refs(schema: Any, prefix: str) -> Any:
-    """A schema whose references to `$defs` name them after a prefix."""
+    """Return a schema with a prefix to the names in its references to `$defs`."""
     if isinstance(schema, Mapping):
         items = cast('Mapping[str, Any]', schema).items()
         return {
@@ -208,11 +209,11 @@ def _with_refs(schema: Any, prefix: str) -> Any:
             else _with_refs(value, prefix)
             for name, value in items
         }
-    return [_with_refs(each, prefix) for each in cast('list[Any]', schema)] if isinstance(schema, list) else schema
+    return [_with_refs(item, prefix) for item in cast('list[Any]', schema)] if isinstance(schema, list) else schema
 
 
 def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """JSON Schema of the parts that answer calls, and its `$defs`."""
+    """Return the JSON Schema of the parts that answer calls, and its `$defs`."""
     choices: list[dict[str, Any]] = []
     defs: dict[str, Any] = {}
     for n, call in enumerate(calls):
@@ -230,7 +231,7 @@ def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[lis
 
 
 def _bare(schema: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """JSON Schemas of the parts that answer a question of the agent itself, and their `$defs`."""
+    """Return JSON Schemas of the parts that answer a question of the agent itself, and their `$defs`."""
     own, defs = _hoisted(schema)
     parts = [_of_part('data', own)]
     return [*parts, _of_part('text', {'type': 'string'})] if takes_words(schema) else parts, defs
@@ -241,7 +242,7 @@ def _of_part(member: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _message_schema(task_id: str, parts: Sequence[dict[str, Any]], defs: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON Schema of a whole message that answers, in A2A 1.0 and 0.3."""
+    """Return the JSON Schema of a whole message with an answer, in A2A 1.0 and 0.3."""
     part = parts[0] if len(parts) == 1 else {'anyOf': [*parts]}
     return {
         'type': 'object',
@@ -271,8 +272,8 @@ def _choice(call_id: str, decision: str, *required: str, **properties: Any) -> d
 
 
 def _authorization(schemes: Sequence[str], url: str | None) -> list[Part]:
-    said = {name: value for name, value in (('schemes', [*schemes]), ('url', url)) if value}
-    return [_data({'pending': [], 'authorization': said})] if said else []
+    fields = {name: value for name, value in (('schemes', [*schemes]), ('url', url)) if value}
+    return [_data({'pending': [], 'authorization': fields})] if fields else []
 
 
 def _text(text: str) -> Part:

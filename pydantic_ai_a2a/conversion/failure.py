@@ -1,6 +1,6 @@
-"""Which kind of failure an exception is, and the sentence that a client may read about it. Pure.
+"""The class of a run's failure, and the sentence about it for the client.
 
-A client never reads an exception's own text: it may hold a secret, a prompt or another user's data (§3.3.2).
+A client never reads an exception's own text, because it may hold a secret, a prompt or another user's data (§3.3.2).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ __all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
 
 
 class Failure(NamedTuple):
-    """Why a task failed, as far as its client is told."""
+    """The public reason of a task's failure."""
 
     kind: str
     """Stable name of the class, in the status message's metadata."""
     sentence: str
-    """The same for every failure of the class."""
+    """Sentence for the client, the same for every failure of the class."""
     last: bool = False
-    """Whether the task's other messages are not run either."""
+    """True if the task's further messages are not run."""
 
 
 SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.', last=True)
@@ -60,11 +60,11 @@ _CLASSES: tuple[tuple[type[BaseException], Failure], ...] = (
 
 
 _BUSY_STATUSES = frozenset({402, 429, 503, 529})
-"""HTTP statuses of a busy provider, for a `ModelHTTPError` that has none of the classes above."""
+"""HTTP statuses of a busy provider, for a `ModelHTTPError` of none of the classes above."""
 
 
 def classify(error: BaseException) -> Failure:
-    """The failure's class; the first that fits, else an internal error."""
+    """Return the failure of an exception: the first matching class, else an internal error."""
     if isinstance(error, BaseExceptionGroup):  # such as a fallback model's: the last one it tried
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])

@@ -1,4 +1,4 @@
-"""Files that an agent returns, as A2A parts. Pure."""
+"""Files in an agent's output, as A2A parts."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def _filename(file: BinaryContent) -> str:
     except ValueError:
         extension = mimetypes.guess_extension(file.media_type) or ''
     name = file.identifier
-    known = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
-    return name if known else f'{name}{extension}'
+    is_complete = name.lower().endswith(extension) or mimetypes.guess_type(f'/{name}')[0] == file.media_type
+    return name if is_complete else f'{name}{extension}'
 
 
 def file_modes(kind: type[File]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Numbers that JSON cannot hold: NaN and infinity, which Pydantic writes as null, and as the key `None`. Pure."""
+"""Numbers that JSON cannot hold: NaN and infinity, which Pydantic writes as null, and as the key `None`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ('lost_number',)
 
 
 def lost_number(value: Any, written: Any, path: str) -> str | None:
-    """Return the path of the first float that was written as null or as the key `None`; None if there is none.
+    """Return the path of the first float that was written as null or as the key `None`; None without such a float.
 
     Args:
-        value: What Pydantic makes of an output in Python.
-        written: What Pydantic makes of it in JSON.
-        path: Where both are.
+        value: The output as Python values.
+        written: The output as JSON values.
+        path: Path of both.
     """
     if written is None:
         return path if isinstance(value, float) and not isfinite(value) else None
@@ -28,4 +28,4 @@ def lost_number(value: Any, written: Any, path: str) -> str | None:
     elif isinstance(written, list) and isinstance(value, Iterable):
         pairs = zip(cast('Iterable[Any]', value), enumerate(cast('list[Any]', written)), strict=False)
     paths = (lost_number(inner, json, f'{path}[{key!r}]') for inner, (key, json) in pairs)
-    return next((found for found in paths if found is not None), None)
+    return next((inner for inner in paths if inner is not None), None)

@@ -1,6 +1,6 @@
-"""An A2A message as what Pydantic AI takes: one user prompt. Pure; knows neither the wire's versions nor storage.
+"""An A2A message as one user prompt of Pydantic AI.
 
-Everything that the agent's model cannot take is refused here, before anything is stored or run.
+Content that the agent's model does not accept is refused here, before anything is stored or run.
 """
 
 from __future__ import annotations
@@ -45,41 +45,41 @@ from .media import OCTET_STREAM, MediaType, decode_base64, decode_text, detect, 
 __all__ = ('Accepts', 'accepts', 'check_parts', 'check_types', 'model_messages', 'resolve_profile', 'user_prompt')
 
 _DOCUMENTS: frozenset[DocumentMediaType] = frozenset(get_args(DocumentMediaType))
-"""The documents that a profile lists one by one; all others are judged by `supports_document_input` alone."""
+"""The document types that a profile lists. `supports_document_input` alone decides about other documents."""
 _IMAGES: tuple[str, ...] = get_args(ImageMediaType)
 _FILENAME = re.compile(r'[^\x00-\x1f\x7f"<>]{1,255}')
-"""Names that cannot break out of the frame they are shown to the model in."""
+"""File names that cannot break out of their frame in the prompt."""
 _HEAD = 64
-"""Characters of base64 that hold the first bytes of a file, by which its type is detected."""
+"""Characters of base64 with the first bytes of a file, for the detection of its type."""
 _BAD_IN_URL = re.compile(r'[\x00-\x20\x7f\\]')
 """Characters that URL parsers disagree about."""
 
 _DOWNLOADABLE = frozenset({'https', 'http'})
-"""The schemes that Pydantic AI can download, which is how a URL is kept from a provider inside the network."""
+"""Schemes that Pydantic AI can download, so that no provider inside the network fetches the URL."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepts:
-    """Which files a model takes."""
+    """The files that a model accepts."""
 
     images: bool = True
     documents: frozenset[str] = _DOCUMENTS
-    """The known document types among them."""
+    """The accepted document types among the known ones."""
     other_documents: bool = True
-    """Whether it takes documents of other types, such as presentations."""
+    """True if the model accepts documents of other types, such as presentations."""
     audio: bool = True
     video: bool = True
     url_schemes: frozenset[str] = HTTPS_ONLY
-    """Schemes of the URLs that it may be given, in lower case."""
+    """Accepted schemes of URLs, in lower case."""
     force_download: bool = True
-    """Whether what can be downloaded is, here: a provider is not left to fetch it."""
+    """True if downloadable URLs are downloaded here, and not left to the provider."""
 
     def takes(self, media_type: str) -> bool:
-        """Whether a file of the type may be sent: text always, as it can be put into the prompt."""
+        """Return True if a file of the type may be sent. Text always may, because the prompt can hold it."""
         return is_text(media_type) or self.reads(media_type)
 
     def reads(self, media_type: str) -> bool:
-        """Whether the model takes a file of the type as a file."""
+        """Return True if the model accepts a file of the type as a file."""
         if is_text(media_type) or media_type in _DOCUMENTS:
             return media_type in self.documents if media_type in _DOCUMENTS else self.other_documents
         match media_type.partition('/')[0]:
@@ -94,7 +94,7 @@ class Accepts:
 
     @property
     def input_modes(self) -> list[str]:
-        """The media types to name on the agent card."""
+        """The accepted media types for the agent card."""
         documents = sorted(self.documents - {'text/plain'}, key=lambda name: (name != 'application/pdf', name))
         return [
             'text/plain',
@@ -109,7 +109,7 @@ class Accepts:
 def accepts(
     profile: ModelProfile, url_schemes: Collection[str] = HTTPS_ONLY, *, force_download: bool = True
 ) -> Accepts:
-    """What a model with this profile takes; what the profile does not say, it takes."""
+    """Return the files that a model with the profile accepts. Support is the default for each kind of file."""
     documents = profile.get('supports_document_input', True)
     return Accepts(
         images=profile.get('supports_image_input', True),
@@ -123,9 +123,9 @@ def accepts(
 
 
 def resolve_profile(models: Sequence[Model | str]) -> ModelProfile:
-    """Return one profile that says which files all of the models take, without a provider's key or package.
+    """Return one profile for the files that all of the models accept, without a provider's key or package.
 
-    A model whose profile cannot be known has the default profile.
+    A model with an unknown profile has the default profile.
     """
     profiles = [profile for model in models for profile in _profiles(model)]
     if len(profiles) <= 1:
@@ -157,16 +157,16 @@ def _profiles(model: Model | str) -> Iterator[ModelProfile]:
 
 
 def user_prompt(message: Message, accepts: Accepts, *, field: str = 'message') -> str | list[UserContent]:
-    """All parts of one message as one user prompt, in order.
+    """Return all parts of one message as one user prompt, in order.
 
     Args:
         message: The message, of any role.
-        accepts: What the agent's model takes.
-        field: Where the message is in the request, for error messages.
+        accepts: The files that the agent's model accepts.
+        field: Path of the message in the request, for error texts.
 
     Raises:
         InvalidParamsError: A part is malformed, or its URL must not be fetched.
-        ContentTypeNotSupportedError: The model does not take a part's media type, or it is unknown.
+        ContentTypeNotSupportedError: The model does not accept a part's media type, or the type is unknown.
     """
     parts = message['parts']
     if len(parts) == 1 and 'text' in parts[0]:
@@ -194,11 +194,11 @@ def check_parts(message: Message, accepts: Accepts) -> None:
 
 
 def check_types(message: Message) -> None:
-    """Refuse text and data that are declared as another media type than text: the model reads both as text.
+    """Refuse text and data with a declared media type other than text: the model reads both as text.
 
     Raises:
         InvalidParamsError: A `mediaType` is not a media type.
-        ContentTypeNotSupportedError: It is not the type of text, JSON or the like.
+        ContentTypeNotSupportedError: The media type is not for text, JSON or the like.
     """
     for index, part in enumerate(message['parts']):
         if 'media_type' not in part or not ('text' in part or 'data' in part):
@@ -214,7 +214,7 @@ def check_types(message: Message) -> None:
 
 
 def model_messages(history: Sequence[Message], accepts: Accepts) -> list[ModelMessage]:
-    """An A2A history as a Pydantic AI message history, for a `fasta2a.Worker`.
+    """Return an A2A history as a Pydantic AI message history, for a `fasta2a.Worker`.
 
     Raises:
         InvalidParamsError: As for `user_prompt`.
@@ -245,7 +245,7 @@ def _content(part: Part, field: str, accepts: Accepts) -> UserContent:
 
 
 def _answer(part: Part, field: str) -> TextPart | FilePart:
-    """What the agent said before: files it made stay files, links and data are shown to the model as text."""
+    """Return a part of an earlier answer of the agent: files stay files, links and data become text."""
     if 'raw' in part:
         data = _bytes(part['raw'], field)
         media = _declared(part, field) or MediaType(detect(data) or OCTET_STREAM, None)
@@ -256,7 +256,7 @@ def _answer(part: Part, field: str) -> TextPart | FilePart:
 
 
 def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
-    """A `raw` part: a file that the model reads, or its text."""
+    """Return a `raw` part as a file that the model reads, or as text."""
     media, data = _checked_file(part, field, accepts)
     if is_text(media.name):
         return _text_file(data, media, part, field, accepts)
@@ -264,7 +264,7 @@ def _file(part: Part, field: str, accepts: Accepts) -> UserContent:
 
 
 def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, bytes]:
-    """Return the type of a `raw` part that the model takes, with all bytes of text and the first bytes of others."""
+    """Return the type of an accepted `raw` part, with all bytes of text and the first bytes of other files."""
     raw = part.get('raw', '')
     data = _bytes(raw[:_HEAD], field)
     media = _declared(part, field)
@@ -283,7 +283,7 @@ def _checked_file(part: Part, field: str, accepts: Accepts) -> tuple[MediaType, 
 
 
 def _text_file(data: bytes, media: MediaType, part: Part, field: str, accepts: Accepts) -> UserContent:
-    """A text file, for the model to read; in the prompt, framed as Pydantic AI does it, if it takes no such files."""
+    """Return a text file; for models without text files, its text in Pydantic AI's frame for prompts."""
     text = _text(data, media, field)
     file = _binary(text.encode() if media.charset else data, media.name, part)
     if media.name in accepts.documents:
@@ -300,7 +300,7 @@ def _text(data: bytes, media: MediaType, field: str) -> str:
 
 
 def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
-    """A `url` part, by its type."""
+    """Return a `url` part by its type."""
     url = part.get('url', '')
     target = _checked_url(url, f'{field}.url', accepts.url_schemes)
     media = _declared(part, field)
@@ -335,13 +335,13 @@ def _binary(data: bytes, media_type: str, part: Part) -> BinaryContent:
 
 
 def _identifier(part: Part) -> str | None:
-    """The file's name, where it can be shown to the model."""
+    """Return the file's name if the prompt can hold it."""
     filename = part.get('filename', '')
     return filename if _FILENAME.fullmatch(filename) else None
 
 
 def _declared(part: Part, field: str) -> MediaType | None:
-    """The media type that the part gives, if that says anything."""
+    """Return the media type of the part; None for an absent or meaningless one."""
     value = part.get('media_type')
     if not value:
         return None
@@ -352,7 +352,7 @@ def _declared(part: Part, field: str) -> MediaType | None:
 
 
 def _guessed(target: SplitResult, part: Part) -> str | None:
-    """The media type by the extension of the URL's path, else of the part's file name."""
+    """Return the media type by the extension of the URL's path, else of the part's file name."""
     for path in (target.path or '/', f'/{part.get("filename", "")}'):
         if mimetypes.guess_type(path)[1]:
             continue  # compressed: the extension before says what is inside
@@ -371,9 +371,9 @@ def _unsupported(field: str, problem: str, accepts: Accepts) -> ContentTypeNotSu
 
 
 def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
-    """Refuse URLs that nobody should fetch on a client's behalf (§13.2).
+    """Refuse URLs that the server must not fetch for a client (§13.2).
 
-    Names are not resolved here: what is fetched is checked again, with its addresses, by Pydantic AI's own guard.
+    Names are not resolved here: Pydantic AI's own guard checks the addresses at the download.
     """
     try:
         target = urlsplit(url)

@@ -1,7 +1,7 @@
-"""Whether a JSON value fits a JSON Schema, by the keywords that tools' parameters and answers use. Pure.
+"""Validation of a JSON value by a JSON Schema, for the keywords of tools' parameters and answers.
 
-Keywords that are not known here, such as `pattern` and `format`, are left to whoever uses the value. A schema's
-patterns may be written by a remote tool, and would be run against what clients send.
+Other keywords, such as `pattern` and `format`, are left to the user of the value: a remote tool may have written a
+pattern, which would run on clients' text.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ __all__ = ('problem',)
 
 Schema: TypeAlias = Mapping[str, Any]
 Problem: TypeAlias = tuple[str, str]
-"""Where it is, and what is wrong."""
+"""Path of a value, and its fault."""
 
 _MAX_DEPTH = 100
 _MAX_STEPS = 100_000
-"""Schemas that one value is held against. A schema may refer to itself, and to that in several ways at once."""
+"""Most schemas that one value is checked against. A schema may refer to itself, even in several ways at once."""
 
 
 def problem(value: Any, schema: Schema, field: str) -> Problem | None:
-    """The first thing in which a value does not fit.
+    """Return the first fault of a value; None if the value is valid.
 
     Args:
         value: The value.
-        schema: What it should fit.
-        field: Where the value is in the request.
+        schema: Its schema.
+        field: Path of the value in the request.
     """
     return _Check(schema).first(value, schema, field, 0)
 
@@ -55,12 +55,12 @@ class _Check:
         elif isinstance(value, list):
             yield from self._of_list(cast('list[Any]', value), schema, field, depth)
 
-    def _some(self, found: Problem | None) -> Iterator[Problem]:
-        if found is not None:
-            yield found
+    def _some(self, fault: Problem | None) -> Iterator[Problem]:
+        if fault is not None:
+            yield fault
 
     def _resolve(self, reference: Any) -> Any:
-        """What a reference within the schema names; one that names nothing in it says nothing."""
+        """Return the target of a reference within the schema; None if it has no target, which allows any value."""
         at: Any = self._root
         for step in str(reference).removeprefix('#').split('/')[1:]:
             name = step.replace('~1', '/').replace('~0', '~')
@@ -68,14 +68,14 @@ class _Check:
         return at
 
     def _combined(self, value: Any, schema: Schema, field: str, depth: int) -> Iterator[Problem]:
-        for each in schema.get('allOf', ()):
-            yield from self._some(self.first(value, each, field, depth + 1))
+        for inner in schema.get('allOf', ()):
+            yield from self._some(self.first(value, inner, field, depth + 1))
         for keyword in ('anyOf', 'oneOf'):
             choices: Sequence[Any] = schema.get(keyword, ())
-            found = [self.first(value, each, field, depth + 1) for each in choices]
-            fitting = found.count(None)
+            faults = [self.first(value, choice, field, depth + 1) for choice in choices]
+            fitting = faults.count(None)
             if choices and not (fitting == 1 or (fitting and keyword == 'anyOf')):
-                yield _nearest(found, field)
+                yield _nearest(faults, field)
 
     def _of_object(self, value: dict[str, Any], schema: Schema, field: str, depth: int) -> Iterator[Problem]:
         properties: Mapping[str, Any] = schema.get('properties', {})
@@ -93,12 +93,12 @@ class _Check:
             yield from self._some(self.first(item, of_item, f'{field}[{n}]', depth + 1))
 
 
-def _nearest(found: Sequence[Problem | None], field: str) -> Problem:
-    """Of several problems the one that is deepest in the value: that of the choice which was meant."""
-    problems = [each for each in found if each is not None]
+def _nearest(faults: Sequence[Problem | None], field: str) -> Problem:
+    """Return the fault that is deepest in the value, which is in the intended choice."""
+    problems = [fault for fault in faults if fault is not None]
     if not problems or all(where == field for where, _ in problems):
         return field, 'fits none of what is allowed' if problems else 'fits more than one of what is allowed'
-    return max(problems, key=lambda each: len(each[0]))
+    return max(problems, key=lambda fault: len(fault[0]))
 
 
 def _is_integer(value: Any) -> bool:
@@ -131,21 +131,21 @@ _LENGTHS: Mapping[type[Any], tuple[str, str, str]] = {
 
 
 def _of_value(value: Any, schema: Schema) -> str | None:
-    """What is wrong with a value by itself."""
+    """Return the fault of a value apart from its members."""
     if (types := schema.get('type')) is not None:
         names = [types] if isinstance(types, str) else types
-        known = [_TYPES[name] for name in names if name in _TYPES]
-        if known and not any(check(value) for check, _ in known):
-            return f'must be {" or ".join(name for _, name in known)}'
+        checks = [_TYPES[name] for name in names if name in _TYPES]
+        if checks and not any(check(value) for check, _ in checks):
+            return f'must be {" or ".join(name for _, name in checks)}'
     if 'const' in schema and not _equal(value, schema['const']):
         return f'must be {schema["const"]!r}'
-    if 'enum' in schema and not any(_equal(value, each) for each in schema['enum']):
+    if 'enum' in schema and not any(_equal(value, choice) for choice in schema['enum']):
         return f'must be one of {", ".join(map(repr, schema["enum"]))}'
     return _bounds(value, schema)
 
 
 def _equal(value: Any, other: Any) -> bool:
-    """As in JSON, where true is not 1."""
+    """Compare as in JSON, where true is not 1."""
     return value == other and isinstance(value, bool) == isinstance(other, bool)
 
 

@@ -1,4 +1,4 @@
-"""What kind of file some bytes are, and how media types are spelled. Knows neither A2A nor the agent."""
+"""Detection of file types by their bytes, and the spelling of media types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 __all__ = ('OCTET_STREAM', 'MediaType', 'decode_base64', 'decode_text', 'detect', 'is_text', 'parse', 'signature')
 
 OCTET_STREAM = 'application/octet-stream'
-"""Says nothing about a file: its bytes decide, as if no type were given."""
+"""Media type without information: the type is detected, as if none were declared."""
 
 _PREFIXES = (
     (b'\x89PNG\r\n\x1a\n', 'image/png'),
@@ -88,7 +88,7 @@ class MediaType(NamedTuple):
 
 
 def parse(value: str) -> MediaType | None:
-    """Read a media type as clients write it; None if it is none."""
+    """Read a media type of a client; None if it is malformed."""
     name, _, parameters = value.lower().partition(';')
     name = name.strip()
     if not _NAME.fullmatch(name):
@@ -98,15 +98,15 @@ def parse(value: str) -> MediaType | None:
 
 
 def is_text(name: str) -> bool:
-    """Whether files of the type are text, so that every model can read them."""
+    """Return True if files of the type are text, so that every model can read them."""
     return name.startswith('text/') or name in _TEXT or name.endswith(('+json', '+xml'))
 
 
 def decode_text(data: bytes, charset: str | None) -> str:
-    """Text of a declared charset, UTF-8 without one.
+    """Return text of a declared charset, UTF-8 without one.
 
     Raises:
-        ValueError: It is not text of that charset, or the charset is not one in use.
+        ValueError: The bytes are not text of the charset, or the charset is not in use.
     """
     name = normalize_encoding(charset or 'utf-8-sig')
     codec = aliases.get(name, name)
@@ -134,7 +134,7 @@ def signature(data: bytes) -> str | None:
 
 
 def _is_mp3(data: bytes) -> bool:
-    """An ID3v2 tag, or the header of an MPEG audio frame: sync, layer III, nothing in it reserved."""
+    """Return True for an ID3v2 tag, or the header of an MPEG audio frame: sync, layer III, nothing in it reserved."""
     if data[:3] == b'ID3':
         return data[3:4] in {b'\x02', b'\x03', b'\x04'}
     if len(data) < 4 or data[0] != 0xFF or data[1] & 0xE6 != 0xE2:
@@ -153,10 +153,10 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def decode_base64(value: str) -> bytes:
-    """Decode base64, standard or URL-safe, padded or not, as ProtoJSON takes it (A2A 1.0 §5.5).
+    """Decode base64, standard or URL-safe, padded or not, as in ProtoJSON (A2A 1.0 §5.5).
 
     Raises:
-        ValueError: It is not base64.
+        ValueError: The text is not base64.
     """
     text = value.rstrip('=')
     if '=' in text:  # at the end of a chunk it would pass

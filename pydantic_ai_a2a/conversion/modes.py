@@ -1,4 +1,4 @@
-"""What a client takes as an answer (`acceptedOutputModes`, A2A 1.0 §3.2.2), and parts made to fit it. Pure."""
+"""The media types that a client accepts (`acceptedOutputModes`, A2A 1.0 §3.2.2), and parts converted to fit."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ __all__ = ('EVERYTHING', 'OutputModes', 'UnacceptableOutput', 'fitting', 'output
 
 _ALL = '*/*'
 _STRING = {'json_schema': {'type': 'string'}, 'python_type': 'str'}
-"""Metadata of text that is sent as data; shared, so nobody may change it."""
+"""Metadata of text that is sent as data; shared, so it must not be changed."""
 
 
 class UnacceptableOutput(UnexpectedModelBehavior):
-    """The agent's output is nothing that the client takes. Never sent to a client."""
+    """The client accepts nothing of the agent's output. Never sent to a client."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputModes:
-    """What one client takes."""
+    """The media types that one client accepts."""
 
     text: bool
-    """Whether text may be sent as text."""
+    """True if text may be sent as text."""
     json: bool
-    """Whether data may be sent as JSON."""
+    """True if data may be sent as JSON."""
     ranges: frozenset[str]
     """Media types, `type/*` and `*/*`, in lower case and without parameters."""
 
     def takes(self, media_type: str) -> bool:
-        """Whether something of the type may be sent as it is."""
+        """Return True if content of the type may be sent unchanged."""
         name = _name(media_type)
         return not self.ranges.isdisjoint((name, f'{name.partition("/")[0]}/*', _ALL))
 
 
 EVERYTHING = OutputModes(text=True, json=True, ranges=frozenset({_ALL}))
-"""What a client takes that names nothing."""
+"""The modes of a client that names none."""
 
 
 def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterable[str] = ()) -> OutputModes:
@@ -50,8 +50,8 @@ def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterab
     Args:
         names: At least one: media types, with or without parameters, and ranges. A bare `text` is `text/*`, as clients
             of 0.3 write it.
-        text: What the agent calls its text on its card, beside `text/plain`.
-        json: What it calls its data, beside `application/json`.
+        text: The media types of text on the agent's card, besides `text/plain`.
+        json: The media types of data on the agent's card, besides `application/json`.
     """
     modes = OutputModes(False, False, frozenset(map(_name, names)))
     return OutputModes(
@@ -62,7 +62,7 @@ def output_modes(names: Sequence[str], *, text: Iterable[str] = (), json: Iterab
 
 
 def _name(media_range: str) -> str:
-    """A media type or range in its usual spelling, without parameters."""
+    """Return a media type or range in its usual spelling, without parameters."""
     if (media := parse(media_range)) is not None:
         return media.name
     name = media_range.partition(';')[0].strip().lower()
@@ -70,20 +70,20 @@ def _name(media_range: str) -> str:
 
 
 def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> list[tuple[str, list[Part]]]:
-    """What the client takes of named parts: text and data converted, the rest left out.
+    """Return the named parts that the client accepts, with text and data converted.
 
     Raises:
-        UnacceptableOutput: That is nothing.
+        UnacceptableOutput: The client accepts none of the parts.
     """
     converted = ((name, [_converted(part, accepted) for part in parts]) for name, parts in named)
     taken = ((name, [part for part in parts if part is not None]) for name, parts in converted)
-    if not (left := [(name, parts) for name, parts in taken if parts]):
+    if not (rest := [(name, parts) for name, parts in taken if parts]):
         raise UnacceptableOutput('The output is nothing that the client takes.')
-    return left
+    return rest
 
 
 def with_json(parts: Iterable[Part]) -> list[Part]:
-    """The parts, and behind each data part a text part with its result as JSON."""
+    """Return the parts, with a text part after each data part that holds its result as JSON."""
     followed = list[Part]()
     for part in parts:
         followed.append(part)
@@ -93,7 +93,7 @@ def with_json(parts: Iterable[Part]) -> list[Part]:
 
 
 def _json(data: Any) -> str:
-    """The result that a data part holds, as JSON."""
+    """Return the result of a data part as JSON."""
     return to_json(data['result']).decode()
 
 

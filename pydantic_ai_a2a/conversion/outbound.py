@@ -1,4 +1,4 @@
-"""A run's output as A2A artifacts, by the types the agent declares. Pure; knows neither the wire nor storage."""
+"""A run's output as A2A artifacts, by the agent's declared output types."""
 
 from __future__ import annotations
 
@@ -99,30 +99,30 @@ class Artifacts(Mapping[str, Any]):
 
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
-"""Writes values by their runtime type, where no schema can be made for the declared one."""
+"""Writes values by their runtime type, if the declared type has no schema."""
 _NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
-"""Ways for a run to end without an answer, which users list among their output types."""
+"""Output types for the end of a run without an answer."""
 _WRAPPED: dict[type[Any], str] = {
     NativeOutput: 'outputs',
     PromptedOutput: 'outputs',
     TextOutput: 'output_function',
     ToolOutput: 'output',
 }
-"""What holds the output types that a marker wraps."""
+"""Attribute with the output types, for each of Pydantic AI's markers."""
 _UNIONS = (Union, types.UnionType)
 
 
 @dataclass(frozen=True, eq=False)
 class _Member:
-    """One of the types that an output can have."""
+    """One of an agent's output types."""
 
     type: Any
     adapter: TypeAdapter[Any]
     metadata: dict[str, Any]
-    """Of the data part; shared by all results, so nobody may change it."""
+    """Metadata of the data part; shared by all results, so it must not be changed."""
 
     def holds(self, value: Any) -> bool:
-        """Whether the value is one of the type."""
+        """Return True if the value is of the type."""
         with suppress(TypeError):  # a generic alias, a TypedDict, a protocol
             if isinstance(value, self.type):
                 return True
@@ -157,22 +157,22 @@ class _Member:
 
 
 class OutputMapper:
-    """Turns what the runs of one agent return into artifacts.
+    """Converts outputs of one agent's runs into artifacts.
 
     Args:
         output_type: The agent's `output_type`.
-        modes: What the user calls the agent's output on the card; None or empty for what the types say.
-        data_as_text: Whether a text part with the JSON follows each data part.
+        modes: Media types of the output on the card; None or empty for those of the types.
+        data_as_text: True if a text part with the JSON follows each data part.
     """
 
     text: bool
-    """Whether a string is among the declared types: then strings become text parts."""
+    """True if a string is among the declared types: then strings become text parts."""
     streams_text: bool
-    """Whether text of the model is the output as it is: not if a function makes the output from it."""
+    """True if text of the model is the output unchanged, without a function that makes the output from it."""
     holds_data: bool
-    """True if an output can be data, so that numbers can be in it."""
+    """True if an output can be data, which may hold numbers."""
     modes: list[str]
-    """Media types of what the agent returns, for the agent card."""
+    """Media types of the output, for the agent card."""
 
     def __init__(
         self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None, *, data_as_text: bool = False
@@ -199,14 +199,14 @@ class OutputMapper:
         self._members = [_member(tp) for tp in data]
 
     def accepted(self, names: Sequence[str]) -> OutputModes:
-        """What a client takes that names these modes."""
+        """Return the output modes of a client that names these modes."""
         return output_modes(names, text=self._called_text, json=self._called_json) if names else EVERYTHING
 
     def check(self, names: Sequence[str]) -> None:
-        """Refuse a client that takes nothing of what the agent can return.
+        """Refuse a client that accepts none of the agent's possible outputs.
 
         Raises:
-            ContentTypeNotSupportedError: None of the modes that it names fits.
+            ContentTypeNotSupportedError: None of the client's modes fits.
         """
         modes = self.accepted(names)
         if self._any_files or any(map(modes.takes, self._files)):
@@ -224,18 +224,18 @@ class OutputMapper:
         files: Sequence[BinaryContent] = (),
         accepted: OutputModes = EVERYTHING,
     ) -> list[Artifact]:
-        """The artifacts of a run.
+        """Return the artifacts of a run.
 
         Args:
-            output: What the run returned.
-            artifact_id: Id of the first artifact; further ones get `-2`, `-3`, ... behind it.
+            output: The output of the run.
+            artifact_id: Id of the first artifact; further artifacts get `-2`, `-3`, ... behind it.
             files: The files in the run's last response; they go into the first artifact, unless they are the output.
-            accepted: What the client takes. Text and data are converted; what does not fit all the same is left out.
+            accepted: The client's modes. Text and data are converted; other content that does not fit is left out.
 
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
             NotFinite: The output holds NaN or infinity.
-            UnacceptableOutput: The client takes nothing of the output.
+            UnacceptableOutput: The client accepts nothing of the output.
         """
         if isinstance(output, Artifacts):
             named = [(name, _parts(value, _runtime_member, text=True)) for name, value in output.items()]
@@ -253,7 +253,7 @@ class OutputMapper:
         ]
 
     def not_finite(self, output: Any) -> str | None:
-        """Return what is wrong with an output that holds NaN or infinity; None if it holds neither."""
+        """Return the fault of an output with NaN or infinity; None for other outputs."""
         if not isinstance(output, _NO_ANSWERS):
             try:
                 self.artifacts(output, artifact_id='')
@@ -264,7 +264,7 @@ class OutputMapper:
         return None
 
     def _member_of(self, value: Any) -> _Member:
-        """The declared type that a value belongs to: its very class, else the first that holds it, else all of them."""
+        """Return the declared type of a value: its class, else the first type that holds it, else the union of all."""
         if len(self._members) == 1:
             return self._members[0]
         if not self._members:
@@ -283,13 +283,13 @@ class OutputMapper:
 
 
 def text_of(output: Any) -> str | None:
-    """The output if it is text; members of string enumerations are not."""
+    """Return the output if it is text; members of string enumerations are not."""
     return output if isinstance(output, str) and not isinstance(output, Enum) else None
 
 
 def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> list[Part]:
-    if text and (said := text_of(value)) is not None:
-        return [Part(text=said, media_type='text/plain')]
+    if text and (output := text_of(value)) is not None:
+        return [Part(text=output, media_type='text/plain')]
     if isinstance(value, File):
         return [file_part(value)]
     if isinstance(value, (list, tuple)) and value:
@@ -300,7 +300,7 @@ def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> li
 
 
 def _add_files(parts: list[Part], files: Sequence[BinaryContent]) -> None:
-    """Add the files that are not there yet: an image that is the output is a file of its response, too."""
+    """Add the files that `parts` lacks: an image that is the output is a file of its response, too."""
     there = {(part.get('media_type'), part.get('raw')) for part in parts}
     new = (file_part(file) for file in files)
     parts.extend(part for part in new if (part.get('media_type'), part.get('raw')) not in there)
@@ -332,7 +332,7 @@ def _runtime_member(value: object) -> _Member:
 
 
 def _declared_types(spec: object) -> Iterator[Any]:
-    """The types of an output specification one by one, as `AbstractAgent.output_json_schema` lists them."""
+    """Yield the types of an output specification, as `AbstractAgent.output_json_schema` lists them."""
     if wrapped := _WRAPPED.get(type(spec)):
         yield from _declared_types(getattr(spec, wrapped))
     elif isinstance(spec, Sequence):
@@ -345,7 +345,7 @@ def _declared_types(spec: object) -> Iterator[Any]:
 
 
 def _returned(function: Any) -> Any:
-    """What an output function declares to return; text if it declares nothing, as Pydantic AI has it."""
+    """Return the declared result of an output function; text by default, as in Pydantic AI."""
     if isinstance(function, partial):
         function = cast('partial[Any]', function).func
     return get_type_hints(function, include_extras=True).get('return', str)
@@ -363,7 +363,7 @@ def _union_members(tp: Any) -> tuple[Any, ...]:
 
 
 def _bare(tp: Any) -> Any:
-    """A type without its annotations and aliases."""
+    """Return a type without its annotations and aliases."""
     while True:
         if get_origin(tp) is Annotated:
             tp = tp.__origin__
@@ -374,7 +374,7 @@ def _bare(tp: Any) -> Any:
 
 
 def _file_types(tp: Any) -> list[type[File]]:
-    """The file classes that a type is, or is a list, tuple or union of; empty if it can be anything else."""
+    """Return the file classes in a type, list, tuple or union; empty if it includes other types."""
     bare = _bare(tp)
     if isinstance(bare, type) and issubclass(bare, File):
         return [bare]
@@ -385,7 +385,7 @@ def _file_types(tp: Any) -> list[type[File]]:
 
 
 def _type_name(tp: Any) -> str:
-    """A type as one writes it, without its modules."""
+    """Return a type as written in code, without its modules."""
     if tp is None or tp is type(None):
         return 'None'
     if tp is ...:

@@ -29,53 +29,53 @@ __all__ = (
 )
 
 Kind: TypeAlias = Literal['approval', 'question', 'external', 'authorization']
-"""What a pending call waits for."""
+"""Kind of answer that a pending call needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PendingCall:
-    """A call of a tool that waits for somebody outside."""
+    """A tool call that waits for an answer from outside."""
 
     id: str
     kind: Kind
     tool: str
     text: str
-    """What a person reads."""
+    """Question for a person."""
     args: dict[str, Any] | None = None
-    """Its arguments; None where clients may not see them."""
+    """Arguments of the call; None if hidden from clients."""
     metadata: dict[str, Any] | None = None
-    """What the tool says about the call: shown to clients, and given to the tool with the answer."""
+    """Metadata from the tool: shown to clients, and returned to the tool with the answer."""
     schema: dict[str, Any] | None = None
-    """JSON Schema of the arguments that an approval may give instead, or of the answer to a question; None: any."""
+    """JSON Schema of the arguments that an approval may change, or of the answer to a question; None: any."""
     changed: dict[str, Any] | None = None
-    """The arguments that an earlier approval of the call gave instead of the model's."""
+    """Arguments of an earlier approval of the call, in place of the model's."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CallAnswer:
-    """What was decided about one call."""
+    """The answer to one call."""
 
     decision: Literal['approve', 'deny', 'result', 'retry']
     args: dict[str, Any] | None = None
-    """Approved with these instead of those that the call had before."""
+    """Arguments of the approval, in place of the call's."""
     reason: str | None = None
-    """Why it was denied, or what has to be different."""
+    """Reason of a denial, or instruction for a retry."""
     result: Any = None
     by: str = ''
-    """Id of the caller who decided it; empty for an anonymous one."""
+    """Id of the deciding caller; empty for an anonymous one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pending:
-    """What a task waits for, and what of it is answered."""
+    """The pending calls or question of a task, and the answers so far."""
 
     calls: Sequence[PendingCall] = ()
     answers: Mapping[str, CallAnswer] = field(default_factory=dict[str, CallAnswer])
     """By the id of the call."""
     schema: dict[str, Any] | None = None
-    """JSON Schema of the answer to a question of the agent itself, which no call waits with."""
+    """JSON Schema of the answer to a question of the agent itself, without a call."""
     question: str = ''
-    """That question."""
+    """The agent's own question."""
     asked_again: int = 0
     """Number of times that the client was asked again, because its words were no clear answer."""
     shown_calls: Sequence[str] = ()
@@ -83,7 +83,7 @@ class Pending:
 
     @property
     def open(self) -> list[PendingCall]:
-        """The calls that somebody has to decide about; those that wait for credentials are just tried again."""
+        """The calls without a decision. Calls that wait for credentials need none and are tried again."""
         return [call for call in self.calls if call.id not in self.answers and call.kind != 'authorization']
 
 
@@ -93,7 +93,7 @@ def _pending_ta() -> TypeAdapter[Pending]:
 
 
 def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
-    """Return the arguments that approvals gave instead of the model's, by the id of the call."""
+    """Return the arguments from approvals, in place of the model's, by the id of the call."""
     changed = {call.id: call.changed for call in pending.calls} | {
         call_id: answer.args for call_id, answer in pending.answers.items() if answer.args is not None
     }
@@ -101,7 +101,7 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
 
 
 def still_shown(pending: Pending) -> set[str]:
-    """Return the ids of the calls that clients have been shown as progress, with the arguments that they still have."""
+    """Return the ids of the calls that clients have been shown as progress, with unchanged arguments."""
     calls = {call.id: call for call in pending.calls if call.id in pending.shown_calls}
     for call_id, answer in pending.answers.items():
         call = calls.get(call_id)
@@ -111,20 +111,20 @@ def still_shown(pending: Pending) -> set[str]:
 
 
 def dump(pending: Pending) -> bytes:
-    """Write what a task waits for."""
+    """Write pending calls."""
     return _pending_ta().dump_json(pending, exclude_none=False)
 
 
 def load(body: bytes) -> Pending:
-    """Read what `dump` wrote."""
+    """Read the JSON of `dump`."""
     return _pending_ta().validate_json(body)
 
 
 def results(pending: Pending) -> DeferredToolResults:
-    """What the run goes on with, once all of it is answered.
+    """Return the deferred results for the next run, once all calls have answers.
 
     Raises:
-        KeyError: Something is not.
+        KeyError: A call has no answer.
     """
     approvals: dict[str, bool | DeferredToolApprovalResult] = {}
     calls: dict[str, Any] = {}

@@ -1,6 +1,6 @@
-"""What an agent thinks and does on the way, for clients that may see it. Observes one run; pure.
+"""Thoughts and tool calls of a run, as steps for clients that may see them.
 
-A thought is shown without its signature, a tool call without what the tool returned.
+A thought is shown without its signature, a tool call without its result.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class StepsShown:
     """The steps of one agent's runs that its clients may see.
 
     Args:
-        progress: Which ones.
-        hidden: Names of the tools whose arguments clients are not shown.
+        progress: The kinds of steps.
+        hidden: Names of the tools whose arguments are hidden from clients.
     """
 
     any: bool
-    """Whether there are any."""
+    """True if any steps are shown."""
     of_tools: bool
-    """Whether calls of tools are among them."""
+    """True if tool calls are shown."""
 
     def __init__(self, progress: Progress, hidden: Collection[str] = ()) -> None:
         self.any = progress.thinking or progress.tools
@@ -47,7 +47,7 @@ class StepsShown:
         self._hidden = hidden
 
     def of_event(self, event: AgentStreamEvent) -> Step | None:
-        """The step that an event is, of the model's stream or of the tools; None for all others."""
+        """Return the step in an event of the model's stream or of the tools; None for other events."""
         if isinstance(event, PartEndEvent):
             return self._of_part(event.part)
         if self.of_tools and isinstance(event, FunctionToolCallEvent):
@@ -57,11 +57,11 @@ class StepsShown:
         return None
 
     def of_response(self, response: ModelResponse) -> Iterator[Step]:
-        """The steps in a complete response, which was not streamed."""
+        """Return the steps in a complete response that was not streamed."""
         return (step for part in response.parts if (step := self._of_part(part)) is not None)
 
     def _of_part(self, part: ModelResponsePart) -> Step | None:
-        """A thought, or a tool that the provider runs."""
+        """Return a thought, or a step of a tool that the provider runs."""
         if isinstance(part, ThinkingPart):
             return _thought(part.content) if self._thinking else None
         if self.of_tools and isinstance(part, NativeToolCallPart):
@@ -76,7 +76,7 @@ class StepsShown:
 
 
 def _thought(text: str) -> Step | None:
-    """Nothing for thoughts that the provider keeps to itself: they have only a signature."""
+    """Return the step of a thought; None for hidden thoughts, which have only a signature."""
     return Step(Part(text=text, media_type='text/plain'), {'progress': 'thinking'}) if text.strip() else None
 
 

@@ -1,4 +1,4 @@
-"""An agent's tools as skills of its card, for whoever wants to tell of them. Runs nothing, and connects to nothing."""
+"""An agent's tools as skills of its card. No tool is run and no server is connected."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
 
 
 def _tools(agent: AbstractAgent[Any, Any]) -> dict[str, Tool[Any]]:
-    found: dict[str, Tool[Any]] = {}
+    tools: dict[str, Tool[Any]] = {}
 
     def visit(toolset: AbstractToolset[Any]) -> None:
         if isinstance(toolset, FunctionToolset):
-            found.update(toolset.tools)
+            tools.update(toolset.tools)
 
     for toolset in agent.toolsets:
         toolset.apply(visit)
-    return found
+    return tools
 
 
 def _skill(name: str, tool: Tool[Any]) -> Skill:
-    said = tool.description or f'Calls the tool {name}.'
+    description = tool.description or f'Calls the tool {name}.'
     # The card has the modes for skills that say none.
-    return cast('Skill', {'id': name, 'name': name, 'description': said, 'tags': ['tool']})
+    return cast('Skill', {'id': name, 'name': name, 'description': description, 'tags': ['tool']})

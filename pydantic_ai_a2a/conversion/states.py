@@ -1,4 +1,4 @@
-"""What an agent returns or raises to put its task into a state of its choice. Knows no task.
+"""Output types and exceptions with which an agent chooses the state of its task.
 
 Each is an output type, may be returned by an output function, and may be raised by a tool.
 """
@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema, core_schema
 __all__ = ('MARK', 'STATES', 'AuthRequired', 'InputRequired', 'Rejected', 'State')
 
 MARK = 'a2a'
-"""Key of a deferred call's metadata, under which is what these types say."""
+"""Key of these types' data in the metadata of a deferred call."""
 
 
 @dataclass(eq=False)
@@ -26,9 +26,9 @@ class InputRequired(CallDeferred):
     # Read by models, where it is an output type; the same holds for the others.
 
     question: str
-    """What the client reads."""
+    """Question for the client."""
     schema: Mapping[str, Any] | None = None
-    """JSON Schema of the answer, which is checked by it; None takes any. Only code sets it, never a model."""
+    """JSON Schema of the answer, which is validated. Default None: any answer. Only code sets it, never a model."""
 
     def __post_init__(self) -> None:
         schema = None if self.schema is None else dict(self.schema)
@@ -47,15 +47,15 @@ class AuthRequired(ApprovalRequired):
     """Ask the user to sign in where you have no access."""
 
     message: str
-    """What the client reads."""
+    """Text for the client."""
     schemes: Sequence[str] = ()
-    """Names of the security schemes that would do, as on the agent card."""
+    """Names of suitable security schemes, as on the agent card."""
     url: str | None = None
-    """Where to sign in."""
+    """URL for signing in."""
 
     def __post_init__(self) -> None:
-        said = {'message': self.message, 'schemes': [*self.schemes], 'url': self.url}
-        ApprovalRequired.__init__(self, {MARK: said})
+        data = {'message': self.message, 'schemes': [*self.schemes], 'url': self.url}
+        ApprovalRequired.__init__(self, {MARK: data})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.message, self.schemes, self.url)
@@ -70,7 +70,7 @@ class Rejected(Exception):
     """Decline to do the task at all."""
 
     reason: str
-    """What the client reads."""
+    """Reason for the client."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.reason)
@@ -85,11 +85,11 @@ STATES = (InputRequired, AuthRequired, Rejected)
 
 
 def _schema(cls: type[Any], field: str) -> CoreSchema:
-    """An object with one text: all that a model may say."""
+    """Return the schema of an object with one text, the only field that a model can set."""
     fields = core_schema.typed_dict_schema({field: core_schema.typed_dict_field(core_schema.str_schema())})
     shown = {'title': cls.__name__, 'description': cls.__doc__}
     built = core_schema.no_info_after_validator_function(
-        lambda said: cls(**said), fields, metadata={'pydantic_js_updates': shown}
+        lambda fields: cls(**fields), fields, metadata={'pydantic_js_updates': shown}
     )
     return core_schema.json_or_python_schema(
         json_schema=built,

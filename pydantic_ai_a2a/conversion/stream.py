@@ -1,7 +1,7 @@
-"""What a run's events mean to a client who watches: the answer's text, and notes on the way. Observes one run; pure.
+"""A run's events as the answer's text and notes, for watching clients.
 
-Which of the texts a model writes is the answer is known only when its response has ended: text beside a tool call was a
-note. So each response's text starts the answer anew, and the text of a response with tool calls is a note as well.
+Only the end of a model response tells if its text is the answer: text beside a tool call is a note. So the text of each
+response starts the answer anew, and the text of a response with tool calls is sent as a note, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AnswerStream:
     """The answer of one run while the model writes it.
 
     Args:
-        text_output: Whether text of the model can be the run's output; without, there are notes only.
+        text_output: True if text of the model can be the run's output; otherwise there are only notes.
     """
 
     def __init__(self, text_output: bool) -> None:
@@ -34,7 +34,7 @@ class AnswerStream:
         self._anew = True
 
     def feed(self, event: AgentStreamEvent) -> TextDelta | None:
-        """What an event adds to the answer; None for all that is no text of it."""
+        """Return the text that an event adds to the answer; None if it adds no text."""
         if not self._text_output:
             return None
         if isinstance(event, PartDeltaEvent):
@@ -42,7 +42,7 @@ class AnswerStream:
         return self._start(event) if isinstance(event, PartStartEvent) else None
 
     def end_response(self, response: ModelResponse) -> Note | None:
-        """Close a complete response, streamed or not: its text was a note if it calls tools, output tools included."""
+        """End a complete response, streamed or not. Its text was a note if it calls tools, output tools included."""
         self._anew = True
         if not response.tool_calls or not (text := response.text) or text.isspace():
             return None
@@ -50,7 +50,7 @@ class AnswerStream:
 
     @property
     def streamed(self) -> str | None:
-        """What a client has by now as the answer: the deltas from the last `first` on; None if there were none."""
+        """The text that clients have as the answer: the deltas since the last `first`; None without deltas."""
         return ''.join(self._chunks) if self._chunks else None
 
     def _start(self, event: PartStartEvent) -> TextDelta | None:

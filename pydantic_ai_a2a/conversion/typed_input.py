@@ -1,4 +1,4 @@
-"""Input of a declared type: what a message that begins a task has to hold, before anything is stored. Pure."""
+"""Validation of the data in a message that begins a task, by the agent's declared input type."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ('TypedInput',)
 
 _SHOWN = 20
 _COUNTED = 1_000
-"""Problems above which they are only counted: to tell of each takes long."""
+"""Most problems with details. More problems are only counted, because details take long."""
 """Problems of one message that are told at once."""
 
 
 class TypedInput:
-    """What an agent takes that works on data of one type.
+    """The declared input type of an agent.
 
     Args:
         input_type: Any type that Pydantic can validate.
@@ -32,19 +32,22 @@ class TypedInput:
         """JSON Schema of the data, for the agent card."""
 
     def check(self, message: Message) -> None:
-        """Refuse a message that begins a task without one data part of the type; text and files may go with it.
+        """Refuse a message that begins a task without exactly one data part of the type.
+
+        Text and files may accompany the data.
 
         Raises:
-            InvalidParamsError: There is none or more than one, or it does not fit; by the fields of the data.
+            InvalidParamsError: The message has no data part, several data parts, or invalid data; named by the fields
+                of the data.
         """
         if 'task_id' in message:
             return  # a task that asks back may be answered in words
-        found = [n for n, part in enumerate(message['parts']) if 'data' in part]
-        if len(found) != 1:
+        places = [n for n, part in enumerate(message['parts']) if 'data' in part]
+        if len(places) != 1:
             raise InvalidParamsError.of(
                 'message.parts', 'must have one data part, as the inputSchema of the skill says'
             )
-        [n] = found
+        [n] = places
         data = message['parts'][n].get('data')
         try:
             self._adapter.validate_json(to_json(data))
@@ -57,15 +60,15 @@ def _refusal(error: ValidationError, field: str, data: Any) -> InvalidParamsErro
         return InvalidParamsError.of(field, f'has {count} problems')
     details = error.errors(include_url=False, include_context=False, include_input=False)
     violations = [
-        FieldViolation(field + _path(each['loc'], data, missing=each['type'] == 'missing'), each['msg'])
-        for each in details[:_SHOWN]
+        FieldViolation(field + _path(detail['loc'], data, missing=detail['type'] == 'missing'), detail['msg'])
+        for detail in details[:_SHOWN]
     ]
     first = violations[0]
     return InvalidParamsError(f'Invalid parameters: {first.field}: {first.description}', violations=violations)
 
 
 def _path(loc: Sequence[int | str], data: Any, *, missing: bool) -> str:
-    """Where in the data a problem is: without the members of unions, which Pydantic tells of between the fields."""
+    """Return the path of a problem in the data, without the members of unions in Pydantic's location."""
     path = ''
     for step in loc:
         if _has(data, step):

@@ -1,5 +1,5 @@
-"""The wire: what JSON means, in each version of A2A. Pure: knows no HTTP, no storage and no agent.
+"""The wire: the JSON of each version of A2A, to the vocabulary and back.
 
-`operations` is the table of what can be asked, `versions` picks a codec for a request, `codec` is what every codec
-offers, and each codec is a module of its own.
+Bodies and stored values come in. Params and JSON go out. `operations` is the table of operations, `versions` picks the
+codec of a request, `codec` is the interface of codecs, and each codec is a module of its own.
 """

@@ -1,4 +1,4 @@
-"""What every codec offers to the bindings, and what it makes of a request. Knows no version's names."""
+"""The interface of codecs, and the requests that codecs read."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from ..types import (
     TaskEvent,
 )
 from .operations import REFUSALS, Capability, Operation
+from .push import target_fields
 
 __all__ = ('Codec', 'EncodeEvent', 'Hold', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
 
@@ -39,77 +40,78 @@ Params = (
     | ListPushParams
     | CardParams
 )
-"""What a codec makes of an operation's params."""
+"""The decoded params of an operation."""
 
 
 def tenant_of(params: Params | None) -> str:
-    """Return the tenant that params name; empty if they name none, or are of a version without tenants."""
+    """Return the tenant in params; empty if there is none, or for versions without tenants."""
     return '' if params is None else params.tenant
 
 
 EncodeEvent: TypeAlias = Callable[[TaskEvent, bool], bytes]
-"""Writes an event of one stream; the flag says that the stream ends with it."""
+"""Writes an event of one stream; the flag marks the last event of the stream."""
 Hold: TypeAlias = Callable[[int], None]
-"""Counts the bytes that the encoder of one stream holds for later events; is called when their number changes."""
+"""Receives the number of bytes that the encoder of one stream holds for later events, at each change."""
 
 
 def hold_nothing(size: int) -> None:
-    """Count the bytes of an encoder that is used for one event only."""
+    """Ignore the bytes of an encoder that is used for one event only."""
 
 
 class RpcRequest(NamedTuple):
     """One JSON-RPC request."""
 
     id: bytes
-    """Its id as JSON, to be repeated in the answer; `null` where there is none."""
+    """The request's id as JSON, for the answer; `null` without an id."""
     operation: Operation
     params: Params | None
     notification: bool = False
-    """True if the request has no id: its client wants no answer."""
+    """True if the request has no id: its client expects no answer."""
 
 
 class RpcRefused(Exception):
-    """The body is no request that can be served."""
+    """The body is not a request that can be served."""
 
     def __init__(
         self, error: A2AError, id: bytes = b'null', operation: Operation | None = None, *, notification: bool = False
     ) -> None:
         self.error = error
-        """What to answer."""
+        """The error for the client."""
         self.id = id
-        """The request's id as JSON, as far as it could be read."""
+        """The request's id as JSON; `null` if unreadable."""
         self.operation = operation
-        """The operation that was asked for, as far as it could be read."""
+        """The requested operation; None if unreadable."""
         self.notification = notification
-        """True if the request is one without an id: its client wants no answer."""
+        """True if the request has no id: its client expects no answer."""
         super().__init__(error.message)
 
 
 class Codec(ABC):
-    """One version of the protocol, or a dialect: wire JSON to the vocabulary, and what is stored to wire JSON.
+    """One version of the protocol, or a dialect: decodes requests, and encodes stored values and errors.
 
-    Codecs have no state and do no I/O; decoding never changes its input.
+    Codecs have no state and do no I/O. Decoding never changes its input.
     """
 
     dialect: ClassVar[str]
-    """Its name: the version as `Major.Minor` (§3.6), for a version. Kept with the tasks that are created in it."""
+    """Name of the codec: the version as `Major.Minor` (§3.6), or the dialect. Stored with the tasks that it creates."""
     extensions_header: ClassVar[str] = 'A2A-Extensions'
     """The header that names extensions, in requests and answers (§4.6)."""
     extensions_key: ClassVar[bytes]
-    """Its name as ASGI has it."""
+    """`extensions_header` as ASGI spells header names."""
     reads_without_extensions: ClassVar[bool] = False
-    """Whether only messages need to declare the extensions that the agent requires."""
+    """True if only messages need to declare the extensions that the agent requires."""
 
     refuses_in_streams: ClassVar[bool] = False
-    """Whether a refused stream is a stream with the error as its one event: its clients read nothing else."""
+    """True if the refusal of a stream is a stream with the error as its only event, because clients read no other
+    form."""
 
     refusals: ClassVar[Mapping[Capability, tuple[type[A2AError], str | None]]] = REFUSALS
-    """Errors of operations whose capability the agent does not have, and their messages."""
+    """Error class and message for operations whose capability the agent lacks."""
 
     push_media_type: ClassVar[str] = 'application/a2a+json'
-    """Of the body of a push notification (§4.3.3)."""
+    """Media type of push notifications (§4.3.3)."""
     pushes_tasks: ClassVar[bool] = False
-    """Whether a push notification is the whole task as its status changes, and not the event."""
+    """True if a push notification holds the whole task at a change of its status, instead of the event."""
 
     def __init_subclass__(cls) -> None:
         cls.extensions_key = cls.extensions_header.lower().encode()
@@ -119,11 +121,11 @@ class Codec(ABC):
         """Read a JSON-RPC request.
 
         Raises:
-            RpcRefused: It is not one, or its params are not the operation's. Nothing else is ever raised.
+            RpcRefused: The body is no request, or its params do not fit the operation. No other exception is raised.
         """
 
     def encode_task(self, task: StoredTask) -> bytes:
-        """Write a task, as GetTask and CancelTask answer it."""
+        """Write a task as the answer of GetTask and CancelTask."""
         return b''.join(self.task_pieces(task))
 
     @abstractmethod
@@ -131,7 +133,7 @@ class Codec(ABC):
         """Write a task in pieces, so that long messages and artifacts are not copied to join them."""
 
     def encode_task_result(self, task: StoredTask) -> bytes:
-        """Write a task, as SendMessage answers it and as a stream begins with it."""
+        """Write a task as the answer of SendMessage and as the first event of a stream."""
         return b''.join(self.result_pieces(task))
 
     @abstractmethod
@@ -140,29 +142,29 @@ class Codec(ABC):
 
     @abstractmethod
     def encode_message_result(self, message: bytes) -> bytes:
-        """Write a message, of 1.0's JSON, as SendMessage answers it and as the one event of a stream (§3.1.2)."""
+        """Write a message, from its 1.0 JSON, as SendMessage's answer and as the only event of a stream (§3.1.2)."""
 
     @abstractmethod
     def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """What writes the events of one stream.
+        """Return the encoder of the events of one stream.
 
         Args:
-            first: The snapshot that the stream begins with; None where the client resumes.
-            hold: Counts the bytes that the encoder holds.
+            first: The snapshot at the beginning of the stream; None if the client resumes.
+            hold: Receives the number of bytes that the encoder holds.
         """
 
     def encode_page(self, page: Page, *, page_size: int, next_page_token: str) -> bytes:
-        """Write what ListTasks answers (§3.1.4).
+        """Write the answer of ListTasks (§3.1.4).
 
         Args:
             page: The tasks.
-            page_size: How many were asked for at most.
-            next_page_token: Where the next page begins; empty on the last one.
+            page_size: The requested size of the page.
+            next_page_token: Token of the next page; empty on the last page.
         """
         return b''.join(self.page_pieces(page, page_size=page_size, next_page_token=next_page_token))
 
     def page_pieces(self, page: Page, *, page_size: int, next_page_token: str) -> Iterator[bytes]:
-        """Write what ListTasks answers in pieces; the arguments are those of `encode_page`."""
+        """Write the answer of ListTasks in pieces; the arguments are those of `encode_page`."""
         before = b'{"tasks":['
         for task in page.tasks:
             yield before
@@ -174,21 +176,16 @@ class Codec(ABC):
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a push notification configuration (§4.3.1)."""
         target = registered.target
-        written: dict[str, object] = {'id': target.id, 'taskId': registered.task_id, 'url': target.url}
-        if target.token is not None:
-            written['token'] = target.token
-        if target.scheme is not None:
-            credentials = {} if target.credentials is None else {'credentials': target.credentials}
-            written['authentication'] = {'scheme': target.scheme, **credentials}
-        return to_json(written)
+        fields = target_fields(target, {'scheme': target.scheme})
+        return to_json({'id': target.id, 'taskId': registered.task_id, **fields})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:
-        """Write push notification configurations of a task, and where those begin that follow."""
+        """Write push notification configurations of a task, with the token of the next page."""
         token = b',"nextPageToken":' + to_json(next_page) if next_page else b''
         return b'{"configs":[%s]%s}' % (b','.join(map(self.encode_push_config, configs)), token)
 
     def encode_deleted(self) -> bytes:
-        """Write that a push notification configuration is no more."""
+        """Write the answer to the deletion of a push notification configuration."""
         return b'{}'
 
     @abstractmethod
@@ -197,7 +194,7 @@ class Codec(ABC):
 
 
 class HttpCodec(Codec):
-    """A version that has an HTTP+JSON binding (§11)."""
+    """A version with an HTTP+JSON binding (§11)."""
 
     @abstractmethod
     def decode_params(
@@ -206,15 +203,16 @@ class HttpCodec(Codec):
         """Read the params of an operation.
 
         Args:
-            operation: What is asked for.
-            path: The params that the path has, decoded.
-            query: The query, which has the others where there is no body.
-            body: A JSON object of the others, or nothing; None for verbs without a body.
+            operation: The operation.
+            path: The params in the path, decoded.
+            query: The query, which holds further params if there is no body.
+            body: A JSON object of further params, or nothing; None for verbs without a body.
 
         Raises:
             JSONParseError: The body is no JSON.
-            InvalidRequestError: It is no object.
-            InvalidParamsError: The params are not the operation's, or the path says other ones. Nothing else is raised.
+            InvalidRequestError: The body is no object.
+            InvalidParamsError: The params do not fit the operation, or contradict the path. No other exception is
+                raised.
         """
 
     @abstractmethod

@@ -1,7 +1,7 @@
-"""Requests as codecs read them, in JSON-RPC's envelope (§9) or without (§11). Knows no version's names.
+"""Readers of requests, in JSON-RPC's envelope (§9) or without it (§11), for all codecs.
 
-A codec validates a whole body in one pass. What that pass refuses is looked at once more, slowly, to tell the client
-which of the errors it is and which fields are bad. No answer repeats what was sent, except the request's id.
+A codec validates a whole body in one pass. Only a refused body is examined again, to name the error and the bad fields.
+No answer repeats content of a request, except its id.
 """
 
 from __future__ import annotations
@@ -33,30 +33,28 @@ from .fields import MAX_ID, MAX_ITEMS
 from .operations import Operation
 
 __all__ = (
+    'Requests',
     'bad_fields',
     'check_params',
-    'defaults',
     'encode_id',
     'invalid',
     'invalid_fields',
     'parse_json',
-    'read',
     'read_params',
     'read_query',
     'request_id',
-    'requests',
     'with_path',
 )
 
 _MAX_VIOLATIONS = 100
 _MAX_DETAILS = 1_000
-"""Of more bad fields than that none is told: Pydantic can only tell them all, which takes time."""
+"""Most bad fields with details: Pydantic can only list all of them, which takes time."""
 _MAX_NAMED = 5
 _MAX_DEPTH = 8
 _MAX_QUERY = 100
 _OPAQUE = {('data',), ('metadata',)}
 _NAN = re.compile(rb'NaN(?<=[\s:,\[]NaN)')
-"""NaN where a value may begin."""
+"""NaN at the beginning of a value."""
 _FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
 
 
@@ -66,79 +64,94 @@ _ANNOTATED: Any = Annotated
 _LITERAL: Any = Literal
 
 
-def requests(methods: Mapping[str, Operation], params: Mapping[str, Any]) -> TypeAdapter[Any]:
-    """Return the reader of the requests that a codec knows. Their ids are checked when they are encoded.
+class Requests:
+    """The JSON-RPC requests of one codec.
 
     Args:
-        methods: Their methods, and what they ask for.
-        params: The params by the name of the operation; an operation without params there has none that are read.
+        methods: The operations by the codec's method names.
+        params: Types of the params, by name of the operation. The params of other operations are not read.
+        fields: The field names of the codec: every spelling, and the spelling for error texts.
     """
-    shapes: list[Any] = []
-    for method, operation in methods.items():
-        shape: dict[str, Any] = {'jsonrpc': Literal['2.0'], 'id': NotRequired[Any], 'method': _LITERAL[method]}
-        if (reads := params.get(operation.name)) is not None:
-            shape['params'] = NotRequired[reads | None] if _may_be_absent(operation) else reads
-        shapes.append(_SHAPE(method, shape))
-    tagged: Any = _ANNOTATED[_UNION[tuple(shapes)], Discriminator('method')]
-    return TypeAdapter[Any](tagged, config=ConfigDict(defer_build=True))
 
+    def __init__(self, methods: Mapping[str, Operation], params: Mapping[str, Any], fields: Mapping[str, str]) -> None:
+        self._methods = methods
+        self._fields = fields
+        optional = {method: operation for method, operation in methods.items() if _may_be_absent(operation)}
+        self._defaults: dict[str, Params] = {method: operation.params() for method, operation in optional.items()}
+        shapes: list[Any] = []
+        for method, operation in methods.items():
+            # The id is checked when it is encoded.
+            shape: dict[str, Any] = {'jsonrpc': Literal['2.0'], 'id': NotRequired[Any], 'method': _LITERAL[method]}
+            if (reads := params.get(operation.name)) is not None:
+                shape['params'] = NotRequired[reads | None] if method in optional else reads
+            shapes.append(_SHAPE(method, shape))
+        tagged: Any = _ANNOTATED[_UNION[tuple(shapes)], Discriminator('method')]
+        self._adapter = TypeAdapter[Any](tagged, config=ConfigDict(defer_build=True))
 
-def defaults(methods: Mapping[str, Operation]) -> dict[str, Params]:
-    """Return the params of the methods that may go without."""
-    return {method: operation.params() for method, operation in methods.items() if _may_be_absent(operation)}
+    def read(self, body: bytes) -> RpcRequest:
+        """Read a request.
+
+        Raises:
+            RpcRefused: The body is no request, or its params do not fit the operation. No other exception is raised.
+        """
+        try:
+            request = self._adapter.validate_json(body)
+        except ValidationError as error:
+            raise self._refusal(body, error) from None
+        if b'\\u0000' in body or b'NaN' in body or b'Infinity' in body:
+            self._check_text(body)
+        method = request['method']
+        params = request.get('params') or self._defaults.get(method)
+        return RpcRequest(encode_id(request.get('id')), self._methods[method], params, 'id' not in request)
+
+    def _check_text(self, body: bytes) -> None:
+        """Refuse text and numbers that validation accepts inside values of any type."""
+        if b'\\u0000' not in body and not _holds_constants(body):
+            return
+        request = cast('dict[str, object]', parse_json(body))
+        if error := _bad_text(request.get('params'), self._fields):
+            raise self._refused(error, request, encode_id(request.get('id')))
+
+    def _refusal(self, body: bytes, error: ValidationError) -> RpcRefused:
+        """Return the refusal of a body, in JSON-RPC's terms.
+
+        Args:
+            body: The body of the request.
+            error: The result of validation. `loc` begins with the method and `params` if both are right.
+        """
+        try:
+            request, id = _envelope(body)
+            return self._refused(_fault(request, error, self._methods, self._fields), request, id)
+        except RpcRefused as refused:
+            return refused
+
+    def _refused(self, error: A2AError, request: Mapping[str, object], id: bytes) -> RpcRefused:
+        method = request.get('method')
+        operation = self._methods.get(method) if isinstance(method, str) else None
+        return RpcRefused(error, id, operation, notification=_is_notification(request))
 
 
 def _may_be_absent(operation: Operation) -> bool:
     return all(field.default is not MISSING for field in dataclass_fields(operation.params))
 
 
-def read(
-    body: bytes,
-    requests: TypeAdapter[Any],
-    methods: Mapping[str, Operation],
-    fields: Mapping[str, str],
-    defaults: Mapping[str, Params],
-) -> RpcRequest:
-    """Read a request.
+def read_params(body: bytes, path: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
+    """Read the params in a body without an envelope; an empty body has none.
 
     Args:
-        body: What was sent.
-        requests: The requests that the codec knows.
-        methods: What their methods ask for.
-        fields: The names the codec knows: a field's every spelling, to the one that the client is told.
-        defaults: The params of methods that may go without.
-
-    Raises:
-        RpcRefused: It is no request, or its params are not the operation's. Nothing else is ever raised.
-    """
-    try:
-        request = requests.validate_json(body)
-    except ValidationError as error:
-        raise _refusal(body, error, methods, fields) from None
-    if b'\\u0000' in body or b'NaN' in body or b'Infinity' in body:
-        _check_text(body, methods, fields)
-    method = request['method']
-    params = request.get('params') or defaults.get(method)
-    return RpcRequest(encode_id(request.get('id')), methods[method], params, 'id' not in request)
-
-
-def read_params(body: bytes, given: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]) -> Any:
-    """Read the params of a body that has no envelope; an empty one has none.
-
-    Args:
-        body: What was sent.
-        given: What the path says.
-        params: The params of the operation.
-        fields: As for `read`.
+        body: The body of the request.
+        path: The params in the path.
+        params: The type of the params.
+        fields: As for `Requests`.
 
     Raises:
         JSONParseError: The body is no JSON.
-        InvalidRequestError: It is no object.
-        InvalidParamsError: The params are not the operation's, or contradict the path.
+        InvalidRequestError: The body is no object.
+        InvalidParamsError: The params do not fit the operation, or contradict the path.
     """
     try:
-        if given or not body:
-            value = check_params(_object(body or b'{}', fields), given, params, fields)
+        if path or not body:
+            value = check_params(_object(body or b'{}', fields), path, params, fields)
         else:
             value = _validated(body, params, fields)
         if b'\\u0000' in body and (error := _bad_text(parse_json(body), fields)):
@@ -152,73 +165,73 @@ def _validated(body: bytes, params: TypeAdapter[Any], fields: Mapping[str, str])
     try:
         value = params.validate_json(body)
     except ValidationError as error:
-        _object(body, fields)  # says better what is wrong with what is no object
+        _object(body, fields)  # has a better error for a body that is no object
         raise invalid(error, fields) from None
     _check_numbers(body)
     return value
 
 
 def read_query(query: bytes, fields: Mapping[str, str], flags: Collection[str]) -> dict[str, object]:
-    """Read the params of a query by the names that the client is told; unknown and empty ones are passed over.
+    """Read the params in a query, by the field names of error texts. Unknown and empty params are ignored.
 
     Args:
-        query: As it was sent.
-        fields: As for `read`, of one operation.
-        flags: Those that are `true` or `false`.
+        query: The query of the request.
+        fields: As for `Requests`, for one operation.
+        flags: Names of the params with the values `true` and `false`.
 
     Raises:
-        InvalidParamsError: It is no query, or says something twice.
+        InvalidParamsError: The query is malformed, or repeats a param.
     """
     try:
         pairs = parse_qsl(query.decode(), errors='strict', max_num_fields=_MAX_QUERY)
     except ValueError:
         raise InvalidParamsError(f'Invalid parameters: at most {_MAX_QUERY}, as URL-encoded UTF-8') from None
-    told: dict[str, object] = {}
+    values: dict[str, object] = {}
     for name, value in pairs:
         if (field := fields.get(name)) is None:
             continue
-        if field in told:
+        if field in values:
             raise InvalidParamsError.of(field, 'must be given once')
-        told[field] = _FLAGS.get(value, value) if field in flags else value
-    return told
+        values[field] = _FLAGS.get(value, value) if field in flags else value
+    return values
 
 
 def check_params(
-    told: Mapping[str, object], given: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]
+    values: Mapping[str, object], path: Mapping[str, str], params: TypeAdapter[Any], fields: Mapping[str, str]
 ) -> Any:
-    """Validate the params of a body or a query together with those of the path.
+    """Validate the params of a body or a query together with the params of the path.
 
     Args:
-        told: What the body or the query says.
-        given: What the path says.
-        params: The params of the operation.
-        fields: As for `read`.
+        values: The params in the body or the query.
+        path: The params in the path.
+        params: The type of the params.
+        fields: As for `Requests`.
 
     Raises:
-        InvalidParamsError: They are not the operation's, or contradict each other.
+        InvalidParamsError: The params do not fit the operation, or contradict the path.
     """
     try:
-        return params.validate_json(to_json(with_path(told, given, fields)))
+        return params.validate_json(to_json(with_path(values, path, fields)))
     except ValidationError as error:
         raise invalid(error, fields) from None
 
 
-def with_path(told: Mapping[str, object], given: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, object]:
-    """The params of a body or a query with those of the path, unvalidated.
+def with_path(values: Mapping[str, object], path: Mapping[str, str], fields: Mapping[str, str]) -> dict[str, object]:
+    """Return the params of a body or a query with the params of the path, unvalidated.
 
     Args:
-        told: What the body or the query says.
-        given: What the path says, by the names that the client is told.
-        fields: As for `read`.
+        values: The params in the body or the query.
+        path: The params in the path, by the field names of error texts.
+        fields: As for `Requests`.
 
     Raises:
-        InvalidParamsError: They contradict each other.
+        InvalidParamsError: The params contradict the path.
     """
-    for name, value in told.items():
+    for name, value in values.items():
         field = fields.get(name, name)
-        if value not in (None, '', given.get(field, value)):
+        if value not in (None, '', path.get(field, value)):
             raise InvalidParamsError.of(field, 'must be what the path says')
-    return {**told, **given}
+    return {**values, **path}
 
 
 def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
@@ -233,7 +246,7 @@ def _object(body: bytes, fields: Mapping[str, str]) -> dict[str, object]:
 
 
 def _check_numbers(body: bytes) -> None:
-    """Refuse NaN and infinity, which validation lets pass inside values of any type."""
+    """Refuse NaN and infinity, which validation accepts inside values of any type."""
     if _holds_constants(body):
         parse_json(body)
 
@@ -248,27 +261,17 @@ def _holds_nul(value: object) -> bool:
     return b'\\u0000' in to_json(value).replace(rb'\\', b'')
 
 
-def _check_text(body: bytes, methods: Mapping[str, Operation], fields: Mapping[str, str]) -> None:
-    """Refuse what validation lets pass inside values of any type."""
-    if b'\\u0000' not in body and not _holds_constants(body):
-        return
-    request = cast('dict[str, object]', parse_json(body))
-    if error := _bad_text(request.get('params'), fields):
-        operation, notification = _operation(request, methods), _is_notification(request)
-        raise RpcRefused(error, encode_id(request.get('id')), operation, notification=notification)
-
-
 def _bad_text(params: object, fields: Mapping[str, str]) -> A2AError | None:
-    """The error of params that hold NUL, which databases do not store."""
+    """Return the error of params with NUL, which databases do not store."""
     names = bad_fields(params, _holds_nul, fields)
     return invalid_fields(FieldViolation(name, 'must not hold NUL characters') for name in names) if names else None
 
 
 def encode_id(id: object) -> bytes:
-    """A request's id, parsed, as JSON.
+    """Return a request's parsed id as JSON.
 
     Raises:
-        RpcRefused: It is no string, integer or null, or too long.
+        RpcRefused: The id is no string, integer or null, or is too long.
     """
     if id is None or type(id) is int or (type(id) is str and len(id) <= MAX_ID):
         return to_json(id)
@@ -277,10 +280,10 @@ def encode_id(id: object) -> bytes:
 
 
 def request_id(body: bytes) -> tuple[bytes, bool]:
-    """Read the id of a request that is refused without decoding the rest.
+    """Read the id of a request that is refused before its other members are decoded.
 
     Returns:
-        The id as JSON, `null` if it cannot be read; and whether the request is a notification.
+        The id as JSON, `null` if unreadable; and True if the request is a notification.
     """
     try:
         request, id = _envelope(body)
@@ -290,10 +293,10 @@ def request_id(body: bytes) -> tuple[bytes, bool]:
 
 
 def parse_json(body: bytes) -> object:
-    """Parse JSON as strictly as RFC 8259 has it: UTF-8, no NaN, no Infinity; only lone surrogates pass.
+    """Parse JSON as strictly as RFC 8259: UTF-8, no NaN, no Infinity. Only lone surrogates are accepted.
 
     Raises:
-        RpcRefused: It is not JSON.
+        RpcRefused: The body is no JSON.
     """
     try:
         return json.loads(body.decode(), parse_constant=_refuse_constant)
@@ -305,33 +308,9 @@ def _refuse_constant(_: str) -> NoReturn:
     raise ValueError
 
 
-def _refusal(
-    body: bytes, error: ValidationError, methods: Mapping[str, Operation], fields: Mapping[str, str]
-) -> RpcRefused:
-    """Why a body did not validate, in JSON-RPC's terms.
-
-    Args:
-        body: What was sent.
-        error: What validation made of it. `loc` begins with the method and `params` where these are right.
-        methods: The methods the codec knows.
-        fields: The names the codec knows: a field's every spelling, to the one that the client is told.
-    """
-    try:
-        request, id = _envelope(body)
-        fault = _fault(request, error, methods, fields)
-        return RpcRefused(fault, id, _operation(request, methods), notification=_is_notification(request))
-    except RpcRefused as refused:
-        return refused
-
-
 def _is_notification(request: Mapping[str, object]) -> bool:
     """True for a request object without an id. JSON-RPC 2.0 (§4.1) gives it no answer, not even an error."""
     return 'id' not in request and request.get('jsonrpc') == '2.0' and isinstance(request.get('method'), str)
-
-
-def _operation(request: dict[str, object], methods: Mapping[str, Operation]) -> Operation | None:
-    method = request.get('method')
-    return methods.get(method) if isinstance(method, str) else None
 
 
 def _envelope(body: bytes) -> tuple[dict[str, object], bytes]:
@@ -362,7 +341,7 @@ def _fault(
 
 
 def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AError:
-    """The error of a body that one JSON parser reads and the stricter one does not."""
+    """Return the error of a body that one JSON parser accepts and the stricter parser refuses."""
     if names := bad_fields(request.get('params'), _unpaired, fields):
         return invalid_fields(FieldViolation(name, 'must not hold lone surrogates') for name in names)
     if _unpaired(request):
@@ -380,12 +359,12 @@ def invalid(
     *,
     envelope: int = 0,
 ) -> InvalidParamsError:
-    """What a client is told of params that are not valid.
+    """Return the error of invalid params for the client.
 
     Args:
-        error: Why not.
-        fields: As for `read`.
-        envelope: How much of the paths is around the params.
+        error: The result of validation.
+        fields: As for `Requests`.
+        envelope: Number of path steps before the params.
     """
     if (count := error.error_count()) > _MAX_DETAILS:
         return InvalidParamsError(f'Invalid parameters: {count} problems')
@@ -404,7 +383,7 @@ def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:
 
 
 def invalid_fields(violations: Iterable[FieldViolation]) -> InvalidParamsError:
-    """Several bad fields: all in the details, the first few in the message too."""
+    """Return the error of several bad fields: all in the details, the first few also in the message."""
     listed = list(islice(violations, _MAX_VIOLATIONS))
     named = '; '.join(f'{violation.field}: {violation.description}' for violation in listed[:_MAX_NAMED])
     more = '; and more' if len(listed) > _MAX_NAMED else ''
@@ -412,9 +391,9 @@ def invalid_fields(violations: Iterable[FieldViolation]) -> InvalidParamsError:
 
 
 def bad_fields(value: object, bad: Callable[[object], bool], fields: Mapping[str, str]) -> list[str]:
-    """Paths of the fields of some params that hold something bad, as deep as the codec knows their names.
+    """Return the paths of the fields with a bad value, as deep as the codec has names for them.
 
-    Only what is bad is entered, so `bad` may be fast code that looks at a whole tree.
+    Only bad values are entered, so `bad` may be a fast check of a whole tree.
     """
     return [_path(path, fields) for path in islice(_bad_paths(value, bad, fields), _MAX_VIOLATIONS)]
 
@@ -427,9 +406,9 @@ def _bad_paths(
     deeper = _members(value, path, fields)
     nothing = True
     for member, item in deeper:
-        for found in _bad_paths(item, bad, fields, member):
+        for inner in _bad_paths(item, bad, fields, member):
             nothing = False
-            yield found
+            yield inner
     if nothing:
         yield path
 
@@ -449,7 +428,7 @@ def _members(
 
 
 def _unpaired(value: object) -> bool:
-    """Whether it holds lone surrogates, which no encoding of Unicode can express."""
+    """Return True if a value holds lone surrogates, which no encoding of Unicode can express."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except (UnicodeEncodeError, RecursionError) as error:

@@ -1,7 +1,8 @@
-"""The JSON of FastA2A 2.1: 0.3's method names, 1.0's shapes, and its own behaviour. Knows no version and no binding.
+"""The JSON of FastA2A 2.1: 0.3's method names, 1.0's shapes, and FastA2A's own behaviour.
 
-Its client reads answers strictly, so they are what FastA2A writes: no media type on what the agent returns, a data
-part's metadata is its schema alone, chunks that all append, the whole artifact at the end, and errors by its own names.
+FastA2A's client reads answers strictly, so answers are in FastA2A's form: no media type on text and data of the agent,
+only the schema in a data part's metadata, chunks that all append, the whole artifact at the end, and errors by
+FastA2A's names.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestErro
 from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
 from . import push, stored
 from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
-from .envelope import defaults, read, requests
+from .envelope import Requests
 from .fields import (
     CAMEL_CASE,
     Count,
@@ -102,11 +103,12 @@ class _ListParams(TypedDict, total=False):
 
 _Send = Annotated[_SendParams, AfterValidator(_send_params)]
 _List = Annotated[_ListParams, AfterValidator(list_params)]
-_REQUEST = requests(
-    METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **push.flat(_DIALECT)}
-)
-_DEFAULTS = defaults(METHODS)
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendParams, TaskParams, _ListParams)
+_REQUESTS = Requests(
+    METHODS,
+    {'SendMessage': _Send, 'SendStreamingMessage': _Send, 'ListTasks': _List, **TASKS, **push.flat(_DIALECT)},
+    _FIELDS,
+)
 
 _MESSAGES = {
     -32700: 'Invalid JSON payload',
@@ -120,11 +122,11 @@ _MESSAGES = {
     -32004: 'This operation is not supported',
     -32005: 'Incompatible content types',
 }
-"""FastA2A's errors; its client takes no others for an answer that it reads."""
+"""FastA2A's errors; its client reads no other errors."""
 
 
 def _own_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of the agent's: of a data part's metadata the schema, and media types of files only."""
+    """Return a part of the agent: only the schema in a data part's metadata, and media types of files only."""
     written = dict(part)
     if 'text' in part or 'data' in part:
         written.pop('mediaType', None)
@@ -134,26 +136,26 @@ def _own_part(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class FastA2ADialect(OlderCodec):
-    """What FastA2A 2.1's own client speaks."""
+    """The dialect of FastA2A 2.1's own client."""
 
     dialect: ClassVar[str] = _DIALECT
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULTS)
+        return _REQUESTS.read(body)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
-        """Write a task under its name."""
+        """Write a task under the key `task`."""
         yield b'{"task":'
         yield from self.task_pieces(task)
         yield b'}'
 
     def encode_message_result(self, message: bytes) -> bytes:
-        """Write a message under its name."""
+        """Write a message under the key `message`."""
         return b'{"message":' + to_json(self._message(from_json(message))) + b'}'
 
     def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """What writes the updates of one stream, and remembers its chunks for the whole artifact at the end."""
+        """Return the encoder of one stream, which keeps its chunks for the whole artifact at the end."""
         return _Updates(self, first, hold)
 
     def encode_status(self, update: Mapping[str, Any]) -> bytes:
@@ -166,8 +168,8 @@ class FastA2ADialect(OlderCodec):
         return to_json({'artifactUpdate': {**update, 'artifact': artifact, 'append': append, 'lastChunk': last}})
 
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        said = {**message, 'role': stored.ROLES[message['role']]}
-        return said if said['role'] == 'user' else self._artifact(said)
+        written = {**message, 'role': stored.ROLES[message['role']]}
+        return written if written['role'] == 'user' else self._artifact(written)
 
     def _artifact(self, artifact: Mapping[str, Any]) -> dict[str, Any]:
         return {**artifact, 'parts': [_own_part(part) for part in artifact['parts']]}
@@ -177,14 +179,14 @@ class FastA2ADialect(OlderCodec):
         return b'null'
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
-        """Write JSON-RPC's error object: the message is FastA2A's, and what there is to say is its data."""
+        """Write JSON-RPC's error object: the message is FastA2A's, and the data has the details."""
         code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
-        said = error.message.removesuffix('.')
-        message = _MESSAGES.get(code, said)
+        text = error.message.removesuffix('.')
+        message = _MESSAGES.get(code, text)
         written: dict[str, Any] = {'code': code, 'message': message}
         if missing := error.metadata.get('requiredExtensions'):
             written['data'] = {'missing_required_extensions': missing.split(', ')}
-        elif said != message:
+        elif text != message:
             written['data'] = {'detail': error.message}
         return to_json(written)
 
@@ -196,7 +198,7 @@ class _Updates:
         self._codec = codec
         self._hold = hold
         self._artifacts = None if first is None else [*(first.artifacts or ())]
-        """What there was before the stream; None if that is not known, and so neither is what is whole."""
+        """The artifacts before the stream; None if unknown, so that no whole artifact can be written."""
         self._chunks: dict[str, list[bytes]] = {}
         self._size = 0
         self._count(sum(map(len, self._artifacts or ())))
@@ -223,7 +225,7 @@ class _Updates:
         self._count(len(payload))
 
     def _take(self, update: Mapping[str, Any]) -> list[bytes]:
-        """Return the chunks of an artifact, and hold them no longer."""
+        """Return the chunks of an artifact, and drop them."""
         chunks = self._chunks.pop(update['artifact']['artifactId'], [])
         self._count(-sum(map(len, chunks)))
         return chunks
@@ -236,4 +238,4 @@ class _Updates:
         artifact_id = update['artifact']['artifactId']
         chunks = [*self._take(update), payload]
         artifacts = map(from_json, stored.assemble(self._artifacts or (), chunks))
-        return {**update, 'artifact': next(each for each in artifacts if each['artifactId'] == artifact_id)}
+        return {**update, 'artifact': next(artifact for artifact in artifacts if artifact['artifactId'] == artifact_id)}

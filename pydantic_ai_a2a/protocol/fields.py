@@ -1,6 +1,6 @@
-"""The types of the fields that requests consist of, and parts as A2A 1.0 and FastA2A write them. Knows no methods.
+"""The types of the fields of requests, and parts as A2A 1.0 and FastA2A write them.
 
-Whether null and empty values are unset is settled by the codec that uses them.
+Each codec decides if null and empty values are unset.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from ..types import ListParams, Message, Part
 
 __all__ = (
     'CAMEL_CASE',
+    'DIGITS_AS_ZERO',
+    'LONG_NUMBER',
     'MAX_ID',
     'MAX_ITEMS',
     'MAX_LINE',
@@ -49,13 +51,18 @@ __all__ = (
 )
 
 MAX_ID = 256
-"""Longest id that is accepted, in characters."""
+"""Longest accepted id, in characters."""
 
 MAX_ITEMS = 10_000
-"""Longest list that is accepted."""
+"""Longest accepted list."""
 
 MAX_LINE = 8_192
-"""Longest line that is accepted, such as a URL or a page token, in characters."""
+"""Longest accepted line, such as a URL or a page token, in characters."""
+
+LONG_NUMBER = b'0' * 309
+"""Zeros, as many as the largest double has digits."""
+DIGITS_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
+"""Translates all digits to zeros."""
 
 T = TypeVar('T')
 
@@ -96,8 +103,8 @@ def _holds_infinity(value: object, text: bytes) -> bool:
 
 
 def _holds_long_number(text: bytes) -> bool:
-    """Whether there are as many digits in a row, perhaps in a string, as the largest double has."""
-    return len(text) >= len(_LONG_NUMBER) and _LONG_NUMBER in text.translate(_DIGITS_AS_ZERO)
+    """Return True if JSON has as many digits in a row as the largest double; they may be in a string."""
+    return len(text) >= len(LONG_NUMBER) and LONG_NUMBER in text.translate(DIGITS_AS_ZERO)
 
 
 def _holds_long_integer(text: bytes) -> bool:
@@ -106,8 +113,6 @@ def _holds_long_integer(text: bytes) -> bool:
 
 
 _BASE64 = b'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
-_LONG_NUMBER = b'0' * 309
-_DIGITS_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_CONTROLS = r'^[^\x00-\x1f\x7f-\x9f]*$'
 
@@ -120,27 +125,27 @@ Lines = Annotated[
 Id = Annotated[str, StringConstraints(min_length=1, max_length=MAX_ID, pattern=_NO_CONTROLS)]
 Ids = Annotated[list[Id], Field(max_length=MAX_ITEMS)]
 MaybeId = Annotated[str, StringConstraints(max_length=MAX_ID, pattern=_NO_CONTROLS)]
-"""An id; empty where there is none."""
+"""An id; empty for none."""
 Count = Annotated[int, Field(ge=0, lt=2**31), BeforeValidator(_no_bool)]
-"""A number of things, also as a string."""
+"""A number of items, also as a string."""
 Base64 = Annotated[str, AfterValidator(_base64)]
-"""Base64, standard or URL-safe, padded or not; read as standard and padded."""
+"""Base64, standard or URL-safe, padded or not; decoded to standard and padded base64."""
 Millis = Annotated[int, PlainValidator(_millis)]
-"""An ISO 8601 time; read as the first millisecond that is not before it."""
+"""An ISO 8601 time; decoded to the first millisecond that is not before the time."""
 AnyJson = Annotated[Any, AfterValidator(_finite)]
-"""A JSON value that can be written again: numbers such as 1e999 can not."""
+"""A JSON value that can be written again, so without numbers such as 1e999."""
 Struct = Annotated[dict[str, Any], AfterValidator(_finite)]
 """A JSON object that can be written again."""
 
 CAMEL_CASE = ConfigDict(alias_generator=to_camel)
 """camelCase only."""
 PROTO_JSON = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True)
-"""camelCase or the proto's own names, as ProtoJSON is read."""
+"""camelCase or the proto's own names, as in ProtoJSON."""
 
 
 @with_config(PROTO_JSON)
 class FlatPart(TypedDict):
-    """A part with its content beside its other fields."""
+    """A part with its content next to its other fields."""
 
     text: NotRequired[str | None]
     raw: NotRequired[Base64 | None]
@@ -166,14 +171,14 @@ def _part(wire: FlatPart) -> Part:
 
 
 Parts = Annotated[list[Annotated[FlatPart, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
-"""A message's flat parts; read as the vocabulary's."""
+"""A message's flat parts; decoded to the vocabulary's parts."""
 
 
 _LIST_ALL = ListParams()
 
 
 def list_params(wire: Mapping[str, Any]) -> ListParams:
-    """Which tasks to list, from a request's fields by the proto's names."""
+    """Return the params of ListTasks from a request's fields by the proto's names."""
     return ListParams(
         context_id=wire.get('context_id') or None,
         state=wire.get('status'),
@@ -190,11 +195,11 @@ _UNSET: tuple[object, ...] = (None, '', [])
 
 
 def read_message(wire: Mapping[str, Any]) -> Message:
-    """A client's message, of its fields by the proto's names; 0.3's `kind` says nothing that its place does not."""
+    """Return a client's message from its fields by the proto's names, without 0.3's redundant `kind`."""
     return cast('Message', {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET})
 
 
 def names_of(*wires: type[Any]) -> dict[str, str]:
-    """Every spelling of the fields of some wire types, to the one that the client is told."""
+    """Return every spelling of the fields of wire types, with the spelling for error texts."""
     names = (name for wire in wires for name in wire.__annotations__)
     return {spelling: to_camel(name) for name in names for spelling in (name, to_camel(name))}

@@ -1,6 +1,6 @@
-"""What one message may hold at most, told by the field that holds more (§13). Pure; knows no version and no storage.
+"""Limits of the content of one message, with errors that name the field (§13).
 
-Sizes are those of the stored JSON, so a body that was written in another way is measured like any other.
+Sizes are those of the stored JSON, so the client's way of writing JSON has no effect.
 """
 
 from __future__ import annotations
@@ -14,28 +14,25 @@ from pydantic_core import to_json
 from ..errors import InvalidParamsError, PayloadTooLargeError
 from ..settings import Limits
 from ..types import Message, Part
+from .fields import DIGITS_AS_ZERO, LONG_NUMBER
 
 __all__ = ('check_message', 'check_metadata', 'check_names', 'check_values')
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+(?:"|\Z)', re.DOTALL)
-"""A JSON string; one that does not end takes all that follows."""
+"""A JSON string; an unterminated string extends to the end."""
 
-
-_LONG = b'0' * 309
-"""As many digits as the largest double has."""
 _LONG_NUMBER = re.compile(rb'0{309,}+')
-_AS_ZERO = bytes.maketrans(b'123456789', b'0' * 9)
 _LONG_NUMBERS = 8
-"""That are refused by their fields: reading one takes time by the square of its digits."""
+"""Most long numbers that are parsed, to be refused by their fields: parsing takes time by the square of the digits."""
 
 
 def check_values(body: bytes, limit: int) -> None:
-    """Refuse JSON with more values than that, or with many numbers that no double holds, without reading it.
+    """Refuse JSON with more values than the limit, or with many numbers beyond a double, without parsing it.
 
     Raises:
-        PayloadTooLargeError: It has more.
+        PayloadTooLargeError: The body has too many values or numbers.
     """
-    if _LONG in (digits := body.translate(_AS_ZERO)):
+    if LONG_NUMBER in (digits := body.translate(DIGITS_AS_ZERO)):
         _check_numbers(digits)
     if _values(body) <= limit:
         return
@@ -46,26 +43,26 @@ def check_values(body: bytes, limit: int) -> None:
 
 
 def _check_numbers(digits: bytes) -> None:
-    """Refuse many long numbers, in JSON whose digits are all the same; in texts there may be any."""
+    """Refuse many long numbers, in JSON whose digits are all zeros. Numbers within strings do not count."""
     if len(_LONG_NUMBER.findall(digits)) > _LONG_NUMBERS < len(_LONG_NUMBER.findall(_STRING.sub(b'', digits))):
         raise PayloadTooLargeError('The request body holds too many numbers beyond the range of a double.')
 
 
 def _values(json: bytes) -> int:
-    """How many values some JSON holds at most."""
+    """Return an upper bound of the number of values in JSON."""
     return 1 + json.count(b',') + json.count(b'[') + json.count(b'{')
 
 
 def check_message(message: Message, size: int, limits: Limits) -> None:
-    """Refuse a message that holds more than it may.
+    """Refuse a message over a limit.
 
     Args:
-        message: The message, whose base64 is padded.
+        message: The message, with padded base64.
         size: Bytes of all its parts as JSON.
-        limits: What it may hold.
+        limits: The limits.
 
     Raises:
-        InvalidParamsError: It holds more.
+        InvalidParamsError: The message is over a limit.
     """
     parts = message['parts']
     if size > limits.text or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
@@ -83,16 +80,16 @@ def check_metadata(metadata: Mapping[str, Any], field: str, limits: Limits) -> N
     """Refuse metadata that is too large or nested too deeply.
 
     Raises:
-        InvalidParamsError: It is.
+        InvalidParamsError: The metadata is over a limit.
     """
     _check_json(metadata, field, limits.metadata, limits)
 
 
 def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
-    """Refuse names that are more than metadata may be.
+    """Refuse a list of names larger than the limit of metadata.
 
     Raises:
-        InvalidParamsError: They are.
+        InvalidParamsError: The list is over the limit.
     """
     _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
@@ -124,8 +121,8 @@ def _check_json(value: object, field: str, limit: int, limits: Limits, *, at_mos
         _at_most(limit, len(to_json(value)), 'bytes of JSON', field)
 
 
-def _at_most(limit: int, given: int, unit: str, field: str) -> None:
-    if given > limit:
+def _at_most(limit: int, size: int, unit: str, field: str) -> None:
+    if size > limit:
         raise InvalidParamsError.of(field, f'must not have more than {limit} {unit}')
 
 
@@ -134,7 +131,7 @@ def _decoded_size(base64: str) -> int:
 
 
 def _deeper_than(depth: int, value: object) -> bool:
-    """Whether objects and lists are nested deeper than that: one look at all of a level, until none has another."""
+    """Return True if objects and lists are nested deeper than `depth`, level by level."""
     level = [value] if type(value) in (dict, list) else []
     for _ in range(depth):
         if not level:

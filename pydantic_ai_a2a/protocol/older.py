@@ -1,6 +1,7 @@
-"""What A2A 0.3 and FastA2A's dialect have in common: params, lower-case roles and states. Knows no method names.
+"""The common part of A2A 0.3 and FastA2A's dialect: params, lower-case roles and states.
 
-What is stored is 1.0's JSON, so these codecs parse it and write it anew; only their own clients pay for that.
+The stored form is 1.0's JSON, so these codecs parse stored values and write them anew, at the cost of their own clients
+only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .fields import CAMEL_CASE, Count, Id, Lines, Struct
 __all__ = ('TASKS', 'Configuration', 'OlderCodec', 'TaskParams', 'role', 'send_params')
 
 _ALSO_ENDS: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
-"""Their streams end wherever the task waits for its client."""
+"""States in which streams end, besides the terminal ones: the task waits for its client."""
 
 
 def role(value: object) -> str:
@@ -33,7 +34,7 @@ def role(value: object) -> str:
 
 @with_config(CAMEL_CASE)
 class Configuration(TypedDict, total=False):
-    """How a message is to be answered."""
+    """The client's wishes for the answer to a message."""
 
     accepted_output_modes: Lines | None
     blocking: StrictBool | None
@@ -48,25 +49,25 @@ def send_params(
     dialect: str,
     wait: bool,
 ) -> SendParams:
-    """The params of a message.
+    """Return the params of a message.
 
     Args:
         message: The message.
-        configuration: How to answer it.
-        metadata: The request's.
-        dialect: The codec's.
-        wait: Whether the answer waits for the task if the client does not say.
+        configuration: The client's wishes for the answer.
+        metadata: Metadata of the request.
+        dialect: Name of the codec.
+        wait: True if the answer waits for the task by default.
     """
-    given = configuration or {}
-    blocking = given.get('blocking')
-    push = given.get('push_notification_config')
+    wishes = configuration or {}
+    blocking = wishes.get('blocking')
+    push = wishes.get('push_notification_config')
     # Only a positive length means something to these versions: zero is no limit (0.3 §7.3).
     return SendParams(
         message=message,
         return_immediately=not (wait if blocking is None else blocking),
-        history_length=given.get('history_length') or None,
-        accepted_output_modes=tuple(given.get('accepted_output_modes') or ()),
-        push_config=given.get('task_push_notification_config') if push is None else push,
+        history_length=wishes.get('history_length') or None,
+        accepted_output_modes=tuple(wishes.get('accepted_output_modes') or ()),
+        push_config=wishes.get('task_push_notification_config') if push is None else push,
         push_field=f'configuration.{"taskPushNotificationConfig" if push is None else "pushNotificationConfig"}',
         metadata=metadata,
         dialect=dialect,
@@ -76,7 +77,7 @@ def send_params(
 
 @with_config(CAMEL_CASE)
 class TaskParams(TypedDict):
-    """What names one task."""
+    """The params of an operation on one task."""
 
     id: Id
     history_length: NotRequired[Count | None]
@@ -105,12 +106,12 @@ TASKS: Mapping[str, Any] = {
 
 
 class OlderCodec(Codec):
-    """Writes whole objects, with each message and artifact as the version has them."""
+    """Writes whole objects, with each message and artifact in the form of the version."""
 
     reads_without_extensions: ClassVar[bool] = True
     refuses_in_streams: ClassVar[bool] = True
     _task_begin: ClassVar[Mapping[str, str]] = {}
-    """Fields that a task begins with."""
+    """First fields of a task."""
 
     @abstractmethod
     def _message(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +128,7 @@ class OlderCodec(Codec):
         return written
 
     def task_pieces(self, task: StoredTask) -> Iterator[bytes]:
-        """Write a bare task; each message and artifact is a piece, so that the caller can pause between two."""
+        """Write a bare task. Each message and artifact is a piece, so that the caller can pause between pieces."""
         header = task.header
         status = from_json(stored.status(header.state, header.status_at, header.status_message))
         begin = {**self._task_begin, 'id': header.id, 'contextId': header.context_id, 'status': self._status(status)}

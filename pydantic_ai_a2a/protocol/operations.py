@@ -1,6 +1,6 @@
-"""The operations of A2A, as one table: codecs, bindings, scopes and quotas read it. Knows neither wire nor callers.
+"""The operations of A2A as one table, for codecs, bindings, scopes and quotas.
 
-A new operation is a row here, its params in `types`, their decoding in the codecs, and a method of the service.
+A new operation needs a row here, its params in `types`, their decoding in the codecs, and a method of the service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..types import (
 __all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported', 'refuse_unsupported_params')
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
-"""A capability of the agent card that operations depend on, by its name there (§4.4.3)."""
+"""A capability of the agent card that operations depend on, by its name on the card (§4.4.3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,29 +34,29 @@ class Operation:
     """One operation of the protocol (§3.1)."""
 
     name: str
-    """Its method name in A2A 1.0."""
+    """Method name in A2A 1.0."""
     v0_3: str = ''
-    """Its method name in A2A 0.3; empty if 0.3 has no such method."""
+    """Method name in A2A 0.3; empty for none."""
     fasta2a: str = ''
-    """Its method name in FastA2A's dialect; empty if the dialect has no such method."""
+    """Method name in FastA2A's dialect; empty for none."""
     http: tuple[tuple[str, str], ...]
     """Verbs and paths of the HTTP+JSON binding, relative to the interface's URL (§11.3)."""
     params: type[Any]
-    """The type that codecs decode its params to."""
+    """Type of the decoded params."""
     service: str = ''
-    """The name of the service's method that performs it; empty for the card, which needs no task."""
+    """Name of the service's method; empty for the card, which needs no task."""
     write: Callable[[Any, Any], Iterable[bytes]] | None = None
-    """Writes the pieces of its answer from a codec and the result; None for streams and for the card."""
+    """Writes the pieces of the answer from a codec and the result; None for streams and for the card."""
     stream: bool = False
-    """True if its answer is a stream of events."""
+    """True if the answer is a stream of events."""
     capability: Capability | None = None
-    """The capability that the agent card must declare for it to be served (§3.3.4)."""
+    """Required capability of the agent card (§3.3.4)."""
     scopes_of: str = ''
-    """The operation whose scopes it needs where it has none itself: else it would be a way around them."""
+    """The operation whose scopes are needed if this one has no entry, so that it cannot bypass these scopes."""
     counts_as: str = ''
-    """The operation whose rate it counts for where it has none itself: else callers would have twice as much."""
+    """The operation whose rate applies if this one has no entry, so that it cannot double the caller's rate."""
     lists: bool = False
-    """True if it shows tasks that the caller does not name."""
+    """True if the answer shows tasks that the caller does not name."""
 
 
 _SEND = 'SendMessage'
@@ -193,7 +193,7 @@ REFUSALS: Mapping[Capability, tuple[type[A2AError], str | None]] = MappingProxyT
         'extendedAgentCard': (UnsupportedOperationError, 'This agent has no extended agent card.'),
     }
 )
-"""Errors of operations whose capability the agent does not have, in A2A 1.0, and their messages."""
+"""Error class and message, in A2A 1.0, for operations whose capability the agent lacks."""
 
 
 def refuse_unsupported(
@@ -201,12 +201,12 @@ def refuse_unsupported(
     capabilities: Collection[str],
     refusals: Mapping[Capability, tuple[type[A2AError], str | None]] = REFUSALS,
 ) -> None:
-    """Refuse an operation that needs a capability which the agent card does not declare (§3.3.4).
+    """Refuse an operation whose capability the agent card does not declare (§3.3.4).
 
     Args:
         operation: The operation.
-        capabilities: Names of the capabilities that the card declares as true.
-        refusals: The errors that the version of the request has for this.
+        capabilities: Names of the declared capabilities.
+        refusals: Errors of the request's version.
 
     Raises:
         A2AError: The error from `refusals`.
@@ -226,11 +226,11 @@ def refuse_unsupported_params(
     capabilities: Collection[str],
     refusals: Mapping[Capability, tuple[type[A2AError], str | None]] = REFUSALS,
 ) -> None:
-    """Refuse a request with invalid params for a capability that is missing: the capability is refused first.
+    """Refuse invalid params for a missing capability instead, because capabilities are checked first.
 
     Args:
         operation: The operation.
-        error: The refusal of the request; anything but invalid params is passed over.
+        error: The refusal of the request; errors other than invalid params are ignored.
         capabilities: As for `refuse_unsupported`.
         refusals: As for `refuse_unsupported`.
 

@@ -1,4 +1,4 @@
-"""Page tokens: where the next page of a list begins. A token is bound to its list, so that no other list takes it."""
+"""Page tokens, which name the start of the next page of a list. A token is valid only for its own list."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ('config_after', 'config_token', 'task_before', 'task_token')
 
 
 def task_token(before: tuple[int, str], query: TaskQuery) -> str:
-    """Return the token of a page of tasks, for this owner and filter only."""
+    """Return the token of a page of tasks, valid for this owner and filter only."""
     return _token(*before, _filter(query))
 
 
 def task_before(token: str, query: TaskQuery) -> tuple[int, str]:
-    """Return before which task a page begins (status time, id).
+    """Return the (status time, id) before which a page begins.
 
     Raises:
-        InvalidParamsError: The token is not one of this list with this filter.
+        InvalidParamsError: The token does not belong to this list with this filter.
     """
     match _values(token):
         case [int(status_at), str(task_id), name] if (
@@ -49,10 +49,10 @@ def config_token(config_id: str, task_id: str) -> str:
 
 
 def config_after(token: str, task_id: str) -> str:
-    """Return after which webhook of a task a page begins.
+    """Return the id of the webhook after which a page begins.
 
     Raises:
-        InvalidParamsError: The token is not one of this task's list.
+        InvalidParamsError: The token does not belong to this task's list.
     """
     match _values(token):
         case [str(config_id), name] if name == task_id:

@@ -1,4 +1,4 @@
-"""Push notification configurations as each version writes them, to the vocabulary. Pure; knows no method and no URL."""
+"""Push notification configurations in each version's form, to the vocabulary and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 from ..types import CreatePushParams, ListPushParams, PushParams, PushTarget
 from .fields import CAMEL_CASE, MAX_LINE, PROTO_JSON, Count, Id, Line, MaybeId
 
-__all__ = ('NESTED', 'OlderTarget', 'Target', 'flat')
+__all__ = ('NESTED', 'OlderTarget', 'Target', 'flat', 'target_fields')
 
 
 def _only(pattern: str) -> AfterValidator:
@@ -30,7 +30,7 @@ def _only(pattern: str) -> AfterValidator:
 
 _Text = Annotated[str, StringConstraints(max_length=MAX_LINE)]
 _Token = Annotated[_Text, _only(r'[\x21-\x7e]*')]
-"""Text that goes into a header as it is."""
+"""Text that is sent unchanged in a header."""
 _Scheme = Annotated[_Text, Field(min_length=1), _only(r"[A-Za-z0-9!#$%&'*+.^_`|~-]*")]
 _Credentials = Annotated[_Text, _only(r'[\x20-\x7e]*')]
 _Url = Annotated[_Text, Field(min_length=1), _only(r'[^\x00-\x20\x7f-\x9f]*')]
@@ -44,7 +44,7 @@ class _Authentication(TypedDict):
 
 @with_config(PROTO_JSON)
 class _Target(TypedDict):
-    """A target, with what else a version has beside it."""
+    """A target, in the form of A2A 1.0 and FastA2A."""
 
     id: NotRequired[MaybeId | None]
     url: _Url
@@ -122,6 +122,17 @@ def _target(wire: Mapping[str, Any]) -> PushTarget:
     )
 
 
+def target_fields(target: PushTarget, scheme: Mapping[str, object]) -> dict[str, object]:
+    """Return the JSON members of a target, except its id. `scheme` is the version's spelling of its scheme."""
+    fields: dict[str, object] = {'url': target.url}
+    if target.token is not None:
+        fields['token'] = target.token
+    if target.scheme is not None:
+        credentials = {} if target.credentials is None else {'credentials': target.credentials}
+        fields['authentication'] = {**scheme, **credentials}
+    return fields
+
+
 Target = Annotated[_Target, AfterValidator(_target)]
 """A target as A2A 1.0 and FastA2A write it."""
 OlderTarget = Annotated[_OlderTarget, AfterValidator(_target)]
@@ -151,7 +162,7 @@ def _tenant(wire: Mapping[str, Any], dialect: str) -> str:
 
 
 def flat(dialect: str) -> dict[str, Any]:
-    """The params of the operations, by their names in 1.0, for the dialects that name a task `taskId`."""
+    """Return the params of the operations, by their names in 1.0, for the dialects with a task's `taskId`."""
     one = Annotated[_One, AfterValidator(partial(_one, dialect=dialect))]
     return {
         'CreateTaskPushNotificationConfig': Annotated[_Create, AfterValidator(partial(_create, dialect=dialect))],

@@ -1,6 +1,6 @@
-"""The run metadata extension: what a run used, as its task's metadata says it. Pure; knows neither runs nor models.
+"""The run metadata extension: model and usage of a run, in the metadata of its task.
 
-It is data only: whoever does not activate it misses nothing (§4.6).
+The extension is data only, and optional for clients (§4.6).
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from pydantic_core import from_json, to_json
 __all__ = ('EXTENSION', 'URI', 'is_asked', 'task_metadata')
 
 URI = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1'
-"""Names the extension, and its data in metadata. Another meaning of the data gets another URI."""
+"""Name of the extension, and key of its data in metadata. Data with another meaning gets another URI."""
 
 EXTENSION = AgentExtension(
     uri=URI, description='A task that it is activated for has its run id, model and usage in its metadata.'
 )
-"""Its declaration on agent cards."""
+"""Declaration of the extension on agent cards."""
 
 _COUNTS = ('requests', 'tool_calls', 'input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens')
-"""What is told of what runs use; never what it cost."""
+"""The published counts of a run's usage; the cost is never published."""
 _URI = URI.encode()
 
 
 def is_asked(request: bytes) -> bool:
-    """Whether the message that a run answers has activated the extension.
+    """Return True if the message of a run has activated the extension.
 
     Args:
-        request: What is kept of its request, as a JSON object.
+        request: The stored part of the message's request, as a JSON object.
     """
     return _URI in request and URI in from_json(request).get('extensions', ())
 
 
 def task_metadata(before: bytes | None, *, run_id: str, usage: Any, messages: Iterable[Any]) -> bytes:
-    """A task's metadata after a run, as a JSON object.
+    """Return a task's metadata after a run, as a JSON object.
 
     Args:
-        before: What it was; the usage of runs before is added to.
-        run_id: Names the run.
-        usage: What it used, a `RunUsage`; None if nobody knows.
-        messages: Its new model messages; the last response names the model.
+        before: The metadata before the run, whose usage is added to.
+        run_id: Id of the run.
+        usage: Usage of the run, a `RunUsage`; None if unknown.
+        messages: New model messages of the run; the last response names the model.
     """
     metadata: dict[str, Any] = {} if before is None else from_json(before)
-    known: Mapping[str, int] = metadata.get(URI, {}).get('usage', {})
-    told: dict[str, Any] = {'runId': run_id}
-    if models := [each.model_name for each in messages if each.kind == 'response' and each.model_name]:
-        told['model'] = models[-1]
+    before_run: Mapping[str, int] = metadata.get(URI, {}).get('usage', {})
+    data: dict[str, Any] = {'runId': run_id}
+    if models := [message.model_name for message in messages if message.kind == 'response' and message.model_name]:
+        data['model'] = models[-1]
     if usage is not None:
-        told['usage'] = {name: known.get(name, 0) + count for name, count in _counts(usage)}
-    elif known:
-        told['usage'] = known
-    return to_json({**metadata, URI: told})
+        data['usage'] = {name: before_run.get(name, 0) + count for name, count in _counts(usage)}
+    elif before_run:
+        data['usage'] = before_run
+    return to_json({**metadata, URI: data})
 
 
 def _counts(usage: Any) -> list[tuple[str, int]]:

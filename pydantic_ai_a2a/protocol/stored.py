@@ -1,7 +1,7 @@
-"""The stored form: A2A 1.0 JSON, built by joining bytes. Pure; knows 1.0's spelling, nothing of requests or storage.
+"""The stored form: A2A 1.0 JSON, built by joining bytes.
 
-What is stored is what a 1.0 client is sent, so a look-up or an event costs no JSON pass; other versions' codecs decode
-it. `pydantic_core` writes the JSON, so there are no raw line breaks in it and it can go into SSE as it is.
+1.0 clients are sent the stored bytes, so a look-up or an event needs no JSON pass; other versions' codecs decode the
+bytes. `pydantic_core` writes the JSON without raw line breaks, so SSE can carry it unchanged.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ STATES: dict[str, TaskState] = {name.decode().strip('"'): state for state, name 
 
 
 def new_id() -> str:
-    """An id nobody can guess, 80 random bits; after the time, so that what is stored under ids grows at one end."""
+    """Return an id with 80 random bits. It begins with the time, so that an index on ids grows at one end."""
     return f'{time_ns() // 1_000_000:012x}{urandom(10).hex()}'
 
 
@@ -71,20 +71,20 @@ def _second(seconds: int) -> bytes:
 
 
 def timestamp(ms: int) -> bytes:
-    """A time as a JSON string: UTC with `Z`, in milliseconds (§5.6.1)."""
+    """Write a time as a JSON string: UTC with `Z`, in milliseconds (§5.6.1)."""
     return b'"%s.%03dZ"' % (_second(ms // 1000), ms % 1000)
 
 
 def text_part(text: str) -> bytes:
-    """A text part of the agent's."""
+    """Write a text part of the agent."""
     return b'{"text":' + to_json(text) + b',"mediaType":"text/plain"}'
 
 
 def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
-    """A message without its task's ids, which `with_ids` adds.
+    """Write a message without its task's ids, which `with_ids` adds.
 
     Args:
-        message_id: Its id.
+        message_id: Id of the message.
         role: `b'ROLE_USER'` or `b'ROLE_AGENT'`.
         parts: The parts as a JSON array.
         rest: More members, as JSON, each with a comma before it.
@@ -93,24 +93,24 @@ def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> by
 
 
 def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
-    """The message, as one of the task's."""
+    """Add the ids of its task to a message."""
     return body[:-1] + b',' + _ids(task_id, context_id) + b'}'
 
 
 _SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
-"""Members of a message that are the same when the message is sent again, beside its parts."""
+"""Members of a message, besides its parts, that a repetition of the message repeats."""
 _PLAIN = ['user', *[None] * 8]
-"""The members of most messages, whose JSON is written once, and what else of the request counts."""
+"""The members of most messages, and the values of their requests: their JSON is written once."""
 _PLAIN_JSON = json.dumps(_PLAIN).encode()
 
 
 def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
-    """Return what a message with a known id is compared by: if it is the same, the message was sent again.
+    """Return a digest of a message. A repeated message has the same id and the same digest.
 
     Args:
         message: The message as the client sent it.
         parts: Its parts, as `dump_parts` writes them.
-        rest: What else of the request counts, as JSON values. Empty ones are the same as None.
+        rest: Further values of the request, as JSON values. Empty values are the same as None.
     """
     for part in message['parts']:
         if 'data' in part or 'metadata' in part:  # clients may order the keys anew
@@ -126,7 +126,7 @@ def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
 
 
 def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:
-    """A `TaskStatus` (§4.1.2)."""
+    """Write a `TaskStatus` (§4.1.2)."""
     head = b'{"state":' + STATE_NAMES[state] + b',"timestamp":' + timestamp(at)
     return head + (b'}' if status_message is None else b',"message":' + status_message + b'}')
 
@@ -137,7 +137,7 @@ def _ids(task_id: str, context_id: str) -> bytes:
 
 
 def status_update(task_id: str, context_id: str, task_status: bytes, metadata: bytes | None = None) -> bytes:
-    """A `StreamResponse` with a status update (§4.2.1)."""
+    """Write a `StreamResponse` with a status update (§4.2.1)."""
     tail = b'}}' if metadata is None else b',"metadata":' + metadata + b'}}'
     return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + tail
 
@@ -145,19 +145,19 @@ def status_update(task_id: str, context_id: str, task_status: bytes, metadata: b
 def artifact_update(
     task_id: str, context_id: str, artifact: bytes, *, append: bool = False, last: bool = True
 ) -> bytes:
-    """A `StreamResponse` with a whole artifact, which replaces what was streamed under its id; or with a chunk."""
+    """Write a `StreamResponse` with a whole artifact, which replaces the streamed chunks of its id; or with a chunk."""
     tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
     return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + tail
 
 
 def piece(update: bytes) -> tuple[bool, bool]:
-    """Whether what `artifact_update` or `TextArtifact` wrote is a whole artifact, and whether nothing of it follows."""
+    """Return for an artifact update if it is a whole artifact, and if it is the artifact's last chunk."""
     last = update.endswith(b',"lastChunk":true}}')
     return last and not update.endswith(b',"append":true,"lastChunk":true}}'), last
 
 
 class TextArtifact:
-    """Writes one text artifact's chunks from prebuilt pieces, because there may be thousands of them."""
+    """Writes the chunks of one text artifact from prebuilt pieces, because there may be thousands of chunks."""
 
     __slots__ = ('_head',)
 
@@ -166,13 +166,13 @@ class TextArtifact:
         self._head = b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
 
     def chunk(self, text: str, *, first: bool, last: bool = False) -> bytes:
-        """A `StreamResponse` with one chunk (§4.2.2): the first replaces, later ones append."""
+        """Write a `StreamResponse` with one chunk (§4.2.2): the first replaces, later chunks append."""
         tail = b',"mediaType":"text/plain"}]}' + (b'' if first else b',"append":true')
         return self._head + to_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
 
 
 def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes]) -> list[bytes]:
-    """The artifacts as they stand after these `artifactUpdate` payloads, adjacent text chunks joined (§4.2.2)."""
+    """Return the artifacts after `artifactUpdate` payloads, with adjacent text chunks joined (§4.2.2)."""
     parts: dict[str, dict[str, Any]] = {}
     for body in artifacts:
         artifact = from_json(body)
@@ -180,11 +180,11 @@ def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes]) -> list[bytes
     for payload in updates:
         update = from_json(payload)['artifactUpdate']
         artifact = update['artifact']
-        known = parts.get(artifact['artifactId'])
-        if known is None or not update.get('append'):
+        whole = parts.get(artifact['artifactId'])
+        if whole is None or not update.get('append'):
             parts[artifact['artifactId']] = artifact
         else:
-            known['parts'].extend(artifact['parts'])
+            whole['parts'].extend(artifact['parts'])
     return [to_json({**artifact, 'parts': _join_text(artifact['parts'])}) for artifact in parts.values()]
 
 
@@ -238,7 +238,7 @@ def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 
 def dump_parts(parts: Iterable[Part]) -> bytes:
-    """Write parts as a JSON array. Numbers that JSON lacks become null, as Pydantic writes them."""
+    """Write parts as a JSON array. NaN and infinity become null, as in Pydantic."""
     return to_json(_wire_parts(parts), inf_nan_mode='null')
 
 
@@ -262,18 +262,18 @@ def _load(body: bytes) -> dict[str, Any]:
 
 
 def load_message(body: bytes) -> Message:
-    """Read what `dump_message` wrote."""
+    """Read the JSON of `dump_message`."""
     message = _load(body)
     return cast('Message', message | {'role': ROLES[message['role']]})
 
 
 def load_artifact(body: bytes) -> Artifact:
-    """Read what `dump_artifact` wrote."""
+    """Read the JSON of `dump_artifact`."""
     return cast('Artifact', _load(body))
 
 
 def load_task(task: StoredTask) -> Task:
-    """A stored task as a value."""
+    """Return a stored task as a value."""
     header = task.header
     status = TaskStatus(state=header.state, timestamp=timestamp(header.status_at).decode().strip('"'))
     if header.status_message is not None:
@@ -289,20 +289,20 @@ def load_task(task: StoredTask) -> Task:
 
 
 def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:
-    """A task as it was after a `statusUpdate` payload, but for messages and artifacts: they are as they are now.
+    """Return a task with the status of a `statusUpdate` payload, and with its current messages and artifacts.
 
     Args:
         update: The payload.
-        task: The task now; None if it is gone.
-        owner: The task's.
+        task: The task now; None if it was deleted.
+        owner: Owner of the task.
     """
-    told: dict[str, Any] = from_json(update)['statusUpdate']
-    status: dict[str, Any] = told['status']
+    wire: dict[str, Any] = from_json(update)['statusUpdate']
+    status: dict[str, Any] = wire['status']
     at = datetime.fromisoformat(status['timestamp'])
     message = status.get('message')
     header = TaskHeader(
-        id=told['taskId'],
-        context_id=told['contextId'],
+        id=wire['taskId'],
+        context_id=wire['contextId'],
         owner=owner,
         state=STATES[status['state']],
         status_at=round(at.timestamp() * 1000),

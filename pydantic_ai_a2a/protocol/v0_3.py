@@ -1,4 +1,4 @@
-"""The JSON of A2A 0.3 over JSON-RPC, to the vocabulary and back. Knows no other version and no binding.
+"""The JSON of A2A 0.3 over JSON-RPC, to the vocabulary and back.
 
 Null is read as unset, unknown fields are ignored. 0.3 has no lists of tasks over JSON-RPC, and no error details.
 """
@@ -23,7 +23,7 @@ from ..errors import (
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
 from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
-from .envelope import defaults, read, requests
+from .envelope import Requests
 from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
 from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
@@ -37,11 +37,11 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 
 _DIALECT = '0.3'
 _WRAPPED = 'data_part_compat'
-"""Marks data that is no object and was wrapped in one, as the official SDK does: a 0.3 data part holds an object."""
+"""Marks data that is no object and was wrapped in one, as in the official SDK: a 0.3 data part holds an object."""
 _FILE_NAMES = {'raw': 'bytes', 'url': 'uri', 'filename': 'name', 'mediaType': 'mimeType'}
-"""What 1.0 calls the fields of a file, and 0.3."""
+"""The fields of a file in 1.0, and their names in 0.3."""
 _NEWER_NAME = re.compile(rf'(\bmessage\.parts\[[0-9]+\]\.)({"|".join(_FILE_NAMES)})\b')
-"""A file's field as the refusals of the service name it."""
+"""A file's field in refusals of the service."""
 
 
 @with_config(CAMEL_CASE)
@@ -77,7 +77,7 @@ def _part(wire: _Part) -> Part:
 
 
 def _data(content: dict[str, Any], metadata: dict[str, Any] | None) -> tuple[Part, dict[str, Any] | None]:
-    """A data part, and what of its metadata is its own."""
+    """Return a data part, and its metadata without the mark of wrapped data."""
     if metadata is None or metadata.get(_WRAPPED) is not True or 'value' not in content:
         return Part(data=content), metadata
     return Part(data=content['value']), {key: value for key, value in metadata.items() if key != _WRAPPED} or None
@@ -126,9 +126,8 @@ def _send_params(wire: _SendParams) -> SendParams:
 
 
 _Send = Annotated[_SendParams, AfterValidator(_send_params)]
-_REQUEST = requests(METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push.NESTED})
-_DEFAULTS = defaults(METHODS)
 _FIELDS = names_of(_File, _Part, _Message, _Configuration, _SendParams, TaskParams)
+_REQUESTS = Requests(METHODS, {'SendMessage': _Send, 'SendStreamingMessage': _Send, **TASKS, **push.NESTED}, _FIELDS)
 
 
 def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,10 +168,10 @@ class V0_3(OlderCodec):
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, METHODS, _FIELDS, _DEFAULTS)
+        return _REQUESTS.read(body)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
-        """Write a bare `Task`: 0.3 has nothing around it."""
+        """Write a bare `Task`: 0.3 has no wrapper."""
         return self.task_pieces(task)
 
     def encode_message_result(self, message: bytes) -> bytes:
@@ -180,7 +179,7 @@ class V0_3(OlderCodec):
         return to_json(self._message(from_json(message)))
 
     def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """What writes bare update events; the last of a stream is marked as `final`."""
+        """Return the encoder of bare update events; the last of a stream is marked as `final`."""
         return self._event
 
     def _event(self, event: TaskEvent, last: bool) -> bytes:
@@ -201,16 +200,11 @@ class V0_3(OlderCodec):
     def encode_push_config(self, registered: Registered) -> bytes:
         """Write a `TaskPushNotificationConfig`."""
         target = registered.target
-        config: dict[str, Any] = {'id': target.id, 'url': target.url}
-        if target.token is not None:
-            config['token'] = target.token
-        if target.scheme is not None:
-            credentials = {} if target.credentials is None else {'credentials': target.credentials}
-            config['authentication'] = {'schemes': [target.scheme], **credentials}
+        config = {'id': target.id, **push.target_fields(target, {'schemes': [target.scheme]})}
         return to_json({'taskId': registered.task_id, 'pushNotificationConfig': config})
 
     def encode_push_configs(self, configs: Iterable[Registered], next_page: str = '') -> bytes:
-        """Write a list: 0.3 has nothing around it."""
+        """Write a list: 0.3 has no wrapper."""
         return b'[%s]' % b','.join(map(self.encode_push_config, configs))
 
     def encode_deleted(self) -> bytes:
@@ -218,7 +212,7 @@ class V0_3(OlderCodec):
         return b'null'
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
-        """Write JSON-RPC's error object. The correlation id is in the HTTP header, as 0.3 has no place for it."""
+        """Write JSON-RPC's error object. The correlation id is in the HTTP header only: 0.3 has no field for it."""
         # Errors that came with 1.0 are what they were before.
         code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
         message = _NEWER_NAME.sub(_own_name, error.message.removesuffix('.'))

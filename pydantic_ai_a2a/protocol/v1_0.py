@@ -1,14 +1,13 @@
-"""The JSON of A2A 1.0, as its a2a.proto defines it, to the vocabulary and back. Knows no other version and no binding.
+"""The JSON of A2A 1.0, as its a2a.proto defines it, to the vocabulary and back.
 
-Requests are read as ProtoJSON is: camelCase or the proto's own names, enums by name or number, integers also as
-strings, null and empty strings as unset, unknown fields ignored. What is sent is written canonically.
+Requests are read as ProtoJSON: camelCase or the proto's own names, enums by name or number, integers also as strings,
+null and empty strings as unset, unknown fields ignored. Answers are written canonically.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import (
@@ -37,7 +36,7 @@ from ..types import (
 )
 from . import push, stored
 from .codec import EncodeEvent, Hold, HttpCodec, Params, RpcRequest, hold_nothing
-from .envelope import check_params, defaults, read, read_params, read_query, requests
+from .envelope import Requests, check_params, read_params, read_query
 from .fields import (
     PROTO_JSON,
     Count,
@@ -56,22 +55,15 @@ from .fields import (
 )
 from .operations import OPERATIONS, Operation
 
-__all__ = (
-    'STATE_NAMES',
-    'V1_0',
-)
-
-STATE_NAMES: Mapping[TaskState, str] = MappingProxyType(
-    {state: name.decode().strip('"') for state, name in stored.STATE_NAMES.items()}
-)
-"""The states by their proto names, in the order of their numbers from 1 on."""
+__all__ = ('V1_0',)
 
 _STATES: Mapping[object, TaskState | None] = {
     'TASK_STATE_UNSPECIFIED': None,
     0: None,
-    **{name: state for state, name in STATE_NAMES.items()},
-    **dict(enumerate(STATE_NAMES, 1)),
+    **stored.STATES,
+    **dict(enumerate(stored.STATE_NAMES, 1)),
 }
+"""The states by their proto names and numbers."""
 
 
 def _role(value: object) -> str:
@@ -83,7 +75,7 @@ def _role(value: object) -> str:
 def _task_state(value: object) -> TaskState | None:
     if type(value) in (str, int) and value in _STATES:
         return _STATES[value]
-    raise PydanticCustomError('state', 'must be one of {names}', {'names': ', '.join(STATE_NAMES.values())})
+    raise PydanticCustomError('state', 'must be one of {names}', {'names': ', '.join(stored.STATES)})
 
 
 # The messages of a2a.proto that requests consist of.
@@ -207,9 +199,8 @@ _PARAMS: Mapping[str, Any] = {
     **push.flat('1.0'),
 }
 """The params of the operations."""
-_REQUEST = requests(OPERATIONS, _PARAMS)
-_DEFAULTS = defaults(OPERATIONS)
 _FIELDS = names_of(FlatPart, _Message, _Configuration, _SendMessageRequest, _GetTaskRequest, _ListTasksRequest)
+_REQUESTS = Requests(OPERATIONS, _PARAMS, _FIELDS)
 
 _QUERY = names_of(_GetTaskRequest, _ListTasksRequest)
 _PUSH_QUERY = {name: _QUERY[name] for name in ('tenant', 'pageSize', 'page_size', 'pageToken', 'page_token')}
@@ -222,7 +213,7 @@ def _reads(operation: str) -> TypeAdapter[Any]:
 
 
 _PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
-"""The names that the operations on push notification configurations have for the params of their paths (§11.3)."""
+"""Names of path params in the operations on push notification configurations, and their params (§11.3)."""
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
     -32700: 'PARSE_ERROR',
@@ -234,7 +225,7 @@ _REASONS = {
 
 
 def _details(error: A2AError, correlation_id: str) -> list[dict[str, Any]]:
-    """The error's details, as google.rpc has them; errors that are not A2A's own get a reason too (§9.5)."""
+    """Return the error's details in google.rpc form; errors that are not A2A's own get a reason, too (§9.5)."""
     info = {
         '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
         'reason': error.reason or _REASONS.get(error.code, error.status),
@@ -259,18 +250,18 @@ def _array(pieces: list[bytes], before: bytes, values: Sequence[bytes]) -> None:
 
 
 class V1_0(HttpCodec):
-    """A2A 1.0. What is stored is its JSON already, so that encoding joins bytes."""
+    """A2A 1.0. The stored form is its JSON, so encoding joins bytes."""
 
     dialect: ClassVar[str] = '1.0'
 
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
-        return read(body, _REQUEST, OPERATIONS, _FIELDS, _DEFAULTS)
+        return _REQUESTS.read(body)
 
     def decode_params(
         self, operation: Operation, *, path: Mapping[str, str], query: bytes, body: bytes | None
     ) -> Params | None:
-        """Read the params of an operation: what the path and the body say, or the query."""
+        """Read the params of an operation from the path, and from the body or the query."""
         names = _QUERY
         if operation.capability == 'pushNotifications':
             names, path = _PUSH_QUERY, {_PUSH_PATH.get(name, name): value for name, value in path.items()}
@@ -292,15 +283,15 @@ class V1_0(HttpCodec):
         return pieces
 
     def result_pieces(self, task: StoredTask) -> list[bytes]:
-        """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a task (§3.2.3)."""
+        """Write a `SendMessageResponse`, the same as a `StreamResponse`, with a task (§3.2.3)."""
         return [b'{"task":', *self.task_pieces(task), b'}']
 
     def encode_message_result(self, message: bytes) -> bytes:
-        """Write a `SendMessageResponse`, which is also a `StreamResponse`, that holds a message."""
+        """Write a `SendMessageResponse`, the same as a `StreamResponse`, with a message."""
         return b'{"message":' + message + b'}'
 
     def event_encoder(self, first: StoredTask | None, hold: Hold = hold_nothing) -> EncodeEvent:
-        """What writes `StreamResponse`s: the payloads as they are stored."""
+        """Return the encoder of `StreamResponse`s: the payloads as stored."""
         return _payload
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:

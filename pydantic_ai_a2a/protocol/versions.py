@@ -1,6 +1,6 @@
-"""The choice of the codec that serves a request, among the protocol versions that are served.
+"""The choice of the codec of a request, among the served protocol versions.
 
-The version that a request names decides (§3.6). A request that names none says by its method and its parts what it is.
+The version in a request decides (§3.6). Without a version, the method and the parts of the request decide.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .v1_0 import V1_0
 __all__ = ('HTTP', 'CodecChoice', 'Versions', 'codec_of', 'in_dialect_of')
 
 HTTP: HttpCodec = V1_0()
-"""The codec of the HTTP+JSON binding, which has one version."""
+"""The codec of the HTTP+JSON binding, which exists in one version."""
 _V0_3 = V0_3()
 _FASTA2A = FastA2ADialect()
 _CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec in (HTTP, _V0_3)})
@@ -34,7 +34,7 @@ _CODECS: Mapping[str, Codec] = MappingProxyType({codec.dialect: codec for codec 
 _VERSION = re.compile(r'([0-9]{1,4})(?:\.([0-9]{1,4})(?:\.[0-9]{1,9})?)?')
 _MAX_ECHO = 32
 _KEPT = 32
-"""Values of `A2A-Version` whose codec is kept."""
+"""Values of `A2A-Version` whose codec is cached."""
 
 AnyCodec = TypeVar('AnyCodec', bound=Codec)
 
@@ -44,18 +44,18 @@ class CodecChoice(NamedTuple):
 
     codec: Codec
     task_decides: bool = False
-    """Whether the answer is in the dialect of the task that is asked for: nothing in the request tells it."""
+    """True if the answer is in the dialect of the requested task, because the request does not tell its dialect."""
 
 
 class Versions:
     """The protocol versions that an app serves. FastA2A's dialect is served with 0.3.
 
     Args:
-        served: Their names.
+        served: Names of the versions.
 
     Raises:
-        TypeError: It is one name instead of a list of names.
-        ValueError: It is empty, or names a version that cannot be served.
+        TypeError: `served` is a string instead of a list of strings.
+        ValueError: `served` is empty, or names an unsupported version.
     """
 
     def __init__(self, served: Collection[Version] = SUPPORTED) -> None:
@@ -79,8 +79,8 @@ class Versions:
         """Return the codec of a JSON-RPC request.
 
         Args:
-            version: Value of the `A2A-Version` header or query parameter, of which patch numbers do not count; several
-                of them joined by commas.
+            version: Value of the `A2A-Version` header or query parameter; several values are joined by commas. Patch
+                numbers are ignored.
             body: The request, which decides if the version is absent or empty.
 
         Raises:
@@ -90,15 +90,15 @@ class Versions:
         codec = self._named(version or '')
         if codec is not None:
             return CodecChoice(codec)
-        choice, is_told = _told_by(body)
+        choice, is_certain = _choice_of(body)
         if _version_of(choice.codec) in self._codecs:
             return choice
-        if is_told:
+        if is_certain:
             raise self.not_served(_version_of(choice.codec), self._codecs)
         return CodecChoice(self.default)
 
     def choose_http(self, version: str | None) -> HttpCodec:
-        """Return the codec of a request of the HTTP+JSON binding; a request that names no version is of 1.0.
+        """Return the codec of a request of the HTTP+JSON binding. Without a version, the request is of 1.0.
 
         Args:
             version: As for `choose`.
@@ -110,7 +110,7 @@ class Versions:
         return self._named_http(version or '')
 
     def before_reading(self, version: str | None) -> CodecChoice:
-        """Return the codec for refusals before the body is read: that of the version, or the default one."""
+        """Return the codec for refusals before the body is read: the codec of the version, or the default codec."""
         try:
             return CodecChoice(self._named(version or '') or self.default)
         except A2AError:
@@ -143,7 +143,8 @@ class Versions:
 
         Args:
             name: The version.
-            codecs: The versions that the binding of the request serves; if there are none, JSON-RPC's are named.
+            codecs: The versions served over the binding of the request; if there are none, the JSON-RPC versions are
+                named.
         """
         served = tuple(codecs) or self.served
         over = '' if codecs else ' over JSON-RPC'
@@ -154,28 +155,28 @@ class Versions:
 
 
 def in_dialect_of(choice: CodecChoice, dialect: str) -> Codec:
-    """The codec of an answer about a task that was created in a dialect."""
+    """Return the codec of an answer about a task with the dialect."""
     return _FASTA2A if choice.task_decides and dialect == _FASTA2A.dialect else choice.codec
 
 
 def codec_of(dialect: str) -> Codec:
-    """The codec of this name."""
+    """Return the codec with the name."""
     return _CODECS.get(dialect, _FASTA2A)
 
 
 def _version_of(codec: Codec) -> str:
-    """The version that has to be served for a codec."""
+    """Return the version that must be served for a codec."""
     return codec.dialect if codec.dialect in _CODECS else _V0_3.dialect
 
 
 def _key(name: str) -> str:
-    """The version as `Major.Minor`; what is no version stays as it is."""
+    """Return the version as `Major.Minor`; other text unchanged."""
     match = _VERSION.fullmatch(name)
     return f'{int(match[1])}.{int(match[2] or 0)}' if match else name
 
 
-def _told_by(body: bytes) -> tuple[CodecChoice, bool]:
-    """The codec that a request without a version asks for, and whether anything in the request tells it."""
+def _choice_of(body: bytes) -> tuple[CodecChoice, bool]:
+    """Return the codec of a request without a version, and True if the request itself tells the version."""
     request = _parsed(body)
     method = request.get('method')
     if not isinstance(method, str) or '/' not in method:
@@ -201,7 +202,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def _message(params: object) -> dict[str, Any] | None:
-    """The message of a request; None if it has no message."""
+    """Return the message of a request; None without a message."""
     message = cast('dict[str, Any]', params).get('message') if isinstance(params, dict) else None
     return cast('dict[str, Any]', message) if isinstance(message, dict) else None
 

@@ -1,8 +1,8 @@
-"""Rules for the URLs and addresses that the server calls for a client. Resolves no names.
+"""Rules for the URLs and addresses that the server calls for a client.
 
 A client chooses the URL of a webhook, and the server calls it from its own network. So hosts that only the server can
 reach are refused. A name may resolve to another address each time. For that reason the addresses are checked before
-each call, and the server connects to an address that was checked.
+each call, and the server connects to a checked address.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from ..public_hosts import is_public, is_public_host, literal
 __all__ = ('AddressPolicy', 'AddressRefused', 'PrivateHost', 'host_of')
 
 _NAME = re.compile(r'(?=.{1,254}\Z)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?')
-"""A host name that resolvers take, in ASCII and lower case (RFC 1035 §2.3.4)."""
+"""A host name that resolvers accept, in ASCII and lower case (RFC 1035 §2.3.4)."""
 _NEVER_IN_URL = re.compile(r'[\x00-\x20\x7f-\x9f\\]|%00')
 """Control characters and white space; backslashes, which some URL parsers read as slashes; and the encoded NUL."""
 
 
 class AddressRefused(Exception):
-    """Nothing is sent there; the text says why, and not where."""
+    """The server does not call this URL; the text has the reason, without the URL."""
 
 
 class PrivateHost(AddressRefused):
-    """Because it is no host of the public internet."""
+    """The host is not public."""
 
 
 class AddressPolicy:
-    """What the operator allows.
+    """The operator's rules for hosts of webhooks.
 
     Args:
-        private_hosts: Names and addresses that may be private, and reached without TLS.
+        private_hosts: Names and addresses that may be private, and called without TLS.
     """
 
     def __init__(self, private_hosts: Iterable[str]) -> None:
         self._private = frozenset(map(_key, private_hosts))
 
     def check_url(self, url: str) -> httpx2.URL:
-        """Return the URL as it is requested. Refuse a URL that can never be called; names are not resolved.
+        """Return the URL for the request. Refuse a URL that can never be called; names are not resolved.
 
         Raises:
-            Refused: The text completes "the URL ...".
+            AddressRefused: The text completes "the URL ...".
         """
         if _NEVER_IN_URL.search(url):
             raise AddressRefused('must not hold white space, control characters, backslashes or %00')
@@ -66,10 +66,10 @@ class AddressPolicy:
         return parsed.copy_with(fragment=None)
 
     def check_addresses(self, url: httpx2.URL, addresses: Iterable[str]) -> None:
-        """Refuse a host if any of its addresses is private.
+        """Refuse a host with a private address.
 
         Raises:
-            Refused: The text completes "the host ...".
+            AddressRefused: The text completes "the host ...".
         """
         if not self._is_named(host_of(url)) and not all(map(is_public, addresses)):
             raise AddressRefused('has an address that is not public')
@@ -79,7 +79,7 @@ class AddressPolicy:
 
 
 def _authority(url: str) -> str:
-    """The host and port of a URL, with the credentials before them, also if these are empty."""
+    """Return the host and port of a URL, with credentials before them, even empty ones."""
     return re.split('[/?#]', url.partition('://')[2], maxsplit=1)[0]
 
 
@@ -92,10 +92,10 @@ def _check_public(scheme: str, host: str) -> None:
 
 
 def host_of(url: httpx2.URL) -> str:
-    """The host as it is resolved: ASCII, and an IPv6 address without brackets."""
+    """Return the host for the resolver: ASCII, and an IPv6 address without brackets."""
     return url.raw_host.decode('ascii').strip('[]')
 
 
 def _key(host: str) -> str:
-    """The form in which hosts are compared."""
+    """Return a host in the form for comparison."""
     return host.strip('[]').rstrip('.').lower()

@@ -1,4 +1,4 @@
-"""What becomes of a client's wish to be notified: checked, given an id, and the form it is stored in. Knows no HTTP."""
+"""Registration of webhooks: the check of their URLs, their ids and their stored form."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class Registration:
-    """Takes in push notification configurations.
+    """Registers push notification configurations.
 
     Args:
-        configs: Where they are stored.
-        settings: The user's.
-        seal: Writes their secrets.
+        configs: The store of configurations.
+        settings: The app's settings for webhooks.
+        cipher: Encrypts the secrets of configurations.
     """
 
     def __init__(self, configs: PushConfigs, settings: Push, cipher: Cipher) -> None:
@@ -38,10 +38,15 @@ class Registration:
         self._cipher = cipher
 
     def config(self, target: PushTarget, dialect: str, at: str) -> PushConfig:
-        """The form in which a target is stored, that was at some field of the params; empty if it was the params.
+        """Return the stored form of a target.
+
+        Args:
+            target: The target.
+            dialect: Name of the request's codec.
+            at: The field of the params that holds the target; empty if the params are the target.
 
         Raises:
-            InvalidParamsError: Nothing would ever be sent there. Names are not resolved now: they tell nothing yet.
+            InvalidParamsError: The URL can never be called. Names are not resolved, because their addresses may change.
         """
         try:
             self._guard.check_url(target.url)
@@ -53,16 +58,16 @@ class Registration:
         return PushConfig(id=target.id, version=dialect, takes=takes, body=self._cipher.dump(target))
 
     def target(self, task_id: str, config: PushConfig, correlation_id: str) -> PushTarget:
-        """What was registered.
+        """Return the registered target of a configuration.
 
         Raises:
-            InternalError: The key that it was encrypted with is not there any longer.
+            InternalError: The key of the encryption is no longer in `Push.keys`.
         """
         try:
             return self._cipher.load(config.body)
         except Unreadable as error:
-            said = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
-            logger.error(said, config.id, task_id, error, correlation_id)
+            text = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
+            logger.error(text, config.id, task_id, error, correlation_id)
         raise InternalError(
             f'The push notification configuration {config.id} was encrypted with a key that the server has no longer:'
             ' delete it, or register it again.'
@@ -72,16 +77,16 @@ class Registration:
     def page_of(
         configs: Sequence[PushConfig], task_id: str, page_size: int | None, token: str
     ) -> tuple[Sequence[PushConfig], str]:
-        """One page of a task's configurations, and where the next begins; empty after the last.
+        """Return one page of a task's configurations, and the token of the next page; empty after the last.
 
         Args:
-            configs: All of them, the oldest first, as they are answered if no page is asked for. Pages go by their ids.
+            configs: All configurations, oldest first, which is the order without pages. Pages are ordered by id.
             task_id: The task.
-            page_size: How many at most; None: all.
-            token: Where the page begins; empty for the first.
+            page_size: Size of the page; None for all configurations.
+            token: Token of the page; empty for the first.
 
         Raises:
-            InvalidParamsError: No page of this task's has given the token.
+            InvalidParamsError: The token does not belong to this task.
         """
         if page_size is None and not token:
             return configs, ''

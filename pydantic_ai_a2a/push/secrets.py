@@ -1,4 +1,4 @@
-"""How targets of notifications are stored: as JSON, or encrypted. Knows neither storage nor HTTP."""
+"""The stored form of notification targets: JSON, or encrypted JSON."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _SEALED = b'fernet:'
 
 
 class Unreadable(Exception):
-    """It was encrypted with a key that is not there any longer."""
+    """The key of the encryption is no longer in `Push.keys`."""
 
     def __init__(self) -> None:
         super().__init__('none of Push.keys decrypts it')
 
 
 class Cipher:
-    """Encrypts with the first key, decrypts with any; without keys, what is written can be read by anyone.
+    """Encrypts with the first key, decrypts with any key. Without keys, targets are stored in plain text.
 
     Args:
-        keys: Of Fernet: 32 bytes as URL-safe base64.
+        keys: Fernet keys: 32 bytes as URL-safe base64.
 
     Raises:
-        ValueError: A key is none.
+        ValueError: A key is malformed.
         ImportError: There are keys, and `cryptography` is not installed.
     """
 
@@ -54,10 +54,10 @@ class Cipher:
         return plain if self._fernet is None else _SEALED + self._fernet.encrypt(plain)
 
     def load(self, body: bytes) -> PushTarget:
-        """Read what `dump` wrote, also before there were keys.
+        """Read the output of `dump`, even if it was written before there were keys.
 
         Raises:
-            Unreadable: The key is not there.
+            Unreadable: The key of the encryption is missing.
         """
         id, url, token, scheme, credentials = from_json(self._opened(bytes(body)))
         return PushTarget(id=id, url=url, token=token, scheme=scheme, credentials=credentials)

@@ -1,7 +1,7 @@
-"""Sends what the outbox holds, from one event loop: in order for each webhook, again after a while what failed.
+"""Sends the deliveries of the outbox, from one event loop: in order for each webhook, with retries of failed ones.
 
-A delivery never touches its task, nor waits for anybody but the webhook. Several processes share one outbox; what one
-of them held when it was killed goes to another once its lease is over, and has the same id there.
+A delivery never changes its task, and waits only for its webhook. Several processes share one outbox. When a process is
+killed, its deliveries go to another process after their lease, with the same ids.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ __all__ = ('Sender', 'pause_after')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _POLL = 1.0
-"""Seconds until the next look for what other processes have stored, without a hint."""
+"""Seconds between polls for deliveries of other processes, without a hint."""
 _BRIEFLY = 0.02
-"""Seconds until the next look for what is due, but held up by others."""
+"""Seconds until the next poll for due deliveries that others hold up."""
 _LONGEST_PAUSE = 3600.0
 _FLUSH_TIME = 4.0
-"""Seconds in which a sender that is told to end still sends what is due."""
+"""Seconds in which a closing sender still sends due deliveries."""
 
 
 def pause_after(failures: int, backoff: float, chance: float) -> float:
-    """Seconds before the next try after so many in vain; `chance` from 0 to 1 makes it shorter or longer by a half."""
+    """Return the seconds before the next try; `chance` from 0 to 1 varies the pause by up to a half."""
     return min(backoff * 4.0 ** (failures - 1), _LONGEST_PAUSE) * (0.5 + chance)
 
 
 class Sender:
-    """Sends, from when it is made until it is closed.
+    """Sends deliveries from construction to `close`.
 
     Args:
-        outbox: What is to be sent.
-        reader: Has the tasks, for versions that send them whole.
-        settings: The user's.
-        seal: Reads what was registered.
-        now: The wall clock (ms), for the time at which a delivery is given up.
-        chance: A random number from 0 to 1.
+        outbox: The deliveries.
+        reader: Reads the tasks, for versions that send whole tasks.
+        settings: The app's settings for webhooks.
+        cipher: Decrypts the registered targets.
+        now: The wall clock (ms), for the time of a dead delivery.
+        chance: Returns a random number from 0 to 1.
     """
 
     def __init__(
@@ -72,14 +72,14 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._active: dict[asyncio.Task[None], str] = {}
-        """The owner of each delivery that is under way."""
+        """The owner of each delivery in progress."""
         self._closing = False
         self._stop_listening = outbox.listen(self._on_due)
         # Of no request: its spans and variables must not outlive it.
         self._sending = self._loop.create_task(self._send(), context=Context())
 
     async def close(self) -> None:
-        """Send what is due, for a few seconds; hand the rest to others, or to the next start."""
+        """Send due deliveries for a few seconds; leave the others to other processes, or to the next start."""
         self._closing = True
         self._wake.set()
         self._stop_listening()
@@ -119,7 +119,7 @@ class Sender:
                 pass  # time to look
 
     async def _start_due(self) -> float:
-        """Start what is due, as far as there is room; seconds until something may be due, of which nobody tells."""
+        """Start due deliveries while slots are free. Return the seconds until the next poll."""
         free = self._settings.at_once - len(self._active)
         if free <= 0:
             return _POLL  # whatever ends first wakes the loop
@@ -172,7 +172,7 @@ class Sender:
         await self._outbox.failed(delivery, at=self._now(), pause=pause, error=error)
 
     async def _body(self, delivery: Delivery) -> bytes:
-        """What is sent: the event, or the task as the event has changed it."""
+        """Return the body: the event, or the task after the event."""
         codec = codec_of(delivery.config.version)
         if not codec.pushes_tasks:
             return codec.event_encoder(None)(delivery.event, False)

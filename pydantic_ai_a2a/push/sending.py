@@ -1,4 +1,4 @@
-"""What of push notifications an app has: what takes in webhooks, and a sender in each of its event loops."""
+"""Assembly of push notifications: the registration of webhooks, and a sender in each event loop of the app."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ('Sending', 'webhooks')
 
 
 class Sending(AbstractAsyncContextManager[None]):
-    """Sends as long as it is entered; once in each event loop.
+    """Sends while entered; once in each event loop.
 
     Args:
         make_sender: Makes the sender of the running loop.
@@ -35,10 +35,10 @@ class Sending(AbstractAsyncContextManager[None]):
 
 
 def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[Registration, Sending]:
-    """What takes in webhooks, and what calls them.
+    """Return the registration and the sending of webhooks.
 
     Raises:
-        ValueError: The backend has no push notifications, or a key is none.
+        ValueError: The backend has no push notifications, or a key is malformed.
         ImportError: There are keys, and `cryptography` is not installed.
     """
     configs, outbox, cipher = backend.push_configs, backend.outbox, Cipher(settings.keys)

@@ -1,4 +1,4 @@
-"""One call of a webhook: to an address that was checked, without redirects, proxies or a look at the answer's body."""
+"""One call of a webhook: to a checked address, without redirects and proxies, and without reading the answer's body."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ KNOWN_BY_HEADER = 'X-A2A-Notification-Token'
 
 
 class Undelivered(Exception):
-    """The webhook was not reached, or did not take what it was sent; the text says why, and not where."""
+    """The webhook was not reached, or did not accept the notification; the text has the reason, without the URL."""
 
 
 def _resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses that the system knows for a host."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    """Return the system's addresses of a host."""
+    results = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 class Webhooks:
     """Calls webhooks, from one event loop.
 
     Args:
-        settings: The user's.
+        settings: The app's settings for webhooks.
     """
 
     def __init__(self, settings: Push) -> None:
@@ -51,24 +51,24 @@ class Webhooks:
         self._transport = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
 
     async def close(self) -> None:
-        """Give back what it holds."""
+        """Release threads and connections."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         await self._transport.aclose()
 
     async def post(
         self, target: PushTarget, delivery_id: str, body: bytes, media_type: str, trace: str | None = None
     ) -> None:
-        """Send a notification; returns once the webhook has answered that it took it.
+        """Send a notification, and return once the webhook has accepted it.
 
         Args:
-            target: Where to, and as whom.
-            delivery_id: Stays the same with every try.
-            body: What is sent.
-            media_type: What that is.
-            trace: Whose trace it belongs to, as W3C trace context.
+            target: The webhook.
+            delivery_id: Id of the delivery, the same for every try.
+            body: The body of the notification.
+            media_type: Media type of the body.
+            trace: Trace of the notification, as W3C trace context.
 
         Raises:
-            Undelivered: It did not.
+            Undelivered: The webhook did not accept the notification.
         """
         try:
             async with asyncio.timeout(self._timeout):
@@ -103,7 +103,7 @@ class Webhooks:
         return answer.status_code
 
     async def _address(self, url: httpx2.URL, host: str) -> str:
-        """One of the host's addresses, all of which were checked: whatever its name resolves to in the next moment."""
+        """Return one of the host's addresses, all of them checked: the name may resolve to another address later."""
         address = literal(host)
         port = url.port or (443 if url.scheme == 'https' else 80)
         addresses = [address] if address is not None else await self._look_up(host, port)
@@ -123,7 +123,7 @@ class Webhooks:
 
 
 def _credentials(target: PushTarget) -> dict[str, str]:
-    """What the receiver knows the sender by."""
+    """Return the headers by which the receiver recognises the sender."""
     headers: dict[str, str] = {}
     if target.token is not None:
         headers[KNOWN_BY_HEADER] = target.token

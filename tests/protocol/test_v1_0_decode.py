@@ -16,7 +16,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.protocol.codec import RpcRequest
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
-from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES
+from pydantic_ai_a2a.protocol.stored import STATES
 from pydantic_ai_a2a.types import (
     CancelParams,
     CardParams,
@@ -227,8 +227,8 @@ def test_empty_values_of_a_list_are_unset() -> None:
 
 
 def test_states_are_read_by_name_and_by_the_number_of_the_proto() -> None:
-    assert [*STATE_NAMES.values()] == a2a_pb2.TaskState.keys()[1:]
-    for state, name in STATE_NAMES.items():
+    assert [*STATES] == a2a_pb2.TaskState.keys()[1:]
+    for name, state in STATES.items():
         assert decoded('ListTasks', {'status': name}) == ListParams(state=state)
         assert decoded('ListTasks', {'status': a2a_pb2.TaskState.Value(name)}) == ListParams(state=state)
     assert decoded('ListTasks', {'status': 0}) == ListParams()

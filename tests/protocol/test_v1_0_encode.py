@@ -15,6 +15,7 @@ from inline_snapshot import snapshot
 from pydantic_ai_a2a import errors
 from pydantic_ai_a2a.errors import A2AError, FieldViolation, InvalidParamsError, TaskNotFoundError
 from pydantic_ai_a2a.protocol.stored import (
+    STATES,
     dump_artifact,
     dump_message,
     dump_parts,
@@ -22,7 +23,7 @@ from pydantic_ai_a2a.protocol.stored import (
     load_message,
     load_task,
 )
-from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES, V1_0
+from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import Artifact, Message, Page, Part, SendParams, StoredTask, TaskEvent, TaskHeader
 
 from .strategies import ARTIFACTS, exact, messages
@@ -258,7 +259,7 @@ def test_the_official_sdk_reads_what_is_written() -> None:
     assert json_format.MessageToDict(task) == json.loads(CODEC.encode_task(FULL))
 
 
-@pytest.mark.parametrize(('state', 'name'), STATE_NAMES.items())
+@pytest.mark.parametrize(('name', 'state'), STATES.items())
 def test_states_are_written_by_their_proto_names(state: Any, name: str) -> None:
     header = TaskHeader(
         id='t', context_id='c', owner='/', state=state, status_at=0, status_message=None, metadata=None, last_event=0

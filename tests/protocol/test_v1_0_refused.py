@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.protocol.codec import RpcRefused
-from pydantic_ai_a2a.protocol.v1_0 import STATE_NAMES
+from pydantic_ai_a2a.protocol.stored import STATES
 
 from .v1_0_requests import CODEC, bad, message, minimal, refused, rpc
 
@@ -250,7 +250,7 @@ def test_a_page_size_is_from_1_to_100(value: object) -> None:
     'value', ['completed', 'TASK_STATE_X', 'task_state_working', '', '1', 9, -1, True, 1.5, [], {}]
 )
 def test_a_state_is_one_of_the_proto(value: object) -> None:
-    assert bad('ListTasks', {'status': value}) == {'status': f'must be one of {", ".join(STATE_NAMES.values())}'}
+    assert bad('ListTasks', {'status': value}) == {'status': f'must be one of {", ".join(STATES)}'}
 
 
 @pytest.mark.parametrize(
