@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from os import getpid
@@ -43,11 +43,11 @@ class Process(Protocol):
     event_bus: EventBus
     peers: Peers
 
-    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+    def read(self, make: Callable[[], Transaction[Any]]) -> Awaitable[Any]:
         """Run a transaction that only reads."""
         ...
 
-    async def write(self, write: BoundWrite[Any]) -> Any:
+    def write(self, write: BoundWrite[Any]) -> Awaitable[Any]:
         """Run a transaction, publish its events in the order of commits, and return its result."""
         ...
 

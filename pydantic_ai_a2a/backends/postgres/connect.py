@@ -239,8 +239,11 @@ async def _execute(connection: Connection, step: Step) -> Rows:
                 elif values:
                     await connection.executemany(translated(statement), values)
             return []
+        case Lock(wait=True):
+            await connection.execute(lock(step))
+            return []
         case Lock():
-            return await connection.fetch(lock(step)) if not step.wait else await _wait_for(connection, step)
+            return await connection.fetch(lock(step))
         case LockTasks():
             return await _lock_tasks(connection, step)
         case _:
@@ -257,8 +260,3 @@ async def _lock_tasks(connection: Connection, step: LockTasks) -> Rows:
     locked = {row[0] for row in await connection.fetch(f'{locking} SKIP LOCKED', step.agent, step.task_ids)}
     others = [task_id for task_id in step.task_ids if task_id not in locked]
     return await connection.fetch(tasks, step.agent, others) if others else []
-
-
-async def _wait_for(connection: Connection, step: Lock) -> Rows:
-    await connection.execute(lock(step))
-    return []

@@ -6,7 +6,7 @@ It belongs to one process, and a fork makes another one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from os import getpid, urandom
 from typing import Any
@@ -17,7 +17,7 @@ from ..event_bus import EventBus
 from ..futures import ThreadFuture
 from ..peers import Peers
 from ..sql import reads
-from ..sql.database import BoundWrite
+from ..sql.database import BoundWrite, Published, WriteKind
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
 from .connect import give_up, is_away, perform, roll_back, told
@@ -57,17 +57,17 @@ class PostgresProcess:
         """Somebody began to listen or to read."""
         self._thread.wake(self._listener.wake)
 
-    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+    def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
         """Run a transaction that only reads."""
         answer = ThreadFuture()
-        self._thread.put(lambda session: session.read(make), answer)
-        return await answer.wait()
+        self._thread.put(partial(Session.read, make=make), answer)
+        return answer.wait()
 
-    async def write(self, write: BoundWrite[Any]) -> Any:
+    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
         """Run a transaction, publish its events in the order of commits, and return its result."""
         answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
-        self._thread.put(lambda session: self._write(session, write), answer)
-        return await answer.wait()
+        self._thread.put(partial(self._write, write), answer)
+        return answer.wait()
 
     def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
         """Undo a write whose caller has gone. The attempts go on until the database is available."""
@@ -76,7 +76,7 @@ class PostgresProcess:
         async def take_back(session: Session) -> None:
             while True:
                 try:
-                    return await self._write(session, undo)
+                    return await self._write(undo, session)
                 except Exception as error:
                     if not isinstance(told(self._settings, error), StoreUnavailable):
                         raise
@@ -86,29 +86,16 @@ class PostgresProcess:
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
         return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit, checks=True))
 
-    async def _write(self, session: Session, write: BoundWrite[Any]) -> Any:
-        async def attempt() -> Any:
-            result = self._certain(write, await self._attempt(session, write))
-            for task_id, events in write.published(result):
-                self.event_bus.publish(task_id, events)
-            return result
+    async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
+        return await session.patiently(partial(self._attempt, write, session))
 
-        return await session.patiently(attempt)
-
-    def _certain(self, write: BoundWrite[Any], result: Any) -> Any:
-        """Return the result of a commit that has an answer."""
-        if isinstance(result, _InDoubt):
-            if write.kind.undo is not None:  # no other process would get the tasks while this process lives
-                self._take_back(write, result.result)
-            raise StoreUnavailable from result.error
-        return result
-
-    async def _attempt(self, session: Session, write: BoundWrite[Any]) -> Any:
+    async def _attempt(self, write: BoundWrite[Any], session: Session) -> Any:
         async with session.connection(first=write.kind.first) as connection:
             try:
                 await connection.execute(begin(self._settings, locks=write.locks()))
                 result = await perform(connection, write.make())
-                notices = self._notices(write, result)
+                published = list(write.published(result))
+                notices = self._notices(write.kind, published)
             except BaseException:
                 await roll_back(connection)
                 raise
@@ -119,23 +106,18 @@ class PostgresProcess:
                     await roll_back(connection)
                     raise
                 give_up(connection)
-                return _InDoubt(result, error)
+                if write.kind.undo is not None:  # no other process would get the tasks while this process lives
+                    self._take_back(write, result)
+                raise StoreUnavailable from error  # whether the transaction was committed is unknown
+        for task_id, events in published:
+            self.event_bus.publish(task_id, events)
         return result
 
-    def _notices(self, write: BoundWrite[Any], result: Any) -> str:
-        kind = write.kind
+    def _notices(self, kind: WriteKind[..., Any], published: Published) -> str:
         flags = 'r' * kind.ready + 'c' * kind.cancels + 'g' * kind.erases
-        newest = [(task_id, events[-1].n if events else 0) for task_id, events in write.published(result)]
+        newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
         tasks = [task for task in newest if task[1] or kind.cancels]
         return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
-
-
-class _InDoubt:
-    """What a transaction gave of which nobody knows whether it was committed: the connection was lost meanwhile."""
-
-    def __init__(self, result: Any, error: Exception) -> None:
-        self.result = result
-        self.error = error
 
 
 def _log_failure(result: Any, error: BaseException | None) -> None:

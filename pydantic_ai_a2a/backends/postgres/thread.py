@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from contextvars import Context
+from functools import partial
 from threading import Lock, Thread, current_thread
 from typing import Any, TypeAlias, TypeVar
 
@@ -179,7 +180,7 @@ class PoolThread:
 
     def put(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
         """Begin some work, and answer in the thread with its result, or with why there is none."""
-        self.call(lambda life: life.begin(work, answer))
+        self.call(partial(_Life.begin, work=work, answer=answer))
 
     def wake(self, callback: Callable[[], object]) -> None:
         """Call back in the thread."""

@@ -21,7 +21,6 @@ __all__ = (
     'ROUND',
     'any_queued',
     'let_go',
-    'let_go_who_is_first',
     'lock_rounds',
 )
 
@@ -61,19 +60,3 @@ def let_go(agent: str, owner: str, task_id: str) -> Write:
     """Give a round to the task that the end of another one has made the first of its context."""
     statement = f'UPDATE task SET behind = 0, round = {ROUND} WHERE agent = ? AND id = ? AND behind = 1'
     return statement, [(agent, agent, owner, agent, task_id)]
-
-
-def let_go_who_is_first(agent: str, limit: int) -> Write:
-    """Let go of those who are first and were not told, among so many that have waited longest.
-
-    Processes of an older version tell nobody; they may run beside this one while it is upgraded.
-    """
-    waiting = 'SELECT id FROM task WHERE agent = ? AND queued = 1 AND behind = 1 ORDER BY round, queue_seq LIMIT ?'
-    first = (
-        f'SELECT id FROM task WHERE agent = ? AND id IN ({waiting}) AND queued = 1 AND {_FIRST}'
-        ' /* FOR NO KEY UPDATE SKIP LOCKED */'
-    )
-    return (
-        f'UPDATE task SET behind = 0, round = COALESCE({_NOW}, 0) WHERE agent = ? AND id IN ({first})',
-        [(agent, agent, agent, agent, limit)],
-    )

@@ -6,9 +6,10 @@ and a driver may have to try again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from ...types import TaskEvent
 from ..event_bus import EventBus
@@ -46,17 +47,17 @@ class WriteKind(Generic[P, T]):
     """True if the published tasks are erased."""
 
 
-@dataclass(slots=True)  # not frozen, because that would cost a call for each field of each write
 class BoundWrite(Generic[T]):
     """A write with its arguments."""
 
-    kind: WriteKind[..., T]
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
+    __slots__ = ('args', 'kind', 'kwargs', 'make')
 
-    def make(self) -> Transaction[T]:
-        """Make the transaction."""
-        return self.kind.make(*self.args, **self.kwargs)
+    def __init__(self, kind: WriteKind[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self.args = args
+        self.kwargs = kwargs
+        self.make: Callable[[], Transaction[T]] = partial(kind.make, *args, **kwargs)
+        """Makes the transaction."""
 
     def locks(self) -> Sequence[Lock]:
         """Return the locks that the transaction takes at its beginning."""
@@ -121,20 +122,20 @@ class Port:
         self.agent = database.namespace
 
 
-def reading(make: Callable[..., Transaction[Any]]) -> Any:
-    """Make a method of a `Port` that runs one transaction, which only reads. The port declares its arguments."""
+def reading(make: Callable[Concatenate[str, P], Transaction[T]]) -> Any:
+    """Make a method of a `Port` that runs one transaction, which only reads. The port declares its signature."""
 
-    async def read(port: Port, *args: Any, **kwargs: Any) -> Any:
-        return await port.database.read(make, port.agent, *args, **kwargs)
+    def read(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return port.database.read(make, port.agent, *args, **kwargs)
 
     return read
 
 
-def writing(make: Callable[..., Transaction[Any]], *, ready: bool = False) -> Any:
+def writing(make: Callable[Concatenate[str, P], Transaction[T]], *, ready: bool = False) -> Any:
     """Make a method of a `Port` that runs one transaction, which publishes no events; `ready` as in `WriteKind`."""
     kind = WriteKind(make, ready=ready)
 
-    async def write(port: Port, *args: Any, **kwargs: Any) -> Any:
-        return await port.database.write(kind, port.agent, *args, **kwargs)
+    def write(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
+        return port.database.write(kind, port.agent, *args, **kwargs)
 
     return write

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from ...ports import (
@@ -187,9 +188,7 @@ class SqlEvents(Port, EventLog):
         return self.database.event_bus.subscribe(task_id, on_drop)
 
     async def wait(self, task_id: str, after: int) -> None:
-        async def stopped() -> bool:
-            return await self.database.read(reads.stopped_after, self.agent, task_id, after)
-
+        stopped = partial(self.database.read, reads.stopped_after, self.agent, task_id, after)
         await self.database.event_bus.wait(task_id, stopped)
 
     def release(self, held: Callable[[str], bool]) -> None:

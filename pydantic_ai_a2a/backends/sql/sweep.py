@@ -14,7 +14,7 @@ from ...ports import OnExpired, Status
 from ...protocol import stored
 from ...settings import Retention
 from ...types import TaskEvent, TaskHeader
-from . import contexts, conversations, deliveries, quotas, totals
+from . import conversations, deliveries, quotas, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 from .vocabulary import (
@@ -55,7 +55,6 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, E
     """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
     if (yield totals.lock_sweep(agent)):
         return 0, []  # another process does it
-    yield [contexts.let_go_who_is_first(agent, ROWS)]
     ended = yield from _expire_waiting(agent, retention, at)
     swept = len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))

@@ -38,7 +38,7 @@ class QueuedTransaction:
         """Publish the result, and answer."""
         if error is None and self.publish is not None:
             self.publish(result)
-        self.answer(result, told(error))
+        self.answer(result, None if error is None else told(error))
 
 
 Work = Callable[[sqlite3.Connection, list[QueuedTransaction]], None]

@@ -42,9 +42,9 @@ def reason_of(error: BaseException) -> str:
     return f'{_DAMAGED[code]}: {reason}. Restore it from a backup' if code in _DAMAGED else reason
 
 
-def told(error: BaseException | None) -> BaseException | None:
+def told(error: BaseException) -> BaseException:
     """The error that callers get: `StoreUnavailable` if the file may be usable later."""
-    if error is None or _code(error) not in _AWAY:
+    if _code(error) not in _AWAY:
         return error
     unavailable = StoreUnavailable(reason_of(error))
     unavailable.__cause__ = error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from os import getpid
 from typing import Any
@@ -59,13 +59,13 @@ class SqliteProcess:
                 thread.stop()
             self._opened.closed()
 
-    async def read(self, make: Callable[[], Transaction[Any]]) -> Any:
+    def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
         """Run a transaction that only reads."""
         answer = ThreadFuture()
         min(self._readers, key=len).put(QueuedTransaction(make, answer))
-        return await answer.wait()
+        return answer.wait()
 
-    async def write(self, write: BoundWrite[Any]) -> Any:
+    def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
         """Run a transaction, publish its events in the order of commits, and return its result."""
 
         def publish(result: Any) -> None:
@@ -74,7 +74,7 @@ class SqliteProcess:
 
         answer = ThreadFuture(write.kind.undo and (lambda result: self.do(write.undo(result).make)))
         self._writer.put(QueuedTransaction(write.make, answer, publish), first=write.kind.first)
-        return await answer.wait()
+        return answer.wait()
 
     def wake(self) -> None:
         """Look for what the others write, if anybody has to know."""

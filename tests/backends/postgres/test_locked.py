@@ -141,14 +141,12 @@ async def test_a_server_starts_and_works_while_the_row_of_a_lost_task_is_locked(
 async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> None:
     backend = another()
     for kind in ('free', 'locked'):
-        for what in ('waits', 'ended', 'old', 'queued'):
+        for what in ('waits', 'ended', 'old'):
             await submit(backend, message(new=f'{kind} {what}', context=f'{kind} {what}'))
         await run(backend, f'{kind} waits', 'input-required', at=AT)
         await run(backend, f'{kind} ended', at=AT + 150_000)
         await run(backend, f'{kind} old', at=AT)
     connection = await asyncpg.connect(postgres_url)
-    # As a process of an older version would leave it.
-    await connection.execute("UPDATE a2a.task SET behind = 1 WHERE state = 'submitted'")
     keep = Retention(events=timedelta(seconds=10), tasks=timedelta(seconds=100), waiting=timedelta(seconds=150))
 
     async def swept(task: str) -> list[bool]:
@@ -159,18 +157,17 @@ async def test_a_sweep_skips_locked_tasks(another: Open, postgres_url: str) -> N
             tasks['waits']['state'] == 'failed',
             tasks['ended']['events_swept'] == 1,
             'old' not in tasks,
-            tasks['queued']['behind'] == 0,
         ]
 
-    names = [f'locked {what}' for what in ('waits', 'ended', 'old', 'queued')]
+    names = [f'locked {what}' for what in ('waits', 'ended', 'old')]
     async with gate(postgres_url, locked(*names)) as held, asyncio.timeout(LIMIT):
         while await backend.housekeeping.sweep(keep, at=AT + 200_000):
             pass
-        assert (await swept('free'), await swept('locked')) == ([True] * 4, [False] * 4)
+        assert (await swept('free'), await swept('locked')) == ([True] * 3, [False] * 3)
         await held.open()
     while await backend.housekeeping.sweep(keep, at=AT + 200_000):
         pass
-    assert await swept('locked') == [True] * 4
+    assert await swept('locked') == [True] * 3
     await connection.close()
 
 

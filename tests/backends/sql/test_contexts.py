@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql import contexts, notice, runs, submit, sweep
+from pydantic_ai_a2a.backends.sql import contexts, notice, runs, submit
 from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.backends.sqlite.steps import perform, tell_time
 from pydantic_ai_a2a.clock import SYSTEM
-from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing.values import AT, LEASE, QUEUE_LIMIT, WINDOW, ending, message
 
 FEW, MANY = 10, 1000
@@ -112,11 +111,3 @@ def kept(transaction: Transaction[Any], results: list[Any]) -> Transaction[None]
 def round_of(owner: str) -> Transaction[Any]:
     """Look for the round that the owner's next task gets."""
     return (yield f'SELECT {contexts.ROUND}', ('agent', 'agent', owner))
-
-
-def test_a_sweep_lets_go_who_is_first_and_was_not_told(connection: sqlite3.Connection) -> None:
-    queue(connection, 'c', 0, 3)
-    connection.execute("UPDATE task SET behind = 1 WHERE id = 'c 0000'")
-    assert perform(connection, claim()) == []
-    assert perform(connection, sweep.sweep('agent', Retention(), AT)) == (0, [])
-    assert [each.header.id for each, _ in perform(connection, claim())] == ['c 0000']
