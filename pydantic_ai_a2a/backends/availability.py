@@ -1,4 +1,4 @@
-"""The availability of a store for writes, as this process knows it, and the probe that finds it out."""
+"""Availability of a store for writes, and the probe that measures it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Availability:
         self._worked = False
         """True once the store has answered: what makes it unusable after that may pass."""
         self.refused = False
-        """True while the last that is known is a failure."""
+        """True after a failure, until a write succeeds."""
         self._trusted_until = 0.0
         self._next_probe = 0.0
 

@@ -1,4 +1,4 @@
-"""The newest events of each watched task, shared by its readers in this process. Knows no storage but one `read`.
+"""The newest events of each watched task, shared by the readers of this process.
 
 A reader is a number and a future: it takes what it lacks from the shared tail or, further back, from the store.
 Publishing never waits, whatever a reader does; one that holds a batch while more than the limit piles up is dropped.
@@ -42,10 +42,10 @@ class _Waiter:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.certain = False
-        """Whether what is waited for has come; also if it came after a hint, before anybody looked."""
+        """True once the awaited event is stored, including events that arrived between the hint and the read."""
 
     def resolve(self, certain: bool) -> None:
-        """Say that what is waited for has come, or that it may have."""
+        """Wake the waiting caller; `certain` if the awaited event is stored, not only announced."""
         if asyncio._get_running_loop() is self.loop:
             self._set(certain)
         else:
@@ -82,7 +82,7 @@ class _Tail:
             self.size -= len(self.events.popleft().payload)
 
     def reaches_past(self, n: int) -> bool:
-        """Whether there is an event after `n`."""
+        """True if the tail has an event after `n`."""
         return bool(self.events) and self.events[-1].n > n
 
     def after(self, n: int) -> list[TaskEvent] | None:
@@ -112,18 +112,18 @@ class _Reader(Subscription):
         self._loop = asyncio.get_running_loop()
         self._after = 0
         self._behind = True
-        """Whether the store may hold events that neither the reader nor the tail has."""
+        """True while the store may hold events that neither the reader nor the tail has."""
         self._hinted = False
-        """Whether another process may have stored something since the reader looked into the store."""
+        """True if another process may have stored events since the reader last read the store."""
         self.started = False
-        """Whether it is known from where on to read: then the task is there."""
+        """True once `start` has set the first event to read, which means that the task exists."""
         self._gone = False
-        """Whether the task was erased, so that nothing follows what the tail has."""
+        """True once the task is erased: the events of the tail are the last ones."""
         self._busy = False
         self._mark = 0
         self._waiter: _Waiter | None = None
         self._inside = False
-        """Whether somebody is in `next`."""
+        """True while a caller waits in `next`."""
         self._nudged = False
 
     def start(self, after: int) -> None:
@@ -162,7 +162,7 @@ class _Reader(Subscription):
         return batch
 
     def _lacks(self, following: Sequence[TaskEvent]) -> bool:
-        """Whether something is missing between what the reader has and what follows."""
+        """True if events are missing between the reader's newest event and the following events."""
         return bool(following) and following[0].n > self._after + 1
 
     def _take(self, batch: list[TaskEvent]) -> list[TaskEvent]:
@@ -173,7 +173,7 @@ class _Reader(Subscription):
         return batch
 
     async def _wait(self) -> bool:
-        """Wait for a publication or a nudge; whether there is something to read."""
+        """Wait for a publication or a nudge; return true if there are events to read."""
         with self._event_bus.lock:
             if self._hinted or self._tail.reaches_past(self._after):
                 return True
@@ -198,7 +198,7 @@ class _Reader(Subscription):
             self._waiter.resolve(True)
 
     def hint(self, gone: bool) -> None:
-        """The store may hold more events; or the task is no longer there, so that nothing will come."""
+        """Tell the reader that the store may hold more events, or that the task is `gone`."""
         self._hinted = True
         self._gone = gone and self.started
         if self._waiter is not None:
@@ -209,7 +209,7 @@ class _Reader(Subscription):
 
 
 class EventBus:
-    """The tails of all watched tasks of a backend, and those who wait for a task to stop."""
+    """The tails of all watched tasks of a backend, and the callers that wait for a task to stop."""
 
     def __init__(self, read: Read, lag_limit: int, on_use: Callable[[], object] | None = None) -> None:
         self.read = read
@@ -217,14 +217,14 @@ class EventBus:
         """Called when somebody begins to read or wait."""
         self.lock = Lock()
         self._lag_limit = lag_limit
-        self._event_bus: dict[str, _Tail] = {}
+        self._tails: dict[str, _Tail] = {}
         self._waiters: dict[str, list[_Waiter]] = {}
 
     def publish(self, task_id: str, events: Sequence[TaskEvent]) -> None:
-        """Hand stored events to whoever reads or waits for the task."""
+        """Hand stored events to the readers and waiting callers of the task."""
         if not events:
             return
-        if (tail := self._event_bus.get(task_id)) is not None:
+        if (tail := self._tails.get(task_id)) is not None:
             with self.lock:
                 for event in events:
                     tail.add(event, self._lag_limit)
@@ -236,9 +236,9 @@ class EventBus:
                     waiter.resolve(True)
 
     def hint(self, task_id: str, newest: int | None) -> None:
-        """Another process has stored an event with this number; or, for None, has erased the task."""
+        """Tell readers that another process has stored the event `newest`; None: it has erased the task."""
         with self.lock:
-            if (tail := self._event_bus.get(task_id)) is not None:
+            if (tail := self._tails.get(task_id)) is not None:
                 if tail.events and tail.events[-1].n == newest:
                     return  # it was stored here
                 for reader in tail.readers:
@@ -247,7 +247,7 @@ class EventBus:
                 waiter.resolve(False)
 
     def release(self, held: Callable[[str], bool]) -> None:
-        """Let go of whoever waits in this loop for tasks that are not held here."""
+        """Wake the callers of this event loop that wait for tasks not held by this process."""
         loop = asyncio.get_running_loop()
         with self.lock:
             for task_id, waiters in self._waiters.items():
@@ -257,13 +257,13 @@ class EventBus:
 
     @property
     def in_use(self) -> bool:
-        """Whether anybody reads or waits."""
-        return bool(self._event_bus or self._waiters)
+        """True if this process has a reader or a waiting caller."""
+        return bool(self._tails or self._waiters)
 
     def read_tasks(self) -> list[str]:
         """The tasks that have a reader here."""
         with self.lock:
-            return list(self._event_bus)
+            return list(self._tails)
 
     def awaited_tasks(self) -> set[str]:
         """The tasks that have a reader here, or somebody who waits for them to stop.
@@ -271,13 +271,13 @@ class EventBus:
         A reader that has not begun may be of a task that is being stored, and must not hear that there is none.
         """
         with self.lock:
-            begun = (task_id for task_id, tail in self._event_bus.items() if any(each.started for each in tail.readers))
+            begun = (task_id for task_id, tail in self._tails.items() if any(reader.started for reader in tail.readers))
             return {*begun, *self._waiters}
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         """See `EventLog.subscribe`."""
         with self.lock:
-            tail = self._event_bus.setdefault(task_id, _Tail())
+            tail = self._tails.setdefault(task_id, _Tail())
             reader = _Reader(self, task_id, tail, on_drop)
             tail.readers.add(reader)
         if self._on_use is not None:
@@ -287,18 +287,18 @@ class EventBus:
     def remove(self, task_id: str, reader: _Reader) -> None:
         """Forget a reader, and the tail with its last one."""
         with self.lock:
-            tail = self._event_bus.get(task_id)
+            tail = self._tails.get(task_id)
             if tail is not None and reader in tail.readers:
                 tail.readers.remove(reader)
                 if not tail.readers:
-                    del self._event_bus[task_id]
+                    del self._tails[task_id]
 
     def watched(self, task_id: str) -> bool:
-        """Whether the task has a reader in this process."""
-        return task_id in self._event_bus
+        """True if the task has a reader in this process."""
+        return task_id in self._tails
 
     async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a stopping event is published, unless `stopped` says that one is there already."""
+        """Wait until a stopping event is published; return at once if `stopped` returns true."""
         while True:
             waiter = _Waiter()
             with self.lock:

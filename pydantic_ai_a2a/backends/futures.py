@@ -1,4 +1,4 @@
-"""Brings what one thread has done to the coroutine that waits for it in another one. Knows no database."""
+"""Futures that a thread resolves for a coroutine in another thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ('ThreadFuture',)
 
 
 class ThreadFuture:
-    """Brings the outcome of a job to the coroutine that waits for it.
+    """Brings the result or the error of a job to the coroutine that waits for the job.
 
     Args:
         undo: Given a result that nobody waits for any longer.

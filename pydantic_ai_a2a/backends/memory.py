@@ -1,4 +1,4 @@
-"""SQLite: one connection in memory, used directly by whoever calls. Runs the transactions of `sql`; decides nothing.
+"""The in-memory backend: one SQLite connection in memory, used directly by the calling thread.
 
 In memory means one process and no durability; every statement takes microseconds, so nothing is handed to a thread.
 The lock keeps transactions whole when several threads use one app, as notebooks and tests do.
@@ -81,24 +81,28 @@ class SqliteBackend(Backend):
     def run(self, transaction: vocabulary.Transaction[T]) -> T:
         """Run a transaction, and commit it or leave nothing of it behind."""
         with self.lock:
-            connection = self._connection
-            try:
-                result = perform(connection, transaction)
-                if connection.in_transaction:  # which the first write began
-                    connection.commit()
-            except BaseException:
-                connection.rollback()
-                raise
-            return result
+            return self._run(transaction)
+
+    def _run(self, transaction: vocabulary.Transaction[T]) -> T:
+        connection = self._connection
+        try:
+            result = perform(connection, transaction)
+            if connection.in_transaction:  # which the first write began
+                connection.commit()
+        except BaseException:
+            connection.rollback()
+            raise
+        return result
 
     async def read(self, make: Callable[P, vocabulary.Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.read`."""
-        return self.run(make(*args, **kwargs))
+        with self.lock:
+            return self._run(make(*args, **kwargs))
 
     async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """See `Database.write`."""
         with self.lock:
-            result = self.run(kind.make(*args, **kwargs))
+            result = self._run(kind.make(*args, **kwargs))
             if kind.published is not None:
                 for task_id, events in kind.published(result, *args, **kwargs):
                     self.event_bus.publish(task_id, events)

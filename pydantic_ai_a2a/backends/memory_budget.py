@@ -1,4 +1,4 @@
-"""How much more a store in memory may take. Knows no statement."""
+"""Memory accounting for the in-memory backend: rejects messages that would exceed the limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROW = 4_096
 
 
 class MemoryBudget:
-    """How much more may be stored.
+    """The bytes that may still be stored.
 
     Args:
         limit: Bytes that there may be.
@@ -29,10 +29,10 @@ class MemoryBudget:
         """Bytes that may come before it is measured again. Who stores a message takes its bytes off."""
 
     def measure(self, needed: int) -> None:
-        """See whether there is room for so many bytes, once those are used up that were left.
+        """Measure the store again, and take `needed` bytes.
 
         Raises:
-            OverloadedError: There is not.
+            OverloadedError: The store has no room for them.
         """
         self.left = self._limit - self._used() - needed
         if self.left < 0:

@@ -1,4 +1,4 @@
-"""What one process knows of the others that use its database, and whom of its own that concerns. Executes nothing."""
+"""State that one process has about the other processes on its database, and the callbacks of its own workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WorkerCallbacks(NamedTuple):
 
 
 class Peers:
-    """Who of this process has to know what other processes write, and what is known of that.
+    """The workers and readers of this process that are told of writes by other processes.
 
     Args:
         tails: The readers of this process.
@@ -39,24 +39,24 @@ class Peers:
         self._elsewhere: dict[str, int] = {}
         """Tasks with a reader in some process, and until when that is known (ms)."""
         self._ready = False
-        """Whether a task waited to be run at the last look."""
+        """True if a task was waiting for a worker at the last look."""
         self._marked: dict[str, int] = {}
         """Tasks whose readers here the other processes know of, and until when (ms)."""
 
     def live(self) -> bool:
-        """Whether a worker listens whose loop has not ended."""
+        """True if a worker with a running event loop listens."""
         return any(not listener.loop.is_closed() for listener in self.listeners)
 
     def interested(self) -> bool:
-        """Whether anybody here has to know what the others write."""
+        """True if a worker or reader of this process needs the writes of other processes."""
         return bool(self.listeners) or self._event_bus.in_use
 
     def watched(self, task_id: str) -> bool:
-        """Whether a task has a reader here or, as far as is known, in another process."""
+        """True if a task has a reader in this process, or is marked as read by another process."""
         return self._event_bus.watched(task_id) or self.watched_elsewhere(task_id)
 
     def watched_elsewhere(self, task_id: str) -> bool:
-        """Whether a task has a reader in some process, as far as is known."""
+        """True if a process has marked the task as read, and the mark has not expired."""
         return self._elsewhere.get(task_id, 0) > self.now()
 
     def tell(self, noticed: Noticed) -> bool:

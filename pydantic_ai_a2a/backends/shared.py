@@ -1,4 +1,4 @@
-"""What the backends have in common whose database several processes share. Knows no driver and no statement.
+"""Base of the backends whose database several processes share: SQLite files and PostgreSQL.
 
 Each process has connections and readers of its own, made when it first uses the backend: an app can be made before a
 fork, and be used from several event loops.
@@ -52,11 +52,11 @@ class Process(Protocol):
         ...
 
     def wake(self) -> None:
-        """Somebody began to listen or to read: look for what the others write."""
+        """Look for writes of other processes, because a worker or reader has begun."""
         ...
 
     def stop(self) -> None:
-        """Close the connections; in another process than this one's they are not to be touched."""
+        """Close the connections. Does nothing in a forked child, which must not touch them."""
         ...
 
 
@@ -83,7 +83,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
     durable = True
     flush_delay = 0.01
     store: ClassVar[str]
-    """What such a database is called, in messages."""
+    """Name of this kind of database in messages."""
 
     def __init__(self, place: str, namespace: str) -> None:
         self.namespace = namespace
@@ -104,15 +104,15 @@ class SharedBackend(Backend, Generic[ProcessT]):
     @property
     @abstractmethod
     def settings(self) -> Hashable:
-        """Which database it is."""
+        """The database's settings; equal settings mean the same database."""
 
     @abstractmethod
     def _make_process(self) -> ProcessT:
-        """What the running process needs of the database."""
+        """Make the running process's part of the backend."""
 
     @property
     def process(self) -> ProcessT:
-        """What this process has of the database."""
+        """The running process's part of the backend, made at its first use."""
         process = self._processes.get(getpid())
         if process is None:
             process = self._processes.setdefault(getpid(), self._make_process())

@@ -31,7 +31,7 @@ class Backend(ABC):
     outbox: Outbox | None = None
     clock: Clock = SYSTEM
     durable: bool
-    """Whether tasks outlive the process."""
+    """True if tasks outlive the process."""
     flush_delay: float = 0.0
     """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
 
@@ -54,14 +54,14 @@ class Backend(ABC):
         """The conversations of one owner; the context id is the conversation id."""
 
     async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """What a run continues: its context, and what its task said before it was interrupted. Not to be changed."""
+        """Return the messages that a run continues: its context, then the task's own messages. Not to be changed."""
         history: Sequence[ModelMessage] = ()
         if claim.head is not None:
             history = await self.context(claim.header.owner, claim.header.context_id, claim.head)
         return history if claim.own_messages is None else [*history, *claim.own_messages]
 
     async def context(self, owner: str, context_id: str, head: str) -> Sequence[ModelMessage]:
-        """The messages of an owner's conversation up to this entry; nobody changes them, so they may be kept."""
+        """Return the messages of an owner's conversation up to the entry `head`. Callers must not change them."""
         return [entry.message for entry in await self.conversations(owner).read_history(head)]
 
     @abstractmethod
@@ -70,7 +70,7 @@ class Backend(ABC):
 
     @abstractmethod
     def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
-        """Be told, in the caller's thread and context, of tasks that may have become claimable or are to be canceled.
+        """Call back, in the writing caller's thread and context, for tasks that may be claimable or must be canceled.
 
         `on_ready` gets None for tasks of other processes; of those, the listener is told in its own event loop. Hints:
         none is promised. Returns the function that stops it.
@@ -80,7 +80,7 @@ class Backend(ABC):
         """
 
     async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
-        """Leave nothing of what was deleted where the store is kept, however long that takes and holds up others."""
+        """Remove deleted data from the storage itself. This may take long, and hold up other writers."""
 
     async def check_writes(self) -> None:  # noqa: B027 - memory always takes writes
         """Write something small, unless it is known that the store takes writes: `/health/ready` asks this.
@@ -91,4 +91,4 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the backend holds."""
+        """Close the backend's connections."""

@@ -1,4 +1,4 @@
-"""What keeps a store in order: retention, dead letters, erasing and exporting."""
+"""The port for retention, dead letters, erasing and exporting."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class DeadLetter:
     context_id: str
     owner: str
     at: int
-    """When it failed (ms)."""
+    """Time of the failure (ms)."""
     attempts: int
-    """How often it was started."""
+    """Number of attempts."""
     failure: str
     """Class of the failure."""
     correlation_id: str | None
@@ -54,7 +54,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Erased:
-    """How much was erased; false if nothing was."""
+    """Counts of erased rows; false if all counts are 0."""
 
     tasks: int = 0
     items: int = 0
@@ -88,7 +88,7 @@ class ExportedConversation(NamedTuple):
 
 
 class Housekeeping(ABC):
-    """What keeps the store small, and what operators do to it."""
+    """Retention, and the operations of operators."""
 
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:

@@ -16,7 +16,7 @@ from ..types import TaskEvent
 __all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
 
 Takes = Literal['statuses', 'artifacts', 'chunks']
-"""Which events are delivered: status updates; also whole artifacts; or every event as it is stored."""
+"""The delivered events: status updates; also whole artifacts; or every event as it is stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class PushConfig:
     """Name of the codec that it was registered through, which writes what it is told."""
     takes: Takes
     body: bytes = field(repr=False)
-    """Where and how to send; a secret."""
+    """Address and credentials of the webhook; a secret."""
 
 
 class PushConfigs(ABC):
@@ -74,7 +74,7 @@ class Delivery:
     config: PushConfig
     event: TaskEvent
     failures: int
-    """How often it was tried in vain."""
+    """Number of failed tries."""
     place: int
     """Of the configuration, in the store."""
     lease: int
@@ -84,7 +84,7 @@ class Delivery:
 
 
 class Leased(NamedTuple):
-    """What a sender may try now."""
+    """The deliveries that a sender may try now."""
 
     deliveries: Sequence[Delivery]
     wait: int | None
@@ -104,10 +104,10 @@ class DeadDelivery:
     state: str | None
     """The state that it tells of; None for an artifact."""
     at: int
-    """When it was given up (ms)."""
+    """Time when the sender gave up (ms)."""
     failures: int
     error: str
-    """Why the last try failed; never what was sent, or where to."""
+    """Reason of the last failure, without the payload and the address."""
 
 
 class Outbox(ABC):

@@ -12,10 +12,10 @@ __all__ = ('Bucket', 'Charge', 'QuotaStore', 'Spent', 'amounts_of')
 
 
 class Bucket(NamedTuple):
-    """What gives one caller so many requests at once, and then one after the other."""
+    """A token bucket of one caller: a burst of requests, then one request at a time."""
 
     subject: str
-    """Whose it is."""
+    """The caller's key."""
     name: str
     """For what."""
     interval: int
@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """What a run adds to what somebody has used in a sliding window. All charges of a run say the same of its use."""
+    """The usage that a run adds to a sliding window. All charges of a run state the same usage."""
 
     subject: str
     window: int
@@ -44,7 +44,7 @@ def amounts_of(usage: RunUsage) -> tuple[int, int, int]:
 
 
 class Spent(NamedTuple):
-    """What was used and will be forgotten at the same time."""
+    """Usage that expires at one time."""
 
     until: int
     """When it is forgotten (ms)."""
@@ -55,7 +55,7 @@ class Spent(NamedTuple):
 
 
 class QuotaStore(ABC):
-    """What callers have taken and used, for all processes that share the store. Counts; decides nothing."""
+    """Counters of requests and usage, shared by all processes of the store. The caller of the port compares limits."""
 
     @abstractmethod
     async def take(self, bucket: Bucket, *, at: int) -> int:
@@ -66,7 +66,7 @@ class QuotaStore(ABC):
 
     @abstractmethod
     async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
-        """What was charged and is not forgotten at this time, what is forgotten first at the beginning."""
+        """Return the charges that have not expired at the time `at`, in the order of their expiry."""
 
     @abstractmethod
     async def charge(self, charges: Sequence[Charge]) -> None:

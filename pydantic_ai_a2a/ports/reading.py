@@ -1,4 +1,4 @@
-"""What shows tasks: as they are, and event by event."""
+"""The ports for reading tasks and their events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Subscription(ABC):
     """A reader's place in one task's log; as long as it is open, somebody watches the task."""
 
     dropped: bool = False
-    """Whether the reader fell too far behind and gets nothing more."""
+    """True once the reader fell too far behind: no event follows."""
 
     @abstractmethod
     def start(self, after: int) -> None:
@@ -74,8 +74,8 @@ class EventLog(ABC):
 
     @abstractmethod
     def watched(self, task_id: str) -> bool:
-        """Whether anybody reads the task's events now. Cheap; may lag behind for readers in other processes."""
+        """True if the task's events have a reader now. Cheap; may lag behind for readers in other processes."""
 
     @abstractmethod
     async def has(self, task_id: str, n: int) -> bool:
-        """Whether all events after number `n` are still there, so that a reader can resume from it."""
+        """True if the log still has all events after number `n`, so that a reader can resume there."""

@@ -1,4 +1,4 @@
-"""What moves tasks: messages that are stored, runs that are claimed and finished."""
+"""The port of the task queue: submit, claim, renew, emit, finish, release."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a message comes to as an answer to what its task waits with."""
+    """A message as the checked answer to the pending calls of its task."""
 
     pause: int
     """`AnswerNeeded.pause` of what was answered: by now the task may wait with something else."""
     pending: bytes
-    """What is stored of it now: the run that goes on is given it."""
+    """The answer as it is stored, for the run that goes on."""
     rest: bytes | None = None
     """The status message that asks for the rest, or again, if the task does not go on yet."""
     again: bool = False
@@ -53,13 +53,13 @@ class Submission:
     body: bytes
     """The message as 1.0 JSON, without taskId and contextId."""
     task_id: str
-    """The task it continues, or the id of the task it creates."""
+    """Id of the task that the message continues or creates."""
     new: bool
-    """Whether it creates a task."""
+    """True if the message creates a task."""
     context_id: str | None
     """The context of a new task; for another one what the client named, or None."""
     request: bytes | None = None
-    """What a run that begins with the message needs of the request, as a JSON object."""
+    """The request's fields that a run of the message needs, as a JSON object."""
     traceparent: str | None = None
     dialect: str = '1.0'
     """Name of the codec that read the message: a new task keeps it."""
@@ -71,35 +71,35 @@ class Submission:
     The store sets it, for other processes that may run the task.
     """
     answers_calls: bool = False
-    """Whether it says that it answers calls: only a task that waits with some takes it."""
+    """True if the message claims to answer calls: only a task with pending calls accepts such a message."""
     answer: Answer | None = None
-    """What it comes to, once that was checked."""
+    """The checked answer, if the task waits for one."""
     only_waiting: bool = False
-    """Whether a task that is queued or running does not take it."""
+    """True if a queued or running task must refuse the message."""
     pause: int | None = None
-    """Number of the event with which the pause began that it ends: a task that has gone on since does not take it."""
+    """Number of the event that began the answered pause: a task that has gone on since refuses the message."""
     task_limit: int | None = None
-    """How many tasks of its owner may be queued or running, the one that it puts into the queue among them."""
+    """Limit of the owner's queued and running tasks, including the message's task."""
     size: int = 0
-    """Bytes of its parts, as they are stored."""
+    """Bytes of the stored parts."""
     unread_limit: int | None = None
-    """How many messages may wait in its task, besides it and the one that is run; None: `queue_limit`."""
+    """Limit of unread messages in the task, without the message and the running one; None: `queue_limit`."""
     refusal: Exception | None = None
-    """What is raised unless it was accepted before."""
+    """Error to raise, unless the message was accepted before."""
     push: PushConfig | None = None
     """To be told of the task, as by `PushConfigs.create`, from the first event that the message leads to."""
     push_limit: int = 0
-    """How many configurations a task may have."""
+    """Limit of the task's push configurations."""
 
 
 class Accepted(NamedTuple):
-    """What became of a submission."""
+    """The result of a submission."""
 
     header: TaskHeader
     after: int
     """Number of the newest event when the message was accepted first: a blocking send waits for what follows."""
     replayed: bool
-    """Whether the message had been accepted before, so that nothing was stored now."""
+    """True if the message was accepted before, so that this submission stored nothing."""
 
 
 class Status(NamedTuple):
@@ -112,24 +112,23 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """How far a run has come: what the next holder of its task goes on from."""
+    """The progress of a run, from which the next holder of the task continues."""
 
     run: str
     """Names the run, in all its attempts."""
     messages: Sequence[ModelMessage]
     """The run's own model messages, over all its attempts; those before them are the conversation's."""
     usage: RunUsage
-    """What the run has used, over all its attempts."""
+    """The run's usage over all attempts."""
     first: int = 0
-    """Where a checkpoint is written: `messages` replace what is stored of the run from its message of this number on,
-    and what is stored before stays. 0 in one that is read."""
+    """In a write: number of the first message that `messages` replace; stored messages before it stay. In a read: 0."""
     taken: int = 0
     """Row of the newest client message that entered the run on its way and is in `messages`; 0 if none did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A task that this holder runs: what it knows of it, and its right to write."""
+    """A task that this holder runs, with the holder's right to write."""
 
     header: TaskHeader
     holder: str
@@ -151,23 +150,23 @@ class Claim:
     own_messages: Sequence[ModelMessage] | None
     """Model messages of the task that are not in its context yet, because it was interrupted."""
     request: bytes | None
-    """What the run needs of the request that sent `message`, as a JSON object."""
+    """The fields that the run needs of the request of `message`, as a JSON object."""
     traceparent: str | None
     checkpoint: Checkpoint | None = None
-    """How far the run had come in the hands of others; None if it begins, or if nothing was stored of it."""
+    """The stored progress of earlier attempts; None if there is none."""
     push: bool = False
-    """Whether the task has, or had, push notification configurations."""
+    """True if the task has, or had, push notification configurations."""
     pending: bytes | None = None
-    """What the task has waited with, and how that was answered; None if it was nothing but the message."""
+    """The task's pending calls with their answers; None if the task waited only for a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """How a run ends: everything that its last transaction writes."""
+    """The end of a run: everything that its last transaction writes."""
 
     status: Status
     events: Sequence[TaskEvent] = ()
-    """What it still has to say before the status, such as the closing artifact update."""
+    """Events before the status update, such as the closing artifact update."""
     final: TaskEvent
     """The status update; not stored if the run goes on with another message of the task."""
     history: Sequence[tuple[str, bytes]] = ()
@@ -179,25 +178,25 @@ class Finish:
     """The run's new model messages. Completed or canceled: appended to the context. Interrupted: kept with the task.
     Failed or rejected: dropped, so that the context is as it was before."""
     usage: RunUsage | None = None
-    """What the run used, added to the conversation's."""
+    """The run's usage, added to the conversation's usage."""
     metadata: bytes | None = None
     failure: str | None = None
     """Class of the failure, for a failed task."""
     pending: bytes | None = None
-    """What an interrupted task waits with, if its answer has to be checked against it."""
+    """The pending calls of an interrupted task, against which its answer is checked."""
     charges: Sequence[Charge] = ()
-    """What the run has used over all its attempts, as the quotas count it."""
+    """The run's usage over all attempts, as charges of the quotas."""
     taken: int = 0
     """Row of the newest client message that entered the run on its way, which is read with this; 0 if none did."""
     last: bool = False
-    """Whether the task ends although messages of it are unread."""
+    """True to end the task although it has unread messages."""
 
 
 class Marks(NamedTuple):
-    """What others want of tasks that this holder runs, since it last renewed its leases."""
+    """Changes to the holder's tasks since its last renewal."""
 
     lost: Sequence[str]
-    """Tasks that it no longer holds: their runs stop and write nothing."""
+    """Tasks that the holder has lost: their runs stop and write nothing."""
     cancel: Sequence[str]
     """Tasks to cancel."""
 

@@ -1,4 +1,4 @@
-"""How connections to PostgreSQL are opened, what is run on them, and which errors mean what. Knows no port."""
+"""Connections to PostgreSQL: opening, migrating, running transactions, and translating driver errors."""
 
 from __future__ import annotations
 
@@ -83,17 +83,17 @@ def is_away(error: BaseException) -> bool:
 def told(settings: Postgres, error: BaseException) -> BaseException:
     """The error that callers get for one of the driver: `StoreUnavailable` if the database may be available later."""
     if isinstance(error, _UNUSABLE):
-        told: BaseException = unusable(settings, str(error))
+        result: BaseException = unusable(settings, str(error))
     elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
-        told = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
+        result = InvalidParamsError('Invalid parameters: ids must not contain the character U+0000.')
     elif is_away(error) or isinstance(error, asyncio.CancelledError):
-        told = StoreUnavailable(_reason(error))
+        result = StoreUnavailable(_reason(error))
     elif isinstance(error, (*_BUSY, *CONFLICTS)):
-        told = StoreUnavailable(_reason(error), busy=True)
+        result = StoreUnavailable(_reason(error), busy=True)
     else:
         return error
-    told.__cause__ = error
-    return told
+    result.__cause__ = error
+    return result
 
 
 def _reason(error: BaseException) -> str:
@@ -154,7 +154,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
 
 
 async def stored_version(settings: Postgres, connection: Connection) -> int:
-    """How many steps of the schema a database has; 0 for one that has no tables.
+    """Return the number of schema steps in a database; 0 if it has no tables.
 
     Raises:
         BackendUnusable: As for `migrate`.

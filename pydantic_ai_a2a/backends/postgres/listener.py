@@ -1,4 +1,4 @@
-"""What a process hears of what others write to its PostgreSQL database, and what it says of its readers.
+"""Notifications between the processes of a PostgreSQL database: writes of the others, and marks of watched tasks.
 
 Notifications are hints: whatever gets lost is found by a look, which there is after each gap and every few seconds.
 """
@@ -32,7 +32,7 @@ _POLL_DEAF = 0.25
 _SOON = 0.025
 """Seconds that a task which waits is left to the process that took its message."""
 _FAILS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
-"""What a connection may fail with."""
+"""Errors of a lost connection."""
 _NOTHING = notice.Noticed({}, {}, [], ready=False)
 
 
@@ -58,12 +58,12 @@ class Listener:
         self._event_bus = event_bus
         self._peers = peers
         self._wanted = asyncio.Event()
-        """Whether there is something to do at once. Belongs to the loop of one life of the thread."""
+        """Set when the listener has work to do at once. Belongs to the event loop of one run of the thread."""
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._deaf = False
-        """Whether it has been logged that there is no connection."""
+        """True once the lost connection is logged."""
         self._ready = False
-        """Whether a notification said that tasks may have become claimable."""
+        """True after a notification that tasks may have become claimable."""
         self._noticed = _NOTHING
 
     def wake(self) -> None:
@@ -175,8 +175,8 @@ class Listener:
         sender, flags, *tasks = str(payload).split(' ')
         if sender == self._sender:
             return
-        for each in tasks:
-            task_id, _, number = unquote(each).rpartition(':')
+        for task in tasks:
+            task_id, _, number = unquote(task).rpartition(':')
             self._tell(flags, task_id, int(number))
         if 'r' in flags and self._peers.listeners:
             self._ready = True

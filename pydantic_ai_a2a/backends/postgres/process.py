@@ -1,4 +1,4 @@
-"""What one process has of a PostgreSQL database: its connections, its readers, and what it hears of the others.
+"""One process's part of a PostgreSQL database: connections, readers, and notifications of other processes.
 
 It belongs to one process, and a fork makes another one.
 """
@@ -49,12 +49,12 @@ class PostgresProcess:
         self._thread = PoolThread(settings, self.clock, self._listener.run)
 
     def stop(self) -> None:
-        """Close the connections; in another process than this one's they are not to be touched."""
+        """Close the connections. Does nothing in a forked child, which must not touch them."""
         if self.pid == getpid():
             self._thread.stop()
 
     def wake(self) -> None:
-        """Somebody began to listen or to read."""
+        """Look for writes of other processes, because a worker or reader has begun."""
         self._thread.wake(self._listener.wake)
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:

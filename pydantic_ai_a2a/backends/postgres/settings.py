@@ -1,4 +1,4 @@
-"""Which PostgreSQL database, and how it is used. Opens nothing, and needs no driver."""
+"""Settings of a PostgreSQL database. Importing this module needs no driver."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Postgres:
     statement_timeout: Span[float] = Span(30.0)
     """Seconds that one statement may take, with its wait for locks."""
     listen: bool = True
-    """Whether processes are told by the database what the others write. Without, they ask it every 250 milliseconds."""
+    """True: the database notifies processes of other processes' writes. False: processes ask every 250 milliseconds."""
     listen_dsn: str | None = field(default=None, repr=False)
     """The database's URL for the connection that listens, where `url` is that of a pooler."""
     statement_cache_size: int = 200
@@ -88,8 +88,8 @@ def _check_url(url: str) -> None:
     """Refuse what is no URL of a database, without telling what it is: it may hold a password."""
     scheme, _, rest = url.partition('://')
     if scheme not in ('postgresql', 'postgres') or not rest:
-        given = f'begins with {scheme!r}' if rest else "has no '://' or nothing after it"
-        raise ValueError(f'The URL of a PostgreSQL database has the form {_FORM}; this one {given}.')
+        fault = f'begins with {scheme!r}' if rest else "has no '://' or nothing after it"
+        raise ValueError(f'The URL of a PostgreSQL database has the form {_FORM}; this one {fault}.')
     parts = urlsplit(url)
     if parts.fragment or '/' in parts.path[1:]:
         raise ValueError(

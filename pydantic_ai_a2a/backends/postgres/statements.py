@@ -1,4 +1,4 @@
-"""What PostgreSQL wants otherwise: how values are numbered, what columns are called, how names are locked. Pure."""
+"""Translation of the shared SQL for PostgreSQL: numbered parameters, column types, locks and notifications."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def lock(lock: Lock) -> str:
 
 
 def channel(settings: Postgres, namespace: str) -> str:
-    """Where the processes of one namespace tell each other what they write."""
+    """Return the notification channel of the processes of one namespace."""
     return 'a2a_' + blake2b(f'{settings.schema}\0{namespace}'.encode(), digest_size=12).hexdigest()
 
 
@@ -96,8 +96,8 @@ def notify(channel: str, sender: str, flags: str, tasks: Iterable[tuple[str, int
     """Tell of tasks, each with the number of its newest event or 0, in as few notifications as there can be."""
     payloads = [f'{sender} {flags}']
     for task_id, newest in tasks:
-        each = f' {quote(task_id, safe="")}:{newest}'  # has no character that would end a literal
-        if len(payloads[-1]) + len(each) > _PAYLOAD:
+        entry = f' {quote(task_id, safe="")}:{newest}'  # has no character that would end a literal
+        if len(payloads[-1]) + len(entry) > _PAYLOAD:
             payloads.append(f'{sender} {flags}')
-        payloads[-1] += each
+        payloads[-1] += entry
     return '; '.join(f"SELECT pg_notify('{channel}', '{payload}')" for payload in payloads)

@@ -1,4 +1,4 @@
-"""A thread with an event loop of its own, in which the connections of one process to PostgreSQL live. Knows no port.
+"""A thread with an event loop of its own, in which the connections of one process to PostgreSQL live.
 
 Whatever blocks the event loops of the process does not hold up a transaction, and what it has locked. They may end when
 they like, and none of them has to close a connection.

@@ -1,4 +1,4 @@
-"""How far the runs of tasks have come: a row for each model message of the run's own turn. Pure, like `sql`."""
+"""Checkpoints of runs: a row for each model message of the run's own turn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .vocabulary import HELD, Transaction
 __all__ = ('KEPT', 'load', 'move', 'save')
 
 KEPT = 'EXISTS (SELECT 1 FROM checkpoint k WHERE k.agent = task.agent AND k.task_id = task.id)'
-"""Whether the task of a row has a checkpoint."""
+"""SQL expression: true if the row's task has a checkpoint."""
 _OF_TASK = 'agent = ? AND task_id = ?'
 _ADD = (
     'INSERT INTO checkpoint (agent, task_id, n, run, message, used, taken)'
@@ -37,8 +37,8 @@ def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None
     used = conversations.dump_usage(checkpoint.usage)
     for n, message in enumerate(checkpoint.messages, checkpoint.first):
         body = conversations.dump_message(message)
-        kept = (n, checkpoint.run, body, used, checkpoint.taken)
-        rows = yield _ADD, (*kept, agent, task_id, claimed.fence, claimed.holder)
+        row = (n, checkpoint.run, body, used, checkpoint.taken)
+        rows = yield _ADD, (*row, agent, task_id, claimed.fence, claimed.holder)
         if not rows:
             raise LeaseLost
 

@@ -1,4 +1,4 @@
-"""The queue: which tasks wait for a worker, and in which order the tasks of one context run. Pure, like `sql`.
+"""The queue: which tasks wait for a worker, and in which order the tasks of one context run.
 
 `queued` is 1 while a task waits for a worker. The state does not tell: a task is `working` from the answer to its
 question on, and waits for a worker from then on as well. `behind` is 1 while an earlier task of the context is queued

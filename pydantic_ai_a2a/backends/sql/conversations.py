@@ -1,4 +1,4 @@
-"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database. Knows no driver but a `Database`.
+"""Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database.
 
 One store serves one owner of one agent: the context id is the conversation id, and another owner's conversation of the
 same name is another one. A run's new messages are appended in the transaction that completes its task.
@@ -169,9 +169,9 @@ def append(
     `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
     entries and the revision, because a run appends once.
     """
-    known = None if record is None else _record_ta().validate_json(record)
+    current = None if record is None else _record_ta().validate_json(record)
     newest, entries = appended(
-        known, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
+        current, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
     )
     rows = [(agent, owner, entry_id, parent_id, dump_message(message)) for entry_id, parent_id, message in entries]
     return [(_ENTRY, rows), _write(agent, owner, newest, at)]
@@ -212,10 +212,10 @@ def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
 def _drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
     dropped = 0
     while dropped < limit:
-        left = yield _LEFT, (agent, owner)
-        if not left:
+        tips = yield _LEFT, (agent, owner)
+        if not tips:
             break
-        tip: str = left[0][0]
+        tip: str = tips[0][0]
         rows = yield _DROP_UNUSED, (agent, owner, tip, agent, owner, limit - dropped, agent, owner)
         dropped += len(rows)
         rest = {parent_id for _, parent_id in rows} - {entry_id for entry_id, _ in rows} - {None}

@@ -88,21 +88,21 @@ class Database(Protocol):
 
     @property
     def event_bus(self) -> EventBus:
-        """Where the events that this process stores are published."""
+        """The event bus to which this process publishes stored events."""
         ...
 
     @property
     def ready_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Who is told of tasks that may have become claimable."""
+        """Callbacks for tasks that may have become claimable."""
         ...
 
     @property
     def cancel_listeners(self) -> Sequence[Callable[[str], object]]:
-        """Who is told of tasks that are to be canceled."""
+        """Callbacks for tasks to cancel."""
         ...
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
-        """Keep nothing in memory of a context that was erased; of None, of any of the owner's."""
+        """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
         ...
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -60,8 +60,8 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
 
 
 def _correlation_id(message: bytes) -> str | None:
-    said: dict[str, Any] = from_json(message)
-    return said.get('metadata', {}).get('correlationId')
+    status: dict[str, Any] = from_json(message)
+    return status.get('metadata', {}).get('correlationId')
 
 
 def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:

@@ -19,7 +19,7 @@ from .transaction import Transaction, Write
 __all__ = ('TAKES', 'drop', 'enqueue')
 
 TAKES: Mapping[Takes, int] = {'statuses': 0, 'artifacts': 1, 'chunks': 2}
-"""How `push_config.takes` has it."""
+"""The values of the column `push_config.takes`."""
 _ALL, _WHOLE, _CHUNKS = (0, 2), (1, 2), (2, 2)
 _INSTEAD_OF_CHUNKS = (1, 1)
 _ADD = (

@@ -16,7 +16,7 @@ __all__ = ('erase',)
 def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
     """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for their end."""
     yield from _check_idle(agent, owner, context_id)
-    erased, told = yield from _erase_tasks(agent, owner, context_id, at)
+    erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
         erased = Erased(entries=(yield from conversations.drop_left(agent, owner, ROWS)))
     if not erased:
@@ -25,7 +25,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
         erased = yield from _erase_entries(agent, owner)
     if not (yield totals.lock_sweep(agent)):
         yield from totals.fold(agent)  # or the owner's name would stay until the next sweep
-    return erased, told
+    return erased, ended
 
 
 def _tasks(agent: str, owner: str, context_id: str | None) -> tuple[str, tuple[str, ...]]:
@@ -54,7 +54,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
         (*values, TASKS),
     )
     tasks = items = events = 0
-    told: Told = []
+    ended: Told = []
     for row in rows:
         header = header_of(row)
         events += yield from drop_events(agent, header.id, ROWS - events)
@@ -63,22 +63,22 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
         tasks += 1
         items += (yield from drop_task(agent, header.id)) - 1
         if header.state in INTERRUPTED:
-            told.append((header.id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
+            ended.append((header.id, status_event(header, Status('canceled', at, None), header.last_event + 1)))
         if tasks + items + events >= ROWS:
             break
-    return Erased(tasks=tasks, items=items, events=events), told
+    return Erased(tasks=tasks, items=items, events=events), ended
 
 
 def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:
     """A batch of conversations, each with the model messages that no other one shares."""
-    found: Rows = [(context_id,)]
+    rows: Rows = [(context_id,)]
     if context_id is None:
-        found = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
-    for each in sorted(str(row[0]) for row in found):  # all of them before the owner, whom each erasure locks
-        yield Lock((agent, owner, each))
+        rows = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
+    for conversation_id in sorted(str(row[0]) for row in rows):  # all of them before the owner, whom each erasure locks
+        yield Lock((agent, owner, conversation_id))
     erased = entries = 0
-    for (each,) in found:
-        dropped = yield from conversations.erase(agent, owner, each, ROWS - entries)
+    for (conversation_id,) in rows:
+        dropped = yield from conversations.erase(agent, owner, conversation_id, ROWS - entries)
         erased += dropped is not None
         entries += dropped or 0
         if entries >= ROWS:

@@ -1,4 +1,4 @@
-"""The contexts that a process used last, kept in memory: a turn reads only what was added since. Knows no driver.
+"""The contexts that a process used last, kept in memory: a turn reads only newer messages from the store.
 
 An entry of a conversation never changes, so what was read once for its newest entry stays true.
 """
@@ -55,11 +55,11 @@ class Histories:
             LookupError: There is no such entry.
         """
         key = owner, context_id
-        kept = self._kept.get(key, _NOTHING)
-        if kept.head != head:
-            kept = await _grown(store, kept, head)
-        self._keep(key, kept)
-        return [*kept.messages]
+        entry = self._kept.get(key, _NOTHING)
+        if entry.head != head:
+            entry = await _grown(store, entry, head)
+        self._keep(key, entry)
+        return [*entry.messages]
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Keep nothing of this context, or of any of the owner's: it was erased."""
@@ -67,17 +67,17 @@ class Histories:
             for key in [key for key in self._kept if key == (owner, context_id or key[1])]:
                 self._size -= self._kept.pop(key).size
 
-    def _keep(self, key: _Key, kept: _Kept) -> None:
+    def _keep(self, key: _Key, entry: _Kept) -> None:
         with self._lock:
-            self._size += kept.size - self._kept.pop(key, _NOTHING).size
-            self._kept[key] = kept
+            self._size += entry.size - self._kept.pop(key, _NOTHING).size
+            self._kept[key] = entry
             while self._size > self._limit:
                 self._size -= self._kept.popitem(last=False)[1].size
 
 
-async def _grown(store: SqlConversationStore, kept: _Kept, head: str) -> _Kept:
-    rows = await store.read_since(head, kept.head)
+async def _grown(store: SqlConversationStore, entry: _Kept, head: str) -> _Kept:
+    rows = await store.read_since(head, entry.head)
     if rows[0].parent_id is None:
-        kept = _NOTHING
+        entry = _NOTHING
     messages = load_messages(b'[' + b','.join(row.message for row in rows) + b']')
-    return _Kept(head, [*kept.messages, *messages], kept.size + sum(len(row.message) for row in rows))
+    return _Kept(head, [*entry.messages, *messages], entry.size + sum(len(row.message) for row in rows))

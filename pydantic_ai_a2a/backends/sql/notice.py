@@ -1,4 +1,4 @@
-"""What a process notices of what others have written to its database, and what it tells them. Pure, like `sql`."""
+"""Statements by which a process reads the writes of other processes, and marks the tasks that it watches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .transaction import LockTasks, Transaction
 __all__ = ('WATCH', 'Noticed', 'look', 'mark')
 
 WATCH = 10_000
-"""How long a mark says that a task is watched (ms). It is renewed when half of it has passed.
+"""Milliseconds for which a mark says that a task is watched. Marks are renewed after half of this time.
 
 Marks are compared by the clock of leases on SQLite. On PostgreSQL each process estimates the database's clock, because
 notifications bring marks too.
@@ -25,7 +25,7 @@ _ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
 
 
 class Noticed(NamedTuple):
-    """What has been written, by whomever."""
+    """State read in one look: watched tasks, cancellations, claimable tasks."""
 
     newest: Mapping[str, int | None]
     """The newest event of each task that was asked for; None for one that is not there."""
@@ -34,7 +34,7 @@ class Noticed(NamedTuple):
     canceled: Sequence[str]
     """Running tasks that somebody wants to be canceled."""
     ready: bool
-    """Whether a task waits to be run, or was handed back."""
+    """True if a task waits for a worker, or was handed back."""
 
 
 def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:

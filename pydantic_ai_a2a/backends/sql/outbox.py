@@ -96,7 +96,7 @@ def _delivery(row: Any) -> Delivery:
 
 
 def _held(agent: str, delivery: Delivery) -> Transaction[bool]:
-    """Whether the delivery is still its holder's, who then keeps it until the transaction ends."""
+    """Lock a delivery until the transaction ends; return true if the holder still has its lease."""
     rows = yield (
         f'SELECT lease FROM push_config WHERE {_CONFIG} /* FOR NO KEY UPDATE */',
         (agent, delivery.place),
@@ -179,8 +179,8 @@ def _dead(*row: Any) -> DeadDelivery:
 
 def retry(agent: str, delivery_id: str) -> Transaction[str]:
     """See `Outbox.retry`; gives the task's id."""
-    found = yield 'SELECT config FROM delivery WHERE agent = ? AND id = ?', (agent, delivery_id)
-    for (place,) in found:
+    places = yield 'SELECT config FROM delivery WHERE agent = ? AND id = ?', (agent, delivery_id)
+    for (place,) in places:
         yield f'SELECT seq FROM push_config WHERE {_CONFIG} /* FOR NO KEY UPDATE */', (agent, place)
         rows = yield (
             'UPDATE delivery SET died_at = NULL, failures = 0 WHERE agent = ? AND id = ? AND died_at IS NOT NULL'

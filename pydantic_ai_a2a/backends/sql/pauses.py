@@ -13,7 +13,7 @@ __all__ = ('ask_for_rest', 'check', 'go_on')
 
 
 def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[Answer | None]:
-    """What a message is to its task: an answer that was checked; None if there is nothing to check.
+    """Return the checked answer that a message gives to its task; None if the task needs no answer.
 
     Raises:
         AnswerNeeded: There is, and it was not checked against this; or there is nothing, and it was checked.

@@ -1,10 +1,9 @@
-"""The ports, once for all SQL backends: which transaction serves which method, and whom it tells. Knows no driver."""
+"""The ports of all SQL backends: the transaction behind each method, and the listeners that it notifies."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from functools import partial
 from typing import Any
 
 from ...ports import (
@@ -67,7 +66,7 @@ def _of_erase(result: tuple[object, sweep.Told], *_: Any, **__: Any) -> Publishe
 
 
 def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
-    """Hand back what was claimed for somebody who is no longer there to run it."""
+    """Release tasks whose claiming caller has gone before it could run them."""
     for claim, _events in taken:
         yield from runs.release(agent, claim)
 
@@ -188,8 +187,9 @@ class SqlEvents(Port, EventLog):
         return self.database.event_bus.subscribe(task_id, on_drop)
 
     async def wait(self, task_id: str, after: int) -> None:
-        stopped = partial(self.database.read, reads.stopped_after, self.agent, task_id, after)
-        await self.database.event_bus.wait(task_id, stopped)
+        await self.database.event_bus.wait(
+            task_id, lambda: self.database.read(reads.stopped_after, self.agent, task_id, after)
+        )
 
     def release(self, held: Callable[[str], bool]) -> None:
         self.database.event_bus.release(held)
@@ -201,7 +201,7 @@ class SqlEvents(Port, EventLog):
 
 
 class SqlQuotas(Port, QuotaStore):
-    """What callers of a database have taken and used."""
+    """Counts the requests and the usage of the callers of a database."""
 
     take = writing(quotas.take)
     spent = reading(quotas.spent)
@@ -260,6 +260,6 @@ class SqlHousekeeping(Port, Housekeeping):
     ) -> AsyncIterator[str]:
         after = ''
         while ids := await self.database.read(make, self.agent, owner, context_id, after):
-            for each in ids:
-                yield each
+            for row_id in ids:
+                yield row_id
             after = ids[-1]

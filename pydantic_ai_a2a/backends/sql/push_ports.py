@@ -1,4 +1,4 @@
-"""The ports of push notifications, once for all SQL backends. Knows no driver."""
+"""The ports of push notifications for all SQL backends."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _KNOWN = 10_000
 
 
 class Due:
-    """Who of this process sends, and the tasks for which it is worth telling them that something was stored."""
+    """The senders of this process, and the tasks with webhooks, for whose events the senders are woken."""
 
     def __init__(self) -> None:
         self.listeners: list[Callable[[], object]] = []
         self.tasks: set[str] = set()
 
     def add(self, task_id: str) -> None:
-        """The task has configurations."""
+        """Remember that a task has push configurations."""
         if len(self.tasks) >= _KNOWN:
             self.tasks.clear()  # of those that are forgotten, senders find out a little later
         self.tasks.add(task_id)
 
     def tell(self) -> None:
-        """Something may have become due."""
+        """Wake the senders, because a delivery may be due."""
         for listener in tuple(self.listeners):
             listener()
 

@@ -1,4 +1,4 @@
-"""What callers have taken and used: buckets of requests, and what runs cost in sliding windows. Pure, like `sql`.
+"""Quotas in SQL: request buckets of callers, and the usage of runs in sliding windows.
 
 A bucket is one number, the time at which it is full again: each request that is taken moves it on by an interval, and
 none is taken that would move it too far ahead. So one statement looks and takes.
@@ -68,13 +68,13 @@ def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Tra
 
 
 def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
-    """What a run is charged, as writes of another transaction, but for what it has `paid`."""
+    """Return the writes that charge a run for its usage beyond `paid`."""
     before = _of_run(run, paid)
-    total = [max(each) for each in zip(charges[0][3:], before, strict=True)] if charges else before
+    total = [max(amounts) for amounts in zip(charges[0][3:], before, strict=True)] if charges else before
     if total == before:
         return []
     rest = [now - then for now, then in zip(total, before, strict=True)]
-    due = [Charge(each.subject, each.window, each.until, *rest) for each in charges]
+    due = [Charge(charge.subject, charge.window, charge.until, *rest) for charge in charges]
     return [
         _charged(agent, due),
         (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *total]), agent, task_id)]),
@@ -97,18 +97,18 @@ def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: st
     """
     pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
     values = [([1, *map(min, pairs)], new_id), ([run, *map(max, pairs)], task_id)]
-    return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, each) for amounts, each in values]
+    return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, task) for amounts, task in values]
 
 
 def _of_run(run: int, paid: bytes | None) -> list[int]:
-    """What was charged of a run: requests, tokens, cost."""
+    """Return the amounts that a run was charged: requests, tokens, cost."""
     of, *amounts = [0] if paid is None else from_json(paid)
     return amounts if of == run else [0, 0, 0]
 
 
 def _charged(agent: str, charges: Sequence[Charge]) -> Write:
     """In one order, so that no two of them wait for each other."""
-    return _CHARGE, [(agent, *each) for each in sorted(charges)]
+    return _CHARGE, [(agent, *charge) for charge in sorted(charges)]
 
 
 def sweep(agent: str, *, at: int, limit: int) -> Transaction[int]:

@@ -90,7 +90,7 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
         (*values, query.page_size + 1),
     )
     tasks: list[StoredTask] = []
-    left = sys.maxsize if query.max_bytes is None else query.max_bytes
+    room = sys.maxsize if query.max_bytes is None else query.max_bytes
     shown = 0
     for row in rows[: query.page_size]:
         try:
@@ -99,8 +99,8 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
             logger.error('A task is left out of a list: %s', damaged)
             shown += 1
             continue
-        left -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))
-        if tasks and left < 0:
+        room -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))
+        if tasks and room < 0:
             break
         tasks.append(task)
         shown += 1
@@ -135,7 +135,7 @@ def events_after(
 
 
 def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
-    """Whether an event after a number moved the task to where a blocking send answers, or the task is gone."""
+    """Return true if an event after `after` ended or interrupted the task, or if the task or its events are gone."""
     rows = yield (
         f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n > ? AND state IN ({_STOPPED})'
         ' UNION ALL SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 0)'

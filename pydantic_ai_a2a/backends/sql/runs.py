@@ -1,4 +1,4 @@
-"""The holder's side of the state machine: claim, renew, emit, finish, release. Pure, like `sql`."""
+"""The worker's side of the state machine: claim, renew, emit, finish, release."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TOLD = (
     '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
     ' ORDER BY n DESC LIMIT 1)'
 )
-"""The state that the task's readers know."""
+"""The state of the newest status event, which the readers have seen."""
 _TAKE = (
     # An answered task is `working` since its answer.
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
@@ -84,30 +84,30 @@ def claim(
     """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
     if task_id is None:
-        found = yield from _claimable(agent, holder, limit)
+        claimable = yield from _claimable(agent, holder, limit)
     else:
-        found = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
-    for (each,) in found:
-        rows = yield _TAKE, (at, holder, lease, agent, each, holder)
+        claimable = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
+    for (claimable_id,) in claimable:
+        rows = yield _TAKE, (at, holder, lease, agent, claimable_id, holder)
         if not rows:
             continue  # a task that was asked for by its id cannot be claimed now
-        told, push, fence, attempt, kept, *run_row = rows[0][HEADER_SIZE:]
-        header = header_of(rows[0], more_events=0 if told == 'working' else 1)
-        events = [] if told == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
-        yield [add_events(agent, each, events)]
+        shown, push, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
+        header = header_of(rows[0], more_events=0 if shown == 'working' else 1)
+        events = [] if shown == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
+        yield [add_events(agent, claimable_id, events)]
         if push:
             yield from deliveries.enqueue(agent, header, push, events)
-        checkpoint = (yield from checkpoints.load(agent, each)) if kept else None
+        checkpoint = (yield from checkpoints.load(agent, claimable_id)) if checkpointed else None
         claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
         claims.append((claimed, events))
     return claims
 
 
 def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:
-    found = yield _FIND_LOST, (agent, holder, limit)
-    if len(found) < limit:
-        found += yield _FIND_QUEUED, (agent, limit - len(found))
-    return found
+    rows = yield _FIND_LOST, (agent, holder, limit)
+    if len(rows) < limit:
+        rows += yield _FIND_QUEUED, (agent, limit - len(rows))
+    return rows
 
 
 def _claim_of(
@@ -120,7 +120,7 @@ def _claim_of(
     checkpoint: Checkpoint | None = None,
     push: bool = False,
 ) -> Claim:
-    """The claim that a `_RUN` row holds. An interrupted task goes on from where the context was then."""
+    """Return the claim of a `_RUN` row. An interrupted task continues from the context head at its pause."""
     run, turn, request, traceparent, own_messages, pending, *rest = run_row
     head_then, head_now, answer, read, unread, message = rest
     return Claim(
@@ -229,7 +229,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         return (yield from _finished(agent, claimed, end))
-    said, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
+    previous, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
     usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
@@ -242,7 +242,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     elif end.artifacts is not None and claimed.run > 1:
         writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
     events = [*end.events, *(_handed_on(header, end) if goes_on else (end.final,))]
-    writes += [add_items(agent, header.id, _items(said, end, goes_on)), add_events(agent, header.id, events)]
+    writes += [add_items(agent, header.id, _items(previous, end, goes_on)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
@@ -290,20 +290,20 @@ def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[T
 
 
 def _hands_on(end: Finish) -> bool:
-    """Whether a task goes on with what is unread when a run ends like this."""
+    """True if the task goes on with its unread messages after this end of a run."""
     return end.status.state in _HANDS_ON and not end.last and end.failure not in DEAD_LETTERS
 
 
 def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
-    """What readers are told of the end of a run whose task goes on: why it failed, if it did."""
+    """Return the events for the end of a run whose task goes on: the reason of a failure, else none."""
     if end.status.message is None:
         return []
     return [status_event(header, end.status._replace(state='working'), end.final.n)]
 
 
-def _items(said: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
-    """What a run adds to its task; the message of the status before moves into the history (§3.7)."""
-    items = [] if said is None else [('message', '', said)]
+def _items(previous: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
+    """Return the items that a run adds to its task; the previous status message moves into the history (§3.7)."""
+    items = [] if previous is None else [('message', '', previous)]
     items += [('message', *message) for message in end.history]
     if goes_on and end.status.message is not None:
         items.append(('message', '', end.status.message))
@@ -311,7 +311,7 @@ def _items(said: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, st
 
 
 def _of_turn(own: bytes, end: Finish) -> RunUsage:
-    """What the runs of a turn have used: this one, and those before it that were interrupted."""
+    """Return the usage of a turn: of this run and of the interrupted runs before it."""
     before = conversations.load_usage(own)
     return before if end.usage is None else before + end.usage
 
@@ -345,7 +345,7 @@ _NO_TURN: tuple[Any, ...] = (None, None, None, None)
 
 
 def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
-    """What a task that waits for its client goes on with."""
+    """Return the turn that a waiting task resumes: messages, usage, pending calls, context head."""
     own = [*(claimed.own_messages or ()), *end.messages]
     used = None if usage is None else conversations.dump_usage(usage)
     return conversations.dump_messages(own), used, end.pending, claimed.head

@@ -1,4 +1,4 @@
-"""The client's side of the state machine: a message is accepted, a task is canceled. Pure, like `sql`."""
+"""The client's side of the state machine: a message is accepted, a task is canceled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the store small: retention and the erasure of a task. Pure, like `sql`."""
+"""Retention: deletes events, tasks and contexts that are due, and erases single tasks."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, E
     swept = len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
     swept += yield from _sweep_tasks(agent, retention, at)
-    left = yield from _sweep_left(agent)
-    swept += left + (yield from _sweep_contexts(agent, retention, at, ROWS - left))
+    dropped = yield from _sweep_left(agent)
+    swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
     swept += yield from totals.fold(agent)
     return swept, ended
@@ -120,8 +120,8 @@ def _sweep_events(agent: str, before: int) -> Transaction[int]:
     swept = 0
     for task_id in (yield from _lock(agent, [row[0] for row in rows])):
         swept += yield from drop_events(agent, task_id, ROWS - swept)
-        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
-        if left:
+        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if remaining:
             break
         yield 'UPDATE task SET events_swept = 1 WHERE agent = ? AND id = ?', (agent, task_id)
     return swept
@@ -159,8 +159,8 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     swept = 0
     for task_id in (yield from _lock(agent, due)):
         swept += yield from drop_events(agent, task_id, ROWS)
-        left = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
-        if left:
+        remaining = yield 'SELECT 1 FROM event WHERE agent = ? AND task_id = ? LIMIT 1', (agent, task_id)
+        if remaining:
             break
         swept += yield from drop_task(agent, task_id)
         if swept >= ROWS:

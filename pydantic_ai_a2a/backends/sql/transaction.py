@@ -1,4 +1,4 @@
-"""What a transaction is, for every SQL backend. Pure: it executes nothing and knows no driver.
+"""Transactions of all SQL backends, as generators of statements that a driver executes.
 
 A transaction is a generator: it yields steps, is sent the rows of each, and returns its result. A step is a statement
 with its values; or a list of writes, each a statement and all the values to execute it with, which gives no rows; or a
@@ -23,7 +23,7 @@ class Lock(NamedTuple):
 
     name: tuple[str, ...]
     wait: bool = True
-    """Whether to wait for who has it; else the step gives a row if somebody has, and no lock."""
+    """True to wait for the lock's holder. False: if the lock is taken, the step returns a row and takes no lock."""
 
 
 class LockTasks(NamedTuple):

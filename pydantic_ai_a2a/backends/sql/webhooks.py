@@ -10,7 +10,7 @@ from .vocabulary import TASK, Transaction, find, find_locked
 __all__ = ('NAMES', 'copy', 'create', 'delete', 'get', 'list_all', 'put')
 
 NAMES: dict[int, Takes] = {number: name for name, number in TAKES.items()}
-"""What a configuration takes, by the number that is stored."""
+"""The kinds of events that a configuration takes, by their stored number."""
 _OF_TASK = 'agent = ? AND task_id = ?'
 _FIELDS = 'id, version, takes, body'
 
@@ -24,11 +24,11 @@ def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: i
 def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
     """Add a configuration to a task that nobody else writes."""
     takes = TAKES[config.takes]
-    known = yield (
+    replaced = yield (
         f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {_OF_TASK} AND id = ? RETURNING seq',
         (config.version, takes, config.body, agent, task_id, config.id),
     )
-    if not known:
+    if not replaced:
         rows = yield f'SELECT COUNT(*) FROM push_config WHERE {_OF_TASK}', (agent, task_id)
         if rows[0][0] >= limit:
             raise InvalidParamsError(f'The task has {limit} push notification configurations already.')

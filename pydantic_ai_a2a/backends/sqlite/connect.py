@@ -1,4 +1,4 @@
-"""Which SQLite file, and how a connection to it is opened and brought up to date. Knows no thread and no port."""
+"""Connections to a SQLite file: URL, opening, migration and compaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SqliteFile:
     path: Path
     """Absolute, so that it stays the same file if the process changes its directory."""
     synchronous: Synchronous = 'full'
-    """Whether what was answered survives a power failure too, or only the end of the process."""
+    """`full`: answered writes survive a power failure. `normal`: they survive only the end of the process."""
     busy_timeout: float = 10.0
     """Seconds to wait for another process that writes."""
 
@@ -134,7 +134,7 @@ def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) ->
 
 
 def stored_version(file: SqliteFile) -> int:
-    """How many steps of the schema a file has, which stays as it is; 0 for one that is not there.
+    """Return the number of schema steps in a file, without changing the file; 0 if the file does not exist.
 
     Raises:
         BackendUnusable: The file is no database, or newer than the package.

@@ -1,4 +1,4 @@
-"""A thread that owns one SQLite connection and works off what it is handed. Knows no port, no table and no event loop.
+"""A thread that owns one SQLite connection and runs the transactions of its queue.
 
 Writers commit in groups: what waits is done in one transaction with a savepoint each, and answered after the COMMIT.
 """
@@ -102,19 +102,19 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 class Poll(Protocol):
-    """What a lane does from time to time, besides its jobs."""
+    """Periodic work of a connection thread, besides its jobs."""
 
     def due(self) -> float | None:
-        """In how many seconds; None for not at all."""
+        """Seconds until the next call; None for no call."""
         ...
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        """Do it, if it is time."""
+        """Do the work, if it is due."""
         ...
 
 
 class ConnectionThread:
-    """Works off jobs in their order. Opens nothing and starts no thread before the first.
+    """Runs jobs in their order. The first job starts the thread and opens the connection.
 
     Args:
         name: Name of the thread.
@@ -137,7 +137,7 @@ class ConnectionThread:
         self._stopping = False
 
     def __len__(self) -> int:
-        """How many jobs are being done, or wait."""
+        """The number of running and waiting jobs."""
         return len(self._doing) + len(self._jobs)
 
     def put(self, job: QueuedTransaction, *, first: bool = False) -> None:
@@ -150,7 +150,7 @@ class ConnectionThread:
             self._start()
 
     def wake(self) -> None:
-        """Let it ask its poll anew."""
+        """Ask the poll again when it is due."""
         with self._condition:
             self._start()
 
@@ -162,7 +162,7 @@ class ConnectionThread:
         self._condition.notify()
 
     def stop(self) -> None:
-        """Do what waits, and close the connection."""
+        """Run the waiting jobs, and close the connection."""
         with self._condition:
             thread, self._stopping = self._thread, True
             self._condition.notify()
@@ -187,7 +187,7 @@ class ConnectionThread:
             connection.close()
 
     def _step(self, connection: sqlite3.Connection) -> bool:
-        """Do what has come, or wait for something; whether to go on."""
+        """Run the jobs of the queue, or wait for one; return false once the thread has to end."""
         with self._condition:
             if not self._jobs and not self._stopping:
                 self._condition.wait(None if self._poll is None else self._poll.due())

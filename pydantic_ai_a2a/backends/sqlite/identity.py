@@ -73,7 +73,7 @@ class OpenedFile:
             return connection
 
     def guarded(self, work: Work) -> Work:
-        """The work of a lane, refused while the file is not there."""
+        """Return the work of a connection thread, refused while the file is deleted or replaced."""
 
         def checked(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
             try:

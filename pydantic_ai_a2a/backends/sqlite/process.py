@@ -1,4 +1,4 @@
-"""What one process has of a SQLite file: its threads, its readers, who listens, and what it notices of the others.
+"""One process's part of a SQLite file: threads, readers, workers, and a poll for writes of other processes.
 
 Threads and tails belong to a process, and a fork makes another one: nothing here is used by more than one.
 """
@@ -53,7 +53,7 @@ class SqliteProcess:
         self._namespace = namespace
 
     def stop(self) -> None:
-        """Close the connections; in another process than this one's they are not to be touched."""
+        """Close the connections. Does nothing in a forked child, which must not touch them."""
         if self.pid == getpid():
             for thread in (self._writer, *self._readers):
                 thread.stop()

@@ -1,4 +1,4 @@
-"""How a transaction's steps are executed on a SQLite connection. Begins and commits nothing."""
+"""Execution of a transaction's steps on a SQLite connection, between the caller's BEGIN and COMMIT."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:
 
 
 def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
-    """Execute the steps of a transaction one after another; its result."""
+    """Execute the steps of a transaction one after another, and return its result."""
     try:
         step = next(transaction)
         while True:
