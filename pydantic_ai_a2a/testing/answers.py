@@ -27,7 +27,7 @@ async def pause(backend: Backend, task_id: str = 't', pending: bytes | None = b'
 
 
 async def needed(backend: Backend, submission: Submission) -> AnswerNeeded:
-    """What a message has to answer."""
+    """The calls that a message has to answer."""
     with pytest.raises(AnswerNeeded) as error:
         await submit(backend, submission)
     return error.value
@@ -40,7 +40,7 @@ def answering(asked: AnswerNeeded, text: str, rest: bytes | None = None) -> Subm
 
 
 class AnswerSuite(PortSuite):
-    """What becomes of a message to a task that waits."""
+    """Tests of messages to tasks that wait for input."""
 
     async def test_a_message_to_a_task_that_waits_with_something_has_to_answer_it(self, backend: Backend) -> None:
         await pause(backend)

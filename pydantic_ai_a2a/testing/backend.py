@@ -1,4 +1,4 @@
-"""What a backend promises as a whole: whom it tells of work, and what a run continues."""
+"""Tests of a backend as a whole: hints to listeners, and the conversation that a run continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _request: ContextVar[str] = ContextVar('_request')
 
 
 def nothing(_: object) -> None:
-    """What one does who only listens to be one who listens."""
+    """Read an event, as a process must before hints reach its listener."""
 
 
 class ListenSuite(PortSuite):
@@ -53,8 +53,8 @@ class ListenSuite(PortSuite):
         here = await asyncio.ensure_future(request())
         there = await asyncio.to_thread(lambda: asyncio.run(request_from_thread(backend)))
         stop()
-        told = [each for each in heard if each[0] is not None]
-        assert told == [('t', 'Ada', here), ('t', 'Ada', here), ('u', 'Bob', there)]
+        hints = [hint for hint in heard if hint[0] is not None]
+        assert hints == [('t', 'Ada', here), ('t', 'Ada', here), ('u', 'Bob', there)]
 
     async def test_whether_tasks_wait_is_known(self, backend: Backend) -> None:
         assert not await backend.queued()

@@ -1,4 +1,4 @@
-"""What all suites have in common: the backend of a test, and that tests run in asyncio. Knows no test."""
+"""Base of all suites: the backend of a test, and asyncio as the tests' event loop."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class CancelSuite(PortSuite):
             await submit(backend, message(new=task_id, context='c'))
         await run(backend, 'a')
         await backend.queue.cancel('b', OWNER, at=AT)
-        assert [each.header.id for each in await claim(backend)] == ['c']
+        assert [task.header.id for task in await claim(backend)] == ['c']
 
     async def test_a_waiting_task_is_canceled_at_once_and_its_context_keeps_what_it_said(
         self, backend: Backend
@@ -123,7 +123,7 @@ class CancelSuite(PortSuite):
         assert await backend.queue.renew('holder', ['t'], lease=LEASE) == Marks(['t'], [])
         assert [event.n for event in await events(backend, 't')] == [1, 2, 3]
         assert await conversation(backend, 'c') == []
-        assert [each.header.id for each in await claim(backend)] == ['next']
+        assert [task.header.id for task in await claim(backend)] == ['next']
 
     async def test_a_task_that_was_handed_back_is_canceled_at_once(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

@@ -1,4 +1,4 @@
-"""How far a run has come: stored with its events, given to the next holder, gone with the run."""
+"""Tests of checkpoints: stored with the events of a run, given to the next holder, deleted with the run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def begun(backend: Backend, *messages: ModelMessage) -> Claim:
 
 
 class CheckpointSuite(SteeredCheckpointSuite):
-    """What a durable `TaskQueue` promises besides: how far a run has come is known to the next holder of its task."""
+    """Tests of checkpoints in a durable `TaskQueue`: the next holder of a task gets the checkpoint of the lost run."""
 
     async def test_the_next_holder_is_given_the_checkpoint(self, backend: Backend) -> None:
         messages = turn('hi', 'step')
@@ -76,34 +76,34 @@ class CheckpointSuite(SteeredCheckpointSuite):
         [sent, _] = turn('more, now', '')
         usage = RunUsage(requests=3)
         await backend.queue.emit(claimed, [], checkpoint=checkpoint([sent, answer], first=2, usage=usage))
-        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
-        assert kept is not None
-        assert said(kept.messages) == ['hi', 'step', 'more, now', 'yes']
-        assert kept.usage == usage
+        stored = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
+        assert stored is not None
+        assert said(stored.messages) == ['hi', 'step', 'more, now', 'yes']
+        assert stored.usage == usage
 
     async def test_a_run_may_have_fewer_messages_than_before(self, backend: Backend) -> None:
         claimed = await begun(backend, *turn('hi', 'step'), *turn('more?', 'yes'))
         await backend.queue.emit(claimed, [], checkpoint=checkpoint(turn('all', 'of it')[1:], first=1))
-        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
-        assert kept is not None
-        assert said(kept.messages) == ['hi', 'of it']
+        stored = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
+        assert stored is not None
+        assert said(stored.messages) == ['hi', 'of it']
 
     async def test_a_checkpoint_is_stored_together_with_events(self, backend: Backend) -> None:
         claimed = await begun(backend)
         await backend.queue.emit(claimed, [chunk(2, 'Hel'), chunk(3, 'lo')], None, checkpoint(turn('hi', 'Hello')))
         assert [event.n for event in await events(backend, 't', 1)] == [2, 3]
-        kept = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
-        assert kept is not None
-        assert said(kept.messages) == ['hi', 'Hello']
+        stored = (await claim_one(backend, 't', 'next', at=LATER, lease=OVER)).checkpoint
+        assert stored is not None
+        assert said(stored.messages) == ['hi', 'Hello']
 
     async def test_a_holder_that_lost_its_task_stores_no_checkpoint(self, backend: Backend) -> None:
         stale = await begun(backend)
         await claim_one(backend, 't', 'next', at=LATER, lease=OVER)
         with pytest.raises(LeaseLost):
             await backend.queue.emit(stale, [], checkpoint=checkpoint(turn('hi', 'late')))
-        kept = (await claim_one(backend, 't', 'third', at=LATER)).checkpoint
-        assert kept is not None
-        assert said(kept.messages) == ['hi', 'step']
+        stored = (await claim_one(backend, 't', 'third', at=LATER)).checkpoint
+        assert stored is not None
+        assert said(stored.messages) == ['hi', 'step']
 
     @pytest.mark.parametrize('state', ['completed', 'canceled', 'failed', 'input-required'])
     async def test_nothing_is_left_of_a_checkpoint_when_the_run_ends(self, backend: Backend, state: TaskState) -> None:

@@ -1,4 +1,4 @@
-"""Who may run a task, and when: order, one per context, leases, fences."""
+"""Tests of claims: order, one run for each context, leases, fences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HOUR = 3_600_000
 
 
 class ClaimSuite(PortSuite):
-    """Who may run a task, and when."""
+    """Tests of claims."""
 
     async def test_a_claim_moves_the_task_to_working_and_says_what_to_run(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
@@ -59,8 +59,8 @@ class ClaimSuite(PortSuite):
     ) -> None:
         for task_id in 'edcba':
             await submit(backend, message(new=task_id))
-        assert [each.header.id for each in await claim(backend, limit=2)] == ['e', 'd']
-        assert [each.header.id for each in await claim(backend, limit=9)] == ['c', 'b', 'a']
+        assert [task.header.id for task in await claim(backend, limit=2)] == ['e', 'd']
+        assert [task.header.id for task in await claim(backend, limit=9)] == ['c', 'b', 'a']
         assert await claim(backend) == []
 
     async def test_owners_take_turns_however_many_tasks_one_of_them_has_queued(self, backend: Backend) -> None:
@@ -69,10 +69,10 @@ class ClaimSuite(PortSuite):
         for n in range(3):
             await submit(backend, message(new=f'bob {n}', owner='/bob'))
         await submit(backend, message(new='eve', owner='/eve'))
-        order = [each.header.id for _ in range(9) for each in await claim(backend, limit=1)]
+        order = [task.header.id for _ in range(9) for task in await claim(backend, limit=1)]
         assert order == ['ada 0', 'bob 0', 'eve', 'ada 1', 'bob 1', 'ada 2', 'bob 2', 'ada 3', 'ada 4']
         await submit(backend, message(new='late', owner='/bob'))
-        assert [each.header.id for each in await claim(backend, limit=3)] == ['ada 5', 'late', 'ada 6']
+        assert [task.header.id for task in await claim(backend, limit=3)] == ['ada 5', 'late', 'ada 6']
 
     async def test_an_owner_who_had_nothing_queued_has_saved_up_no_turns(self, backend: Backend) -> None:
         for n in range(20):
@@ -80,7 +80,7 @@ class ClaimSuite(PortSuite):
         await claim(backend, limit=15)
         for n in range(3):
             await submit(backend, message(new=f'bob {n}', owner='/bob'))
-        order = [each.header.id for each in await claim(backend, limit=6)]
+        order = [task.header.id for task in await claim(backend, limit=6)]
         assert order == ['ada 15', 'bob 0', 'ada 16', 'bob 1', 'ada 17', 'bob 2']
 
     async def test_tasks_that_were_canceled_or_wait_in_a_busy_context_take_no_turns(self, backend: Backend) -> None:
@@ -92,7 +92,7 @@ class ClaimSuite(PortSuite):
             await backend.queue.cancel(f'canceled {n}', OWNER, at=AT)
         for task_id, owner in (('ada', OWNER), ('eve', '/eve')):
             await submit(backend, message(new=task_id, owner=owner))
-        order = [each.header.id for each in await claim(backend, limit=5)]
+        order = [task.header.id for task in await claim(backend, limit=5)]
         assert order == ['busy 0', 'bob 0', 'ada', 'bob 1', 'eve']
 
     async def test_an_answered_task_and_the_next_one_of_a_context_come_after_their_owners_queued_tasks(
@@ -106,7 +106,7 @@ class ClaimSuite(PortSuite):
         await submit(backend, message('answer', to='asks'))
         [first] = await claim(backend, limit=1)
         await backend.queue.finish(first, ending(first))
-        order = [each.header.id for _ in range(6) for each in await claim(backend, limit=1)]
+        order = [task.header.id for _ in range(6) for task in await claim(backend, limit=1)]
         assert (first.header.id, order) == ('ada 0', ['bob 0', 'bob 1', 'ada 2', 'bob 2', 'asks', 'ada 1'])
 
     async def test_a_task_can_be_claimed_by_its_id_once(self, backend: Backend) -> None:
@@ -122,9 +122,9 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='elsewhere'))
         order: list[str] = []
         while claims := await claim(backend):
-            order.append('+'.join(each.header.id for each in claims))
-            for each in claims:
-                await backend.queue.finish(each, ending(each))
+            order.append('+'.join(task.header.id for task in claims))
+            for task in claims:
+                await backend.queue.finish(task, ending(task))
         assert order == ['a+elsewhere', 'b', 'c']
 
     async def test_a_task_cannot_be_claimed_by_its_id_before_those_of_its_context_that_came_first(
@@ -139,20 +139,20 @@ class ClaimSuite(PortSuite):
     async def test_the_same_context_id_of_two_owners_is_two_contexts(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c', owner='/bob'))
-        assert [each.header.id for each in await claim(backend)] == ['a', 'b']
+        assert [task.header.id for task in await claim(backend)] == ['a', 'b']
 
     async def test_a_task_that_waits_for_its_client_does_not_block_its_context(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         await run(backend, 'a', 'input-required')
-        assert [each.header.id for each in await claim(backend)] == ['b']
+        assert [task.header.id for task in await claim(backend)] == ['b']
 
     async def test_a_continued_task_queues_behind_what_came_before_its_answer(self, backend: Backend) -> None:
         await submit(backend, message(new='a', context='c'))
         await submit(backend, message(new='b', context='c'))
         await run(backend, 'a', 'auth-required')
         await submit(backend, message('answer', to='a'))
-        assert [each.header.id for each in await claim(backend)] == ['b']
+        assert [task.header.id for task in await claim(backend)] == ['b']
 
     async def test_an_answered_task_is_working_while_it_waits_for_another_of_its_context(
         self, backend: Backend
@@ -168,7 +168,7 @@ class ClaimSuite(PortSuite):
         assert await backend.queue.renew('holder', ['a', 'b'], lease=LEASE) == Marks(['a'], [])
         await expire(backend, 'b')
         late = await claim(backend, 'other')
-        assert [each.header.id for each in late] == ['b']  # whose lease has run out
+        assert [task.header.id for task in late] == ['b']  # whose lease has run out
         with pytest.raises(LeaseLost):
             await backend.queue.finish(other, ending(other))
         await backend.queue.finish(late[0], ending(late[0]))
@@ -208,15 +208,15 @@ class ClaimSuite(PortSuite):
         await submit(backend, message(new='lost'))
         await claim_one(backend, 'lost', 'gone', lease=OVER)
         await submit(backend, message(new='queued'))
-        assert [each.header.id for each in await claim(backend, limit=1)] == ['lost']
-        assert [each.header.id for each in await claim(backend, limit=1)] == ['queued']
+        assert [task.header.id for task in await claim(backend, limit=1)] == ['lost']
+        assert [task.header.id for task in await claim(backend, limit=1)] == ['queued']
 
     async def test_renewed_leases_do_not_run_out(self, backend: Backend) -> None:
         for task_id in 'ab':
             await submit(backend, message(new=task_id))
         await claim(backend, 'holder', lease=OVER)
         assert await backend.queue.renew('holder', ['a'], lease=LEASE) == Marks([], [])
-        assert [each.header.id for each in await claim(backend, 'other')] == ['b']
+        assert [task.header.id for task in await claim(backend, 'other')] == ['b']
 
     @pytest.mark.parametrize('hours', [-1, 1], ids=['back', 'forward'])
     async def test_a_wall_clock_that_is_set_ends_no_lease_and_prolongs_none(self, backend: Backend, hours: int) -> None:
@@ -225,7 +225,7 @@ class ClaimSuite(PortSuite):
         await claim_one(backend, 'kept')
         await claim_one(backend, 'lost', lease=OVER)
         at = AT + hours * HOUR
-        assert [each.header.id for each in await claim(backend, 'other', at=at)] == ['lost']
+        assert [task.header.id for task in await claim(backend, 'other', at=at)] == ['lost']
 
     async def test_renewing_brings_back_what_is_lost_and_what_is_to_be_canceled(self, backend: Backend) -> None:
         for task_id in ('taken', 'forced', 'done', 'asked', 'kept'):
@@ -236,7 +236,7 @@ class ClaimSuite(PortSuite):
         await backend.queue.cancel('forced', None, at=AT, force=True)
         await backend.queue.cancel('asked', None, at=AT)
         await backend.queue.renew('holder', ['done', 'asked', 'kept'], lease=OVER)
-        [done] = [each for each in await claim(backend, 'third') if each.header.id == 'done']
+        [done] = [task for task in await claim(backend, 'third') if task.header.id == 'done']
         await backend.queue.finish(done, ending(done))
         held = ['taken', 'forced', 'done', 'asked', 'kept', 'nowhere']
         marks = await backend.queue.renew('other', held, lease=LEASE)
@@ -275,10 +275,10 @@ class ClaimSuite(PortSuite):
             await submit(backend, message(new=f't{n}', context=f'c{n % 4}'))
         order: list[str] = []
         while any(rounds := await asyncio.gather(*(claim(backend, f'holder {n}', limit=2) for n in range(3)))):
-            claims = [each for taken in rounds for each in taken]
-            assert len({each.header.context_id for each in claims}) == len(claims)
-            order += sorted(each.header.id for each in claims)
-            await asyncio.gather(*(backend.queue.finish(each, ending(each)) for each in claims))
+            claims = [task for taken in rounds for task in taken]
+            assert len({task.header.context_id for task in claims}) == len(claims)
+            order += sorted(task.header.id for task in claims)
+            await asyncio.gather(*(backend.queue.finish(task, ending(task)) for task in claims))
         assert sorted(order) == sorted(f't{n}' for n in range(12))
 
     async def test_a_task_that_was_handed_back_may_be_claimed_by_who_had_it(self, backend: Backend) -> None:

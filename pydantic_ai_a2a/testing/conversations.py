@@ -36,7 +36,7 @@ async def texts(store: ConversationStore, name: str) -> list[str] | None:
 
 
 class ConversationStoreSuite(PortSuite):
-    """What every Pydantic AI `ConversationStore` does, also one that is no backend's: override the fixture `store`."""
+    """Tests of any Pydantic AI `ConversationStore`. To test a store without a backend, override the fixture `store`."""
 
     @pytest.fixture
     def store(self, backend: Backend) -> ConversationStore:
@@ -150,11 +150,11 @@ class ConversationStoreSuite(PortSuite):
         branch = await store.branch('c', at=2, expected_revision=made.revision)
         branch.messages += turn('again', '2b')
         await store.save(branch)
-        kept = await store.fork('c', from_entry=entries[2].id)
+        fork = await store.fork('c', from_entry=entries[2].id)
         await store.delete('c')
         with pytest.raises(LookupError):
             await store.read_entry(entries[3].id)
-        assert await texts(store, kept.conversation_id) == ['one', '1', 'two']
+        assert await texts(store, fork.conversation_id) == ['one', '1', 'two']
 
     async def test_only_the_revision_that_was_read_is_deleted(self, store: ConversationStore) -> None:
         made = await saved(store, 'c', *turn('one', '1'))

@@ -1,4 +1,4 @@
-"""What is left of tasks that were started too often: it is listed, and made into a new task once."""
+"""Tests of dead letters: tasks that were started too often are listed, and retried as a new task once."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class DeadLetterSuite(PortSuite):
 
     async def test_a_retry_is_charged_for_what_it_does_itself(self, backend: Backend) -> None:
         async def spent() -> list[int]:
-            return [each.requests for each in await backend.quotas.spent(OWNER, 1000, at=AT)]
+            return [usage.requests for usage in await backend.quotas.spent(OWNER, 1000, at=AT)]
 
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't', 'the first', lease=OVER)
@@ -299,11 +299,11 @@ class DeadLetterSuite(PortSuite):
 
     async def test_a_worker_is_told_of_a_retried_task(self, backend: Backend) -> None:
         await dead(backend, 't')
-        told: asyncio.Queue[str | None] = asyncio.Queue()
-        stop = backend.listen(told.put_nowait, lambda _: None)
+        hints: asyncio.Queue[str | None] = asyncio.Queue()
+        stop = backend.listen(hints.put_nowait, lambda _: None)
         await retry(backend, 't', 'u')
         async with asyncio.timeout(LIMIT):
-            assert await told.get() == 'u'
+            assert await hints.get() == 'u'
         stop()
 
     async def test_a_dead_letter_is_not_retried_twice_by_accident(self, backend: Backend) -> None:
@@ -363,4 +363,4 @@ class DeadLetterSuite(PortSuite):
         assert second is not None
         third = await backend.queue.finish(second, ending(second))
         assert third is not None
-        assert [each.request for each in (first, second, third)] == [b'{"n":1}', b'{"n":2}', None]
+        assert [letter.request for letter in (first, second, third)] == [b'{"n":1}', b'{"n":2}', None]

@@ -1,4 +1,4 @@
-"""What backends promise whose tasks outlive the process: several processes that share them, played by one.
+"""Tests of durable backends: one process plays several processes that share the tasks.
 
 Each backend that is opened stands for a process. All are opened before one of them listens, and no two listen, because
 a backend may refuse that to one process.
@@ -47,7 +47,7 @@ NOW = 4_000_000_000_000
 
 
 def nothing(_: object = None) -> None:
-    """What one does who only listens or reads to be one who does."""
+    """Read an event, as a process must before hints reach its listeners and readers."""
 
 
 async def up_to(reader: Subscription, n: int) -> list[int]:
@@ -136,8 +136,8 @@ class DurableSuite(PortSuite):
             for n, process in enumerate(processes)
         ]
         accepted = await asyncio.gather(*sent)
-        assert len({each.header.id for each in accepted}) == 1
-        assert sorted(each.replayed for each in accepted) == [False, True, True, True]
+        assert len({submission.header.id for submission in accepted}) == 1
+        assert sorted(submission.replayed for submission in accepted) == [False, True, True, True]
         assert (await processes[0].reader.list(TaskQuery(owner=OWNER))).total == 1
 
     async def test_a_conversation_that_another_process_has_changed_is_not_overwritten(self, opened: Opened) -> None:
@@ -159,13 +159,15 @@ class DurableSuite(PortSuite):
         for n in range(24):
             await submit(processes[0], message(new=f't{n}', context=f'c{n % 4}'))
         order: list[Claim] = []
-        while any(rounds := await asyncio.gather(*(claim(each, f'holder {n}') for n, each in enumerate(processes)))):
-            claims = [(process, each) for process, taken in zip(processes, rounds, strict=True) for each in taken]
-            assert len({each.header.context_id for _, each in claims}) == len(claims)
-            order += [each for _, each in claims]
-            await asyncio.gather(*(process.queue.finish(each, ending(each)) for process, each in claims))
+        while any(
+            rounds := await asyncio.gather(*(claim(process, f'holder {n}') for n, process in enumerate(processes)))
+        ):
+            claims = [(process, task) for process, taken in zip(processes, rounds, strict=True) for task in taken]
+            assert len({task.header.context_id for _, task in claims}) == len(claims)
+            order += [task for _, task in claims]
+            await asyncio.gather(*(process.queue.finish(task, ending(task)) for process, task in claims))
         for context in range(4):
-            ran = [each.header.id for each in order if each.header.context_id == f'c{context}']
+            ran = [task.header.id for task in order if task.header.context_id == f'c{context}']
             assert ran == [f't{n}' for n in range(24) if n % 4 == context]
 
     async def test_a_process_that_lost_its_task_to_another_one_writes_nothing(self, opened: Opened) -> None:
@@ -250,23 +252,23 @@ class DurableSuite(PortSuite):
             assert await waiting == ()
             await stopped
         assert (reader.dropped, early.dropped) == (True, False)
-        for each in (reader, early):
-            each.close()
+        for subscription in (reader, early):
+            subscription.close()
 
     async def test_who_waits_for_tasks_that_go_on_in_another_process_is_let_go(self, opened: Opened) -> None:
         backend = opened()
         for task_id in ('kept', 'left'):
             await submit(backend, message(new=task_id))
-        kept, left = (asyncio.ensure_future(backend.events.wait(task_id, 0)) for task_id in ('kept', 'left'))
+        waiter, loser = (asyncio.ensure_future(backend.events.wait(task_id, 0)) for task_id in ('kept', 'left'))
         async with asyncio.timeout(LIMIT):
             await settle(backend)
             backend.events.release(lambda task_id: task_id == 'kept')
-            await left
+            await loser
             await asyncio.to_thread(lambda: asyncio.run(release_all(backend)))  # those of another event loop
             await settle(backend)
-            assert not kept.done()
+            assert not waiter.done()
             await backend.queue.cancel('kept', OWNER, at=AT)
-            await kept
+            await waiter
 
     # --- what processes tell each other -----------------------------------------------------------------------------
 
@@ -311,8 +313,8 @@ class DurableSuite(PortSuite):
                 while not here.events.watched(task_id):  # which may lag behind
                     await state_of(here, task_id)
         assert not here.events.watched('queued')
-        for each in (from_now_on, from_the_start):
-            each.close()
+        for reader in (from_now_on, from_the_start):
+            reader.close()
         stop()
 
     async def test_two_workers_of_one_process_do_not_share_the_tasks_of_an_agent(self, opened: Opened) -> None:

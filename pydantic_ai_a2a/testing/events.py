@@ -18,7 +18,7 @@ __all__ = ('EventLogSuite',)
 
 
 def nothing() -> None:
-    """What a reader does that nobody drops."""
+    """Read to the end of the log, without being dropped."""
 
 
 async def working(backend: Backend, task_id: str = 't') -> Claim:
@@ -55,7 +55,7 @@ async def take(backend: Backend) -> Claim:
 
 
 class EventLogSuite(PortSuite):
-    """What `EventLog` promises: all events in order, once stored and once each, to however many readers."""
+    """Tests of `EventLog`: every reader gets all events in order, once each, after the commit."""
 
     async def test_a_reader_gets_what_is_stored_and_then_what_comes(self, backend: Backend) -> None:
         claimed = await working(backend)
@@ -190,7 +190,7 @@ class EventLogSuite(PortSuite):
         await asyncio.sleep(0)
         await backend.queue.emit(claimed, [chunk(2, 'a')])
         await asyncio.sleep(0)
-        assert not any(each.done() for each in waits)
+        assert not any(wait.done() for wait in waits)
         waits.pop().cancel()
         await backend.queue.finish(claimed, ending(claimed, 'auth-required', after=2))
         async with asyncio.timeout(LIMIT):
@@ -276,12 +276,12 @@ class EventLogSuite(PortSuite):
 
     async def test_a_reader_whose_loop_is_gone_holds_up_nobody(self, backend: Backend) -> None:
         claimed = await working(backend)
-        left: list[Subscription] = []
+        leavers: list[Subscription] = []
 
         async def leave() -> None:
             reader = backend.events.subscribe('t', nothing)
             reader.start(1)
-            left.append(reader)
+            leavers.append(reader)
             waiting = asyncio.ensure_future(next_of(reader))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -291,8 +291,8 @@ class EventLogSuite(PortSuite):
         reader.start(1)
         await backend.queue.emit(claimed, [status_event(2, 'working')])
         assert await next_of(reader) == [2]
-        for each in (reader, *left):
-            each.close()
+        for subscription in (reader, *leavers):
+            subscription.close()
 
     async def test_the_events_of_two_tasks_are_two_logs(self, backend: Backend) -> None:
         first, second = await working(backend, 'a'), await working(backend, 'b')

@@ -40,8 +40,8 @@ async def done(backend: Backend, task_id: str, *, context: str | None = None, ow
 
 async def exported(backend: Backend, owner: str = OWNER, context: str | None = None) -> list[str]:
     """The names of all that is exported."""
-    found = [each async for each in backend.housekeeping.export(owner, context)]
-    return [each.header.id if isinstance(each, StoredTask) else f'{each.record.conversation_id}:' for each in found]
+    items = [item async for item in backend.housekeeping.export(owner, context)]
+    return [item.header.id if isinstance(item, StoredTask) else f'{item.record.conversation_id}:' for item in items]
 
 
 async def tasks(backend: Backend, owner: str | None = None) -> list[str]:
@@ -71,7 +71,7 @@ class ExportSuite(PortSuite):
         answer = b'{"messageId":"answer","parts":[{"text":"done"}]}'
         artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
         await run(backend, 't', history=[('answer', answer)], artifacts=[('a', artifact)])
-        task, _ = [each async for each in backend.housekeeping.export(OWNER)]
+        task, _ = [item async for item in backend.housekeeping.export(OWNER)]
         assert isinstance(task, StoredTask)
         assert [text_of(body) for body in task.history or ()] == ['do it', 'done']
         assert [text_of(body) for body in task.artifacts or ()] == ['the result']
@@ -83,11 +83,11 @@ class ExportSuite(PortSuite):
         assert record is not None
         await store.branch('c', at=1, expected_revision=record.revision)
         await done(backend, 'u', context='c', usage=RunUsage(requests=4))
-        *_, found = [each async for each in backend.housekeeping.export(OWNER, 'c')]
-        assert isinstance(found, ExportedConversation)
-        assert found.record.usage == RunUsage(requests=7)
-        assert said(found.messages) == ['t', 'u', 'done']
-        assert [said(branch) for branch in found.branches] == [['t', 'done']]
+        *_, conversation = [item async for item in backend.housekeeping.export(OWNER, 'c')]
+        assert isinstance(conversation, ExportedConversation)
+        assert conversation.record.usage == RunUsage(requests=7)
+        assert said(conversation.messages) == ['t', 'u', 'done']
+        assert [said(branch) for branch in conversation.branches] == [['t', 'done']]
 
     async def test_many_tasks_and_conversations_are_exported_batch_by_batch(self, backend: Backend) -> None:
         names = [f't{n:04d}' for n in range(501)]
@@ -98,16 +98,16 @@ class ExportSuite(PortSuite):
     async def test_what_goes_while_it_is_exported_is_left_out(self, backend: Backend) -> None:
         for name in 'abc':
             await done(backend, name, context=name)
-        found: list[str] = []
-        async for each in backend.housekeeping.export(OWNER):
-            match each:
+        lines: list[str] = []
+        async for item in backend.housekeeping.export(OWNER):
+            match item:
                 case StoredTask():
-                    found.append(each.header.id)
+                    lines.append(item.header.id)
                     await backend.housekeeping.erase_task('b', OWNER, at=AT)
                 case _:
-                    found.append(f'{each.record.conversation_id}:')
+                    lines.append(f'{item.record.conversation_id}:')
                     await erase(backend, context='b')
-        assert found == ['a', 'c', 'a:', 'c:']
+        assert lines == ['a', 'c', 'a:', 'c:']
 
     async def test_an_owner_is_erased_with_all_that_it_has_and_with_nothing_else(self, backend: Backend) -> None:
         await done(backend, 'a', context='c')
@@ -130,14 +130,14 @@ class ExportSuite(PortSuite):
 
     async def test_model_messages_that_no_conversation_has_go_with_their_owner(self, backend: Backend) -> None:
         record = ConversationRecord(conversation_id='c', head_id=None)
-        left = [ConversationEntry(id=f'e{n}', parent_id=None, message=turn('hi', '.')[0]) for n in range(501)]
+        entries = [ConversationEntry(id=f'e{n}', parent_id=None, message=turn('hi', '.')[0]) for n in range(501)]
         for owner in (OWNER, '/bob'):
-            await backend.conversations(owner).write_record(record, new_entries=left, expected_revision=None)
+            await backend.conversations(owner).write_record(record, new_entries=entries, expected_revision=None)
         assert await erase(backend, context='c') == Erased(conversations=1)
         assert await erase(backend) == Erased(entries=501)
         with pytest.raises(LookupError):
             await backend.conversations(OWNER).read_entry('e0')
-        assert await backend.conversations('/bob').read_entry('e0') == left[0]
+        assert await backend.conversations('/bob').read_entry('e0') == entries[0]
 
     async def test_what_there_is_much_of_is_erased_in_many_small_steps(self, backend: Backend) -> None:
         await submit(backend, message(new='long', context='c'))

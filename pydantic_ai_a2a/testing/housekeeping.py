@@ -1,4 +1,4 @@
-"""What keeps a store small: by age, by number, on demand; never what still lives."""
+"""Tests of housekeeping: deletion by age, by number and on demand, never of running tasks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def done(backend: Backend, task_id: str, *, at: int = AT, context: str | N
 
 
 class RetentionSuite(PortSuite):
-    """What keeps a store small."""
+    """Tests of deletion by age, by number and on demand."""
 
     async def test_the_events_of_a_finished_task_go_first_and_the_task_stays_whole(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))

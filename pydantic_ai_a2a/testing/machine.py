@@ -53,7 +53,7 @@ ENDS: Sequence[TaskState] = sorted(TERMINAL | INTERRUPTED)
 
 @dataclass
 class Task:
-    """What the model knows of a task."""
+    """A task in the model."""
 
     id: str
     context: str
@@ -74,7 +74,7 @@ class Task:
     turn: int = 1
     unread: list[str] = field(default_factory=list[str])
     own: list[str] | None = None
-    """What it said before it was interrupted."""
+    """The output of the run before the interruption."""
     cancel: bool = False
     last_event: int = 0
 
@@ -173,13 +173,13 @@ class Machine(RuleBasedStateMachine):
             claims = self.do(claim_some(self.backend, len(expected), holder, limit=limit, at=self.now))
         else:
             claims = self.do(self.backend.queue.claim(holder, at=self.now, lease=LEASE, limit=limit))
-        assert [each.header.id for each in claims] == [task.id for task in expected]
-        for task, each in zip(expected, claims, strict=True):
+        assert [claim.header.id for claim in claims] == [task.id for task in expected]
+        for task, claim in zip(expected, claims, strict=True):
             task.attempt += task.holder is not None or task.attempt == 0
             task.last_event += task.state == 'submitted'
             task.state, task.queued, task.round = 'working', False, None
             task.holder, task.expired = holder, False
-            self.hand_out(task, each)
+            self.hand_out(task, claim)
 
     def hand_out(self, task: Task, claimed: Claim) -> None:
         if task.claim is not None:
@@ -307,11 +307,11 @@ class Machine(RuleBasedStateMachine):
         headers = [task.header for task in page.tasks]
         states = {header.id: (header.state, header.queued, header.last_event) for header in headers}
         assert states == {task.id: (task.state, task.queued, task.last_event) for task in self.known.values()}
-        for each in page.tasks:
-            before = self.before.get(each.header.id, 'submitted')
-            assert before == each.header.state or may_move(before, each.header.state)
-            self.before[each.header.id] = each.header.state
-        running = Counter(each.context_id for each in headers if each.state == 'working' and not each.queued)
+        for task in page.tasks:
+            before = self.before.get(task.header.id, 'submitted')
+            assert before == task.header.state or may_move(before, task.header.state)
+            self.before[task.header.id] = task.header.state
+        running = Counter(header.context_id for header in headers if header.state == 'working' and not header.queued)
         assert not running or max(running.values()) == 1
         for task in self.known.values():
             if task.last_event:

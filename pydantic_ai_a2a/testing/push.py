@@ -1,4 +1,4 @@
-"""Who is to be told of tasks, and what they have not been told: nothing is lost, doubled, or out of order."""
+"""Tests of webhooks and their deliveries: none is lost, doubled or out of order."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class PushConfigSuite(PortSuite):
     async def test_a_configuration_is_read_as_it_was_written(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         first, second = config('a', 'statuses', b'\x00\xff'), config('b', 'chunks')
-        for each in (first, second):
-            await configs_of(backend).create('t', OWNER, each, limit=2)
+        for webhook in (first, second):
+            await configs_of(backend).create('t', OWNER, webhook, limit=2)
         assert list(await configs_of(backend).list('t', OWNER)) == [first, second]
         assert await configs_of(backend).get('t', OWNER, 'b') == second
         assert await configs_of(backend).get('t', OWNER, None) == first
@@ -188,8 +188,8 @@ class OutboxSuite(PortSuite):
     async def test_each_takes_what_it_wants(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         takes: tuple[Takes, ...] = ('statuses', 'artifacts', 'chunks')
-        for each in takes:
-            await register(backend, each, takes=each)
+        for take in takes:
+            await register(backend, take, takes=take)
         claimed = await claim_one(backend, 't')
         await backend.queue.emit(claimed, [piece(2, 'one ')])
         await backend.queue.emit(claimed, [piece(3, 'two', append=True), piece(4, '', append=True, last=True)])
@@ -328,8 +328,8 @@ class OutboxSuite(PortSuite):
             await fail(backend, delivery, at=AT + n)
         outbox = outbox_of(backend)
         everything = list(await outbox.dead())
-        assert [each.task_id for each in everything] == ['t', 'u', 'v']
-        assert [each.task_id for each in await outbox.dead('/bob')] == ['u']
+        assert [delivery.task_id for delivery in everything] == ['t', 'u', 'v']
+        assert [delivery.task_id for delivery in await outbox.dead('/bob')] == ['u']
         [first, *_] = everything
         assert list(await outbox.dead(limit=1, after=(first.at, first.id))) == [everything[1]]
 
@@ -352,19 +352,19 @@ class OutboxSuite(PortSuite):
     async def test_no_more_are_leased_than_asked_for(self, backend: Backend) -> None:
         for name in 'abc':
             await canceled(backend, f'/{name}', name)
-        assert [each.config.id for each in await lease(backend, limit=2)] == ['a', 'b']
-        assert [each.config.id for each in await lease(backend, limit=2)] == ['c']
+        assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['a', 'b']
+        assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['c']
 
     async def test_no_owner_gets_more_than_are_left_for_others(self, backend: Backend) -> None:
         await canceled(backend, '/bob', *(f'b{n}' for n in range(20)))
         await canceled(backend, '/cid', 'c')
-        assert [each.config.id for each in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
+        assert [delivery.config.id for delivery in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
         for bob in (4, 5):  # nor does who asks wait for what others would get
             held = {'/bob': bob, '/cid': 4}
             nothing = await outbox_of(backend).lease(lease=LEASE, limit=4, held=held)
             assert (list(nothing.deliveries), nothing.wait) == ([], None)
-        assert [each.config.id for each in await lease(backend, limit=4, held={'/bob': 3})] == ['b4']
-        assert [each.config.id for each in await lease(backend, limit=1)] == ['b5']
+        assert [delivery.config.id for delivery in await lease(backend, limit=4, held={'/bob': 3})] == ['b4']
+        assert [delivery.config.id for delivery in await lease(backend, limit=1)] == ['b5']
 
     @pytest.mark.parametrize('owners', [2, 12])
     async def test_those_who_wait_behind_owners_that_have_enough_get_theirs(
@@ -374,15 +374,17 @@ class OutboxSuite(PortSuite):
         for owner in greedy:
             await canceled(backend, owner, *(f'{owner} {n}' for n in range(3)))
         await canceled(backend, '/zoe', 'z')
-        assert [each.config.id for each in await lease(backend, limit=1, held=dict.fromkeys(greedy, 1))] == ['z']
+        assert [delivery.config.id for delivery in await lease(backend, limit=1, held=dict.fromkeys(greedy, 1))] == [
+            'z'
+        ]
 
     async def test_senders_who_ask_at_once_get_different_ones(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         await register(backend, *'abcdef')
         await backend.queue.cancel('t', OWNER, at=AT)
         shares = await asyncio.gather(*(lease(backend, limit=2) for _ in range(6)))
-        got = [each.config.id for share in shares for each in share]
-        got += [each.config.id for each in await lease(backend)]
+        got = [delivery.config.id for share in shares for delivery in share]
+        got += [delivery.config.id for delivery in await lease(backend)]
         assert sorted(got) == [*'abcdef']
 
     async def test_one_that_is_deleted_while_it_is_sent_is_told_nothing_more(self, backend: Backend) -> None:

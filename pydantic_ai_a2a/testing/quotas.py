@@ -1,4 +1,4 @@
-"""What a store counts for quotas: no request more than there is, nothing that a run used is lost or counted twice."""
+"""Tests of quotas: no request above the limit, and no usage lost or counted twice."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ CHARGE = Charge('/ada', MINUTE, AT + MINUTE, requests=1, tokens=20, cost=300)
 
 
 async def spent(backend: Backend, subject: str = '/ada', *, at: int = AT) -> list[tuple[int, int, int]]:
-    """What was used: requests, tokens, cost."""
-    return [each[1:] for each in await backend.quotas.spent(subject, MINUTE, at=at)]
+    """The usage of a subject: requests, tokens, cost."""
+    return [usage[1:] for usage in await backend.quotas.spent(subject, MINUTE, at=at)]
 
 
 def limited(sent: Submission, limit: int) -> Submission:
@@ -36,7 +36,7 @@ def limited(sent: Submission, limit: int) -> Submission:
 
 
 class QuotaSuite(PortSuite):
-    """What `QuotaStore` promises, and what `TaskQueue` does for quotas."""
+    """Tests of `QuotaStore`, and of the charges in `TaskQueue`."""
 
     async def test_a_bucket_gives_what_it_holds_and_then_one_after_the_other(self, backend: Backend) -> None:
         async def take(at: int) -> int:
@@ -203,7 +203,7 @@ class QuotaSuite(PortSuite):
     async def test_whoever_sends_at_once_no_more_tasks_are_made_than_there_may_be(self, backend: Backend) -> None:
         sent = [submit(backend, limited(message(new=f't{n}'), 3)) for n in range(10)]
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
-        assert sum(isinstance(each, QuotaExceededError) for each in outcomes) == 7
+        assert sum(isinstance(outcome, QuotaExceededError) for outcome in outcomes) == 7
 
     async def test_full_buckets_and_what_is_forgotten_are_swept_and_nothing_else(self, backend: Backend) -> None:
         await backend.quotas.take(BUCKET, at=AT)

@@ -48,7 +48,7 @@ async def some(backend: Backend) -> None:
 
 
 class TaskReaderSuite(PortSuite):
-    """What `TaskReader` promises: whose tasks are read, with how much of them, in pages without gap or overlap."""
+    """Tests of `TaskReader`: tasks of one owner, with the requested history, in pages without gap or overlap."""
 
     async def test_a_task_is_read_by_its_owner_or_one_who_may_read_all(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
@@ -75,16 +75,16 @@ class TaskReaderSuite(PortSuite):
     ) -> None:
         for n, task_id in enumerate('abc'):
             await submit(backend, message(task_id * 4000, new=task_id, at=AT + n))
-        found: list[str] = []
+        ids: list[str] = []
         query = TaskQuery(owner=OWNER, max_bytes=size)
         while True:
             page = await backend.reader.list(query)
-            found.append(''.join(task.header.id for task in page.tasks))
+            ids.append(''.join(task.header.id for task in page.tasks))
             assert page.total == 3
             if page.next is None:
                 break
             query = replace(query, before=page.next)
-        assert found == pages
+        assert ids == pages
 
     @pytest.mark.parametrize('artifacts', [True, False])
     async def test_artifacts_count_for_the_bytes_of_a_page_if_they_are_in_it(
@@ -185,7 +185,7 @@ class TaskReaderSuite(PortSuite):
                 break
             query = TaskQuery(owner=None, page_size=size, before=page.next)
         assert ''.join(pages) == 'edcba'
-        assert all(len(each) == size for each in pages[:-1])
+        assert all(len(page) == size for page in pages[:-1])
 
     async def test_tasks_of_the_same_moment_are_all_listed(self, backend: Backend) -> None:
         for n in range(7):

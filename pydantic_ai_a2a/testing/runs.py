@@ -1,4 +1,4 @@
-"""What a run writes: its events, and its end in one transaction."""
+"""Tests of the writes of a run: its events, and its end in one transaction."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class BreaksOff(Sequence[Any]):
 
 
 class RunSuite(PortSuite):
-    """What a run writes."""
+    """Tests of the writes of a run."""
 
     async def test_a_finished_run_is_stored_whole(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t'))
@@ -211,7 +211,7 @@ class RunSuite(PortSuite):
         assert (second.holder, second.fence, second.attempt, second.run) == (first.holder, first.fence, 1, 2)
         assert text_of(second.message) == 'two'
         assert (second.header.state, second.header.last_event) == ('working', 2)  # its end was not told
-        assert said([each.message for each in await backend.conversations(OWNER).read_history(second.head)]) == [
+        assert said([entry.message for entry in await backend.conversations(OWNER).read_history(second.head)]) == [
             'one',
             '1',
         ]
@@ -237,7 +237,7 @@ class RunSuite(PortSuite):
         answered = await claim_one(backend, 't')
         third = await backend.queue.finish(answered, ending(answered))
         assert third is not None
-        assert [each.request for each in (first, second, answered, third)] == [
+        assert [task.request for task in (first, second, answered, third)] == [
             b'{"n":1}',
             b'{"n":2}',
             b'{"n":4}',
@@ -283,11 +283,11 @@ class RunSuite(PortSuite):
         await submit(backend, message('two', new='b', context='c'))
         between = await run(backend, 'b', messages=turn('two', '2'))
         store = backend.conversations(OWNER)
-        assert said([each.message for each in await store.read_history(between.head)]) == ['zero', '0']
+        assert said([entry.message for entry in await store.read_history(between.head)]) == ['zero', '0']
         await submit(backend, message('this', to='a'))
         resumed = await claim_one(backend, 'a')
         assert resumed.run == 2
-        assert said([each.message for each in await store.read_history(resumed.head)]) == ['zero', '0']
+        assert said([entry.message for entry in await store.read_history(resumed.head)]) == ['zero', '0']
         assert said(resumed.own_messages or ()) == ['one', 'which?']
         await backend.queue.finish(resumed, ending(resumed, 'auth-required', messages=turn('this', 'sign in')))
         await submit(backend, message('signed in', to='a'))
@@ -349,11 +349,11 @@ class RunSuite(PortSuite):
     async def test_metadata_of_a_run_is_there_for_the_one_that_follows_it(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
         claimed = await claim_one(backend, 't')
-        for n, (metadata, kept) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
+        for n, (metadata, stored) in enumerate([(b'{"cost":1}', b'{"cost":1}'), (None, b'{"cost":1}')]):
             await submit(backend, message(f'message {n}', to='t'))
             following = await backend.queue.finish(claimed, ending(claimed, metadata=metadata))
             assert following is not None
-            assert following.header.metadata == kept
+            assert following.header.metadata == stored
             claimed = following
 
     async def test_what_a_run_writes_stays_as_it_was_whoever_changes_it_later(self, backend: Backend) -> None:

@@ -41,14 +41,14 @@ async def begun(backend: Backend, *more: str) -> Claim:
 
 
 async def unread(backend: Backend, claimed: Claim, after: int | None = None) -> dict[str, int]:
-    """What a run may take in, and the row of each."""
-    found = await backend.reader.unread('t', claimed.inbox if after is None else after)
-    assert [row for row, _ in found] == sorted(row for row, _ in found)
-    return {text_of(body): row for row, body in found}
+    """Return the texts of the unread messages of a run, each with its row."""
+    messages = await backend.reader.unread('t', claimed.inbox if after is None else after)
+    assert [row for row, _ in messages] == sorted(row for row, _ in messages)
+    return {text_of(body): row for row, body in messages}
 
 
 class SteeringSuite(PortSuite):
-    """What becomes of a message to a task that runs."""
+    """Tests of messages to running tasks."""
 
     async def test_a_run_finds_the_messages_that_came_meanwhile_in_their_order(self, backend: Backend) -> None:
         claimed = await begun(backend)
@@ -56,10 +56,10 @@ class SteeringSuite(PortSuite):
         await submit(backend, message('other', new='u'))
         for text in ('two', 'three'):
             await submit(backend, message(text, to='t'))
-        found = await unread(backend, claimed)
-        assert [*found] == ['two', 'three']
-        assert [*await unread(backend, claimed, found['two'])] == ['three']
-        assert await unread(backend, claimed, found['three']) == {}
+        inbox = await unread(backend, claimed)
+        assert [*inbox] == ['two', 'three']
+        assert [*await unread(backend, claimed, inbox['two'])] == ['three']
+        assert await unread(backend, claimed, inbox['three']) == {}
 
     async def test_a_message_that_entered_a_run_is_read_when_the_run_ends(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')
@@ -155,7 +155,7 @@ class SteeringSuite(PortSuite):
 
 
 class SteeredCheckpointSuite(PortSuite):
-    """What a durable `TaskQueue` promises besides."""
+    """Tests of messages to running tasks in a durable `TaskQueue`."""
 
     async def test_a_message_in_a_checkpoint_is_not_given_to_the_next_holder(self, backend: Backend) -> None:
         claimed = await begun(backend, 'two', 'three')

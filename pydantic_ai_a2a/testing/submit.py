@@ -137,10 +137,10 @@ class SubmitSuite(PortSuite):
 
         more = message('more', to='t', owner=owner, message_id='m')
         accepted = [
-            await backend.queue.submit(each, queue_limit=QUEUE_LIMIT, idempotency_window=0)
-            for each in (hi('t'), hi('u'), hi('v', 'other'), more, more)
+            await backend.queue.submit(submission, queue_limit=QUEUE_LIMIT, idempotency_window=0)
+            for submission in (hi('t'), hi('u'), hi('v', 'other'), more, more)
         ]
-        assert [(each.header.id, each.replayed) for each in accepted] == [(id_, False) for id_ in 'tuvtt']
+        assert [(task.header.id, task.replayed) for task in accepted] == [(id_, False) for id_ in 'tuvtt']
         assert await history(backend, 't') == ['hi', 'more', 'more']
 
     async def test_an_anonymous_message_is_new_again_after_the_window(self, backend: Backend) -> None:
@@ -151,7 +151,7 @@ class SubmitSuite(PortSuite):
         at_the_edge = await submit(backend, hi('u', AT + WINDOW))
         after = await submit(backend, hi('v', AT + WINDOW + 1))
         again = await submit(backend, hi('w', AT + WINDOW + 2))
-        assert [each.header.id for each in (at_the_edge, after, again)] == ['t', 'v', 'v']
+        assert [task.header.id for task in (at_the_edge, after, again)] == ['t', 'v', 'v']
 
     async def test_a_callers_message_is_recognised_however_late(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c', message_id='m'))
@@ -237,9 +237,9 @@ class SubmitSuite(PortSuite):
     async def test_a_message_that_is_sent_many_times_at_once_is_one_task(self, backend: Backend) -> None:
         sent = [submit(backend, message('hi', new=f't{n}', context='c', message_id='m')) for n in range(8)]
         accepted = await asyncio.gather(*sent)
-        assert len({each.header.id for each in accepted}) == 1
-        assert sorted(each.replayed for each in accepted) == [False, *[True] * 7]
-        assert [each.header.id for each in await claim(backend)] == [accepted[0].header.id]
+        assert len({task.header.id for task in accepted}) == 1
+        assert sorted(task.replayed for task in accepted) == [False, *[True] * 7]
+        assert [task.header.id for task in await claim(backend)] == [accepted[0].header.id]
 
     async def test_who_was_answered_reads_what_was_stored(self, backend: Backend) -> None:
         async def send(task_id: str) -> str:

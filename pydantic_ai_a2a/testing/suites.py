@@ -27,15 +27,15 @@ __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuit
 
 
 class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, SteeringSuite, AnswerSuite, CancelSuite, QueueMachineSuite):
-    """What `TaskQueue` promises: order, one run per context, leases and fences, all or nothing."""
+    """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
 
 
 class HousekeepingSuite(RetentionSuite, ExportSuite, DeadLetterSuite):
-    """What `Housekeeping` promises: what is too old or too much goes, and what an operator asks for is done."""
+    """Tests of `Housekeeping`: retention by age and number, and the commands of operators."""
 
 
 class PushSuite(PushConfigSuite, OutboxSuite, UntoldSuite):
-    """What `PushConfigs` and `Outbox` promise, and `Housekeeping` of what they have; for backends that have them."""
+    """Tests of `PushConfigs`, `Outbox` and their `Housekeeping`, for backends with push notifications."""
 
 
 class BackendSuite(

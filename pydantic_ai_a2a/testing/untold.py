@@ -23,7 +23,7 @@ async def kept(backend: Backend) -> list[str]:
 
 
 class UntoldSuite(PortSuite):
-    """What becomes of a task that has ended while its webhooks have not been told so."""
+    """Tests of ended tasks whose webhooks have not been notified yet."""
 
     async def test_it_stays_until_they_have_been_told_however_old_it_is(self, backend: Backend) -> None:
         await finished(backend)
@@ -45,9 +45,9 @@ class UntoldSuite(PortSuite):
             await submit(backend, message(new=f'other {n:02}'))
             await run(backend, f'other {n:02}', at=AT + 100 + n)
         await sweep(backend, Retention(max_tasks=2), at=AT + 200)
-        left = await kept(backend)
-        assert [each for each in left if each.startswith('other')] == ['other 58', 'other 59']
-        assert len(left) == 62
+        tasks = await kept(backend)
+        assert [task for task in tasks if task.startswith('other')] == ['other 58', 'other 59']
+        assert len(tasks) == 62
 
     async def test_it_stays_while_something_is_to_be_tried_again(self, backend: Backend) -> None:
         await finished(backend)

@@ -1,4 +1,4 @@
-"""Plain values to put through the ports, and the steps that most of their tests begin with. Knows no test."""
+"""Plain values for the ports, and the first steps of most tests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ __all__ = (
 AT = 1_700_000_000_000
 """The time at which the tests begin (ms)."""
 WINDOW = 600_000
-"""How long an anonymous message is recognised (ms)."""
+"""Milliseconds for which a repeated message without an owner is recognised."""
 QUEUE_LIMIT = 100
 LEASE = 3_600_000
 """Milliseconds for which a claim is valid: longer than any test takes."""
@@ -111,8 +111,8 @@ async def claim_some(
     claims: list[Claim] = []
     async with asyncio.timeout(LIMIT):
         while len(claims) < count:
-            left = limit - len(claims)
-            claims += await backend.queue.claim(holder, at=at, lease=lease, limit=left, task_id=task_id)
+            rest = limit - len(claims)
+            claims += await backend.queue.claim(holder, at=at, lease=lease, limit=rest, task_id=task_id)
             await asyncio.sleep(0)  # a backend in memory never waits, and the timeout could not end the loop
     return claims
 
@@ -171,7 +171,10 @@ def turn(prompt: str, answer: str) -> list[ModelMessage]:
 def said(messages: Sequence[ModelMessage]) -> list[str]:
     """The texts of model messages."""
     return [
-        str(part.content) for each in messages for part in each.parts if isinstance(part, (UserPromptPart, TextPart))
+        str(part.content)
+        for message in messages
+        for part in message.parts
+        if isinstance(part, (UserPromptPart, TextPart))
     ]
 
 
@@ -202,7 +205,7 @@ async def conversation(backend: Backend, context_id: str, owner: str = OWNER) ->
 
 
 async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEvent]:
-    """What the log holds after a number; at least one event."""
+    """Return the events after a number; at least one event."""
     subscription = backend.events.subscribe(task_id, lambda: None)
     try:
         subscription.start(after)
