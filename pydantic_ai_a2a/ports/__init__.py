@@ -1,10 +1,16 @@
-"""The seams to storage, as abstract classes: the service and the worker are written against these and nothing else.
+"""The ports to storage, as abstract classes: the service and the worker use no other way to a store.
 
-Plain values go in and out. For every method: reads see all writes that were answered before (read-your-writes), inputs
-are never mutated, a write either happens whole or not at all, a terminal task is never moved again, and events reach
-subscribers only once they are stored. `owner` is `Caller.owner`; a method that takes one treats another owner's task
-exactly as one that does not exist. A store that cannot be reached or written for a while raises `StoreUnavailable`: a
-client is told to try again, and a run repeats its call until it succeeds. Any other error fails the task of the run.
+Plain values go in and out. Every method keeps these rules:
+
+- Reads see all writes that were answered before (read-your-writes).
+- Inputs are never mutated.
+- A write happens whole or not at all.
+- A terminal task never changes its state.
+- Subscribers get events only after the store has committed the events.
+
+`owner` is `Caller.owner`; a method with an `owner` treats the tasks of other owners as unknown tasks. A store that is
+unavailable for a while raises `StoreUnavailable`: the server tells the client to try again, and a run repeats
+the call until the call succeeds. Any other error fails the task of the run.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class Charge(NamedTuple):
     window: int
     """Names the window, by its length (ms)."""
     until: int
-    """When it is forgotten (ms)."""
+    """The time of deletion (ms)."""
     requests: int
     tokens: int
     cost: int
@@ -47,7 +47,7 @@ class Spent(NamedTuple):
     """Usage that expires at one time."""
 
     until: int
-    """When it is forgotten (ms)."""
+    """The time of deletion (ms)."""
     requests: int
     tokens: int
     cost: int

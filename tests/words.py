@@ -1,0 +1,202 @@
+"""Measures how the words of Python files read, and fails where the package is over a bound.
+
+    python -m tests.words             the figures of the package, and what is over a bound
+    python -m tests.words -v PATH ... the figures of other files, and every docstring and name that counts
+
+The same figures of packages whose words read well, from their wheels:
+
+    pydantic-ai-slim 2.68   11 % of docstrings begin with a question word,  5.2 pronouns in 100 words
+    a2a-sdk 1.3              1 %                                            1.8
+    starlette 1.10           0 %                                            2.4
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / 'pydantic_ai_a2a'
+QUESTION_WORDS = frozenset(
+    ['how', 'what', 'whatever', 'when', 'where', 'whether', 'which', 'who', 'whoever', 'whom', 'whose', 'why']
+)
+PRONOUNS = frozenset(
+    [
+        'another',
+        'anybody',
+        'anything',
+        'everybody',
+        'everything',
+        'it',
+        'its',
+        'itself',
+        'nobody',
+        'nothing',
+        'one',
+        'ones',
+        'other',
+        'others',
+        'somebody',
+        'something',
+        'that',
+        'their',
+        'theirs',
+        'them',
+        'themselves',
+        'these',
+        'they',
+        'those',
+        'what',
+        'whatever',
+        'which',
+        'who',
+        'whoever',
+        'whom',
+        'whose',
+    ]
+)
+PARTICIPLES = frozenset(['each', 'found', 'given', 'kept', 'known', 'left', 'said', 'told'])
+"""Names of variables that are no nouns."""
+LONG = 35
+"""The most words of a sentence."""
+
+MOST_QUESTIONS = 0.04
+"""The share of docstrings that may begin with a question word."""
+MOST_PRONOUNS = 0.072
+"""The share of words that may be pronouns."""
+MOST_PARTICIPLES = 0.005
+"""The share of bound names that may be participles or pronouns."""
+
+
+@dataclass
+class Measure:
+    """The counts of some files."""
+
+    docstrings: int = 0
+    questions: list[str] = field(default_factory=list[str])
+    """The docstrings that begin with a question word: the place and the first line of each."""
+    words: int = 0
+    pronouns: Counter[str] = field(default_factory=Counter[str])
+    knows_no: list[str] = field(default_factory=list[str])
+    """The docstrings that say what a module does not know."""
+    long_sentences: list[str] = field(default_factory=list[str])
+    names: int = 0
+    participles: list[str] = field(default_factory=list[str])
+    """The places and names of variables that are no nouns."""
+
+    def read(self, path: Path) -> None:
+        """Count the words and names of one file."""
+        tree = ast.parse(path.read_text())
+        for line, docstring in docstrings(tree):
+            self._read_docstring(f'{path}:{line}', docstring)
+        for line, name in bound_names(tree):
+            self.names += 1
+            if name.strip('_') in PARTICIPLES:
+                self.participles.append(f'{path}:{line}: {name}')
+
+    def _read_docstring(self, place: str, docstring: str) -> None:
+        text = re.sub(r'`[^`]*`', 'code', docstring)
+        words = re.findall(r"[a-z][a-z'-]*", text.lower())
+        described = f'{place}: {docstring.strip().partition(chr(10))[0]}'
+        self.docstrings += 1
+        self.words += len(words)
+        self.pronouns.update(word for word in words if word in PRONOUNS)
+        if words[:1] and words[0] in QUESTION_WORDS:
+            self.questions.append(described)
+        if re.search(r'\b[Kk]nows? (no|nothing|neither)\b', text):
+            self.knows_no.append(described)
+        for sentence in re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )', text):
+            if len(sentence.split()) > LONG:
+                self.long_sentences.append(described)
+
+    def figures(self) -> str:
+        """Return the shares as text."""
+        return (
+            f'{self.question_share():.1%} of {self.docstrings} docstrings begin with a question word; '
+            f'{100 * self.pronoun_share():.1f} pronouns in 100 of {self.words} words; '
+            f'{1000 * self.participle_share():.1f} of 1,000 names are no nouns; '
+            f'{len(self.knows_no)} "knows no"; {len(self.long_sentences)} sentences over {LONG} words'
+        )
+
+    def question_share(self) -> float:
+        """Return the share of docstrings that begin with a question word."""
+        return len(self.questions) / max(self.docstrings, 1)
+
+    def pronoun_share(self) -> float:
+        """Return the share of pronouns in the words of docstrings."""
+        return self.pronouns.total() / max(self.words, 1)
+
+    def participle_share(self) -> float:
+        """Return the share of bound names that are participles or pronouns."""
+        return len(self.participles) / max(self.names, 1)
+
+    def details(self) -> list[str]:
+        """Return every docstring and name that counts against a bound."""
+        counts = ', '.join(f'{word} {count}' for word, count in self.pronouns.most_common(12))
+        return [f'Pronouns: {counts}', *self.questions, *self.knows_no, *self.long_sentences, *self.participles]
+
+    def over(self) -> bool:
+        """Return True if a share is over the package's bound."""
+        return (
+            self.question_share() > MOST_QUESTIONS
+            or self.pronoun_share() > MOST_PRONOUNS
+            or self.participle_share() > MOST_PARTICIPLES
+            or bool(self.knows_no)
+            or bool(self.long_sentences)
+        )
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings of modules, classes, functions and attributes, each with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in node.body:
+                match statement:
+                    case ast.Expr(value=ast.Constant(value=str(text))):
+                        yield statement.lineno, text
+                    case _:
+                        pass
+
+
+def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the names of variables and parameters, at each place that binds one."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(ctx=ast.Store(), id=name) | ast.arg(arg=name):
+                yield node.lineno, name
+            case _:
+                pass
+
+
+def measure(path: Path) -> Measure:
+    """Measure a file, or all Python files of a directory."""
+    measured = Measure()
+    for file in [path] if path.is_file() else sorted(path.rglob('*.py')):
+        measured.read(file)
+    return measured
+
+
+def main() -> int:
+    """Print the figures of each path; return 1 if the package is over a bound."""
+    parser = argparse.ArgumentParser(prog='python -m tests.words')
+    parser.add_argument('paths', nargs='*', type=Path, metavar='PATH')
+    parser.add_argument('-v', '--verbose', action='store_true')
+    arguments = parser.parse_args()
+    for path in arguments.paths:
+        measured = measure(path)
+        print(f'{path}: {measured.figures()}', *measured.details() if arguments.verbose else (), sep='\n    ')
+    if arguments.paths:
+        return 0
+    measured = measure(PACKAGE)
+    over = measured.over()
+    print(f'Words: {measured.figures()}', *measured.details() if over or arguments.verbose else (), sep='\n    ')
+    return over
+
+
+if __name__ == '__main__':
+    sys.exit(main())
