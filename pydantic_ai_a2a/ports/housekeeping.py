@@ -24,18 +24,18 @@ __all__ = (
 )
 
 OnExpired: TypeAlias = Callable[[TaskHeader, str, str], object]
-"""Takes a task that failed because its client did not answer in time, the class of the failure, the correlation id."""
+"""Called with a task that failed without an answer in time, the class of the failure, and the correlation id."""
 
 
 DEAD_LETTER = 'attempts'
-"""Class of the failure of a task that was started too often."""
+"""Failure class of a task with too many attempts."""
 DEAD_LETTERS = (DEAD_LETTER, 'storage')
-"""Classes of the failures with which a task is a dead letter: it can be retried after its last step."""
+"""Failure classes of dead letters: tasks to retry from the last checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetter:
-    """A task that was started too often without coming to an end, or that ended because of its store."""
+    """A task that failed after too many attempts, or because of the store."""
 
     task_id: str
     context_id: str
@@ -47,9 +47,9 @@ class DeadLetter:
     failure: str
     """Class of the failure."""
     correlation_id: str | None
-    """Names the failure in the log and to the client."""
+    """Id of the failure in the log and in the client's error."""
     retried_as: str | None
-    """The task that was made of it last; None if it was not retried."""
+    """Id of the newest retry; None without a retry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,13 +78,13 @@ class Erased:
 
 
 class ExportedConversation(NamedTuple):
-    """A conversation, with all of its messages."""
+    """A conversation with all messages."""
 
     record: ConversationRecord
-    """Its usage, and how it came to be."""
+    """Usage and origin of the conversation."""
     messages: Sequence[ModelMessage]
     branches: Sequence[Sequence[ModelMessage]]
-    """The histories that it has left, of `record.branches`."""
+    """The abandoned histories of `record.branches`."""
 
 
 class Housekeeping(ABC):
@@ -92,61 +92,61 @@ class Housekeeping(ABC):
 
     @abstractmethod
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        """Drop a bounded batch of what is past its time; how many rows went. Call again until it is 0.
+        """Delete a bounded batch of expired rows, and return the number of rows. Call again until the number is 0.
 
-        `on_expired` is called for each task that this sweep has failed because its client did not answer within
-        `retention.waiting`, once that is stored.
+        The sweep fails tasks without an answer within `retention.waiting`, and calls `on_expired` for each failed task
+        after the commit.
 
-        A task that has ended stays, and counts for nothing, while it has deliveries that are neither done nor given up:
-        for `retention.waiting` after its end, or as long as the others if that is longer.
+        An ended task with pending deliveries stays, and does not count against limits: for `retention.waiting` after
+        the end, or for the retention of ended tasks if longer.
         """
 
     @abstractmethod
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        """Delete a finished or waiting task, its messages, artifacts and events; whether it was there.
+        """Delete a finished or waiting task with all messages, artifacts and events. Return True if the task existed.
 
-        Readers of a waiting one get a last event: it is canceled. Those in other processes are dropped.
+        Readers of a waiting task get a last event: canceled. Readers in other processes are dropped.
 
         Raises:
-            UnsupportedOperationError: It is queued or running; cancel it first.
+            UnsupportedOperationError: The task is queued or running; cancel the task first.
         """
 
     @abstractmethod
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
-        """Delete a bounded batch of all that an owner has, or of one of its contexts; what went.
+        """Delete a bounded batch of an owner's rows, or of one context of the owner. Return the deleted rows.
 
-        Call again until nothing does. Readers of a waiting task are told as by `erase_task`.
+        Call again until nothing is deleted. Readers of a waiting task get a last event, as in `erase_task`.
 
         Raises:
-            UnsupportedOperationError: One of its tasks is queued or running; this call has deleted nothing.
+            UnsupportedOperationError: A task of the owner is queued or running; this call has deleted nothing.
         """
 
     @abstractmethod
     async def dead_letters(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> Sequence[DeadLetter]:
-        """The dead letters, those that failed first at the beginning; of any owner, if None.
+        """Return a page of dead letters, the oldest failure first; of all owners, if `owner` is None.
 
-        `after` is (at, task_id) of the last one of the page before.
+        `after` is (at, task_id) of the last dead letter of the previous page.
         """
 
     @abstractmethod
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        """Make a new, queued task of a dead letter: with its message, for its owner and in its context.
+        """Queue a dead letter as a new task, with the same message, owner and context.
 
-        The message gets an id of its own and names the dead letter in `referenceTaskIds`. The new task goes on from the
-        dead letter's checkpoint, and with the answer and the model messages of one that had waited and was answered;
-        its push notification configurations are copied. A dead letter is retried once, whoever asks at the same time,
-        unless `again` says otherwise; then what had been moved is gone, and the new task begins with its message.
+        The message gets a new id and names the dead letter in `referenceTaskIds`. The new task continues the dead
+        letter's checkpoint. For an answered dead letter the new task also has the answer and the model messages. The
+        push notification configurations are copied. A dead letter is retried once, even by concurrent calls; with
+        `again` another task is made, which begins with the message, without a checkpoint.
 
         Raises:
-            TaskNotFoundError: There is no such task.
-            UnsupportedOperationError: It is no dead letter, or was retried already.
+            TaskNotFoundError: The task does not exist.
+            UnsupportedOperationError: The task is no dead letter, or was retried already.
         """
 
     @abstractmethod
     def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
-        """All tasks of an owner and then all its conversations, or those of one context; one at a time in memory.
+        """Yield all tasks of an owner, then all conversations; or the tasks and conversations of one context.
 
-        What is written meanwhile may or may not be among them.
+        One item is in memory at a time. The export may or may not include rows written after the start.
         """

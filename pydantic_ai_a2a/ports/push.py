@@ -1,7 +1,7 @@
-"""The seams to storage for push notifications: who is to be told of a task, and what they have not been told yet.
+"""The ports for push notifications: the webhooks of tasks, and the deliveries not done yet.
 
-The rules of `ports` hold here too. Where a notification is sent to is kept as bytes that storage does not look into:
-they may be encrypted. Deliveries are written by `TaskQueue`, in the transactions that store the events.
+The rules of `ports` hold here too. Storage keeps the address of a webhook as opaque bytes, which may be encrypted.
+`TaskQueue` writes deliveries in the transactions of the events.
 """
 
 from __future__ import annotations
@@ -16,59 +16,59 @@ from ..types import TaskEvent
 __all__ = ('DeadDelivery', 'Delivery', 'Leased', 'Outbox', 'PushConfig', 'PushConfigs', 'Takes')
 
 Takes = Literal['statuses', 'artifacts', 'chunks']
-"""The delivered events: status updates; also whole artifacts; or every event as it is stored."""
+"""The delivered events: status updates; status updates and whole artifacts; or every stored event."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PushConfig:
-    """Somebody who is to be told of a task."""
+    """A webhook of a task."""
 
     id: str
-    """Names it among those of its task."""
+    """Id of the webhook, unique in the task."""
     version: str
-    """Name of the codec that it was registered through, which writes what it is told."""
+    """Name of the codec of the registration, which also writes the notifications."""
     takes: Takes
     body: bytes = field(repr=False)
     """Address and credentials of the webhook; a secret."""
 
 
 class PushConfigs(ABC):
-    """The push notification configurations of tasks (§3.1.7 to §3.1.10). They go with their task.
+    """The push notification configurations of tasks (§3.1.7 to §3.1.10), deleted with the task.
 
-    Every method raises TaskNotFoundError if the task is not there for this owner.
+    Every method raises TaskNotFoundError if the owner has no such task.
     """
 
     @abstractmethod
     async def create(self, task_id: str, owner: str, config: PushConfig, *, limit: int) -> None:
-        """Add a configuration, which gets the events that are stored from now on; one with the same id is replaced.
+        """Add a configuration for later events, or replace the configuration with the same id.
 
         Raises:
-            InvalidParamsError: The task has `limit` others already.
+            InvalidParamsError: The task has `limit` other configurations already.
         """
 
     @abstractmethod
     async def get(self, task_id: str, owner: str, config_id: str | None) -> PushConfig:
-        """One of them; the oldest for None.
+        """Return a configuration; the oldest for None.
 
         Raises:
-            TaskNotFoundError: Also if there is no such configuration.
+            TaskNotFoundError: The owner has no such task, or the task no such configuration.
         """
 
     @abstractmethod
     async def list(self, task_id: str, owner: str) -> Sequence[PushConfig]:
-        """All of a task, the oldest first."""
+        """Return all configurations of a task, the oldest first."""
 
     @abstractmethod
     async def delete(self, task_id: str, owner: str, config_id: str) -> None:
-        """Remove one, and what it has not been told; nothing if there is none."""
+        """Delete a configuration with all pending deliveries; do nothing without such a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An event that one configuration is to be told next, and the right of its holder to try."""
+    """The next event for a configuration, with the sender's right to try."""
 
     id: str
-    """Names this event for this configuration, however often it is sent; visible ASCII."""
+    """Id of the event for this configuration, the same in all tries; visible ASCII."""
     task_id: str
     owner: str
     config: PushConfig
@@ -76,24 +76,24 @@ class Delivery:
     failures: int
     """Number of failed tries."""
     place: int
-    """Of the configuration, in the store."""
+    """Row of the configuration in the store."""
     lease: int
-    """Grows with every lease of the configuration; who comes with an older one changes nothing."""
+    """Number that grows with every lease of the configuration; writes with an older number change nothing."""
     traceparent: str | None = None
-    """Of the request that the task goes on with, as W3C trace context."""
+    """W3C trace context of the request of the run."""
 
 
 class Leased(NamedTuple):
-    """The deliveries that a sender may try now."""
+    """The leased deliveries of a sender."""
 
     deliveries: Sequence[Delivery]
     wait: int | None
-    """Milliseconds until the sender could get another delivery: 0 for at once, None if no delivery waits for it."""
+    """Milliseconds until the sender can lease another delivery; 0: now; None: no delivery is pending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadDelivery:
-    """An event that could not be delivered."""
+    """An undeliverable event."""
 
     id: str
     task_id: str
@@ -102,7 +102,7 @@ class DeadDelivery:
     n: int
     """Number of the event in the task's log."""
     state: str | None
-    """The state that it tells of; None for an artifact."""
+    """State of a status update; None for an artifact."""
     at: int
     """Time when the sender gave up (ms)."""
     failures: int
@@ -113,53 +113,53 @@ class DeadDelivery:
 class Outbox(ABC):
     """Events on their way to webhooks, in order for each configuration. Many processes may send at once.
 
-    The store measures leases and pauses by the clock that measures the leases of tasks: nobody sets it.
+    The store measures leases and pauses by the clock of task leases.
     """
 
     @abstractmethod
     async def lease(self, *, lease: int, limit: int, held: Mapping[str, int]) -> Leased:
-        """Take the oldest undelivered event of up to `limit` configurations which are due and which nobody holds.
+        """Lease the oldest undelivered event of up to `limit` due configurations without a holder.
 
-        A delivery whose lease has expired goes to the next sender that asks. A sender gets another delivery of an owner
-        only while it has fewer of that owner than would be left of `limit`: so there is always room for other owners.
+        A delivery with an expired lease goes to the next sender. A sender gets another delivery of an owner only while
+        the sender has fewer deliveries of the owner than free places in `limit`: other owners always have a place.
 
         Args:
             lease: Length of the leases in milliseconds. A lease of less than 0 has expired at once.
-            limit: How many deliveries may be taken.
-            held: How many deliveries of each owner the sender has already.
+            limit: The most deliveries to lease.
+            held: Number of deliveries of each owner in the sender already.
         """
 
     @abstractmethod
     async def done(self, delivery: Delivery) -> None:
-        """It was delivered: forget it, and go on with the configuration's next one."""
+        """Delete a delivery after success; the next event of the configuration becomes due."""
 
     @abstractmethod
     async def failed(self, delivery: Delivery, *, at: int, pause: int | None, error: str) -> None:
-        """Record that a try has failed.
+        """Record a failed try.
 
         Args:
-            delivery: The delivery, which is tried again before all that follow.
-            at: The time (ms since the epoch), which `DeadDelivery.at` tells.
+            delivery: The delivery. Later events of the configuration wait for the next try.
+            at: Time of the failure (ms since the epoch), for `DeadDelivery.at`.
             pause: Milliseconds until the next try; None gives the delivery up.
-            error: Why it failed.
+            error: Reason of the failure.
         """
 
     @abstractmethod
     async def release(self, delivery: Delivery) -> None:
-        """Hand it back as it was: somebody else may try at once."""
+        """Release a delivery without a try: any sender may try at once."""
 
     @abstractmethod
     async def dead(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> Sequence[DeadDelivery]:
-        """Those that were given up, the first of them first; of any owner, if None.
+        """Return a page of dead deliveries, the oldest first; of all owners, if `owner` is None.
 
-        `after` is (at, id) of the last one of the page before.
+        `after` is (at, id) of the last delivery of the previous page.
         """
 
     @abstractmethod
     async def retry(self, delivery_id: str) -> None:
-        """Try one that was given up once more, as often as a new one, and before those that came after it.
+        """Try a dead delivery again, with as many tries as a new delivery, before later events.
 
         Raises:
             UnsupportedOperationError: There is no such dead delivery.
@@ -167,4 +167,4 @@ class Outbox(ABC):
 
     @abstractmethod
     def listen(self, on_due: Callable[[], object]) -> Callable[[], None]:
-        """Be told, in any thread, that something may have become due; a hint, never promised. Returns what stops it."""
+        """Call `on_due`, in any thread, when a delivery may be due; return a function to stop. Hints may be missing."""

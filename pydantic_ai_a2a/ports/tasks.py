@@ -32,52 +32,52 @@ class Answer:
     """A message as the checked answer to the pending calls of its task."""
 
     pause: int
-    """`AnswerNeeded.pause` of what was answered: by now the task may wait with something else."""
+    """`AnswerNeeded.pause` of the answered calls: a task that waits with newer calls refuses the answer."""
     pending: bytes
-    """The answer as it is stored, for the run that goes on."""
+    """The stored form of the answer, for the resumed run."""
     rest: bytes | None = None
-    """The status message that asks for the rest, or again, if the task does not go on yet."""
+    """The status message that asks for the missing answers; None if the run resumes."""
     again: bool = False
-    """True if the message is no answer, so that its task waits as long as it would have without it."""
+    """True if the message is no answer: the deadline of the waiting task stays as before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A client's message that passed every check that needs no storage."""
+    """A client's message after all checks without storage."""
 
     owner: str
     anonymous: bool
     message_id: str
     digest: bytes
-    """Same id and digest: the same message, sent again."""
+    """Digest of the content: two messages with the same id and digest are one message, sent twice."""
     body: bytes
     """The message as 1.0 JSON, without taskId and contextId."""
     task_id: str
-    """Id of the task that the message continues or creates."""
+    """Id of the continued or created task."""
     new: bool
     """True if the message creates a task."""
     context_id: str | None
-    """The context of a new task; for another one what the client named, or None."""
+    """The context of a new task; for a continued task the context in the request, or None."""
     request: bytes | None = None
-    """The request's fields that a run of the message needs, as a JSON object."""
+    """The fields of the request for the run, as a JSON object."""
     traceparent: str | None = None
     dialect: str = '1.0'
-    """Name of the codec that read the message: a new task keeps it."""
+    """Name of the codec of the request, stored with a new task."""
     at: int
     """Now (ms)."""
     watched_until: int = 0
-    """Until when the process that takes the message reads its task's events, on a clock of the store (ms).
+    """Time until which the accepting process reads the events of the task, by the clock of the store (ms).
 
-    The store sets it, for other processes that may run the task.
+    The store sets the time, for the process that runs the task.
     """
     answers_calls: bool = False
-    """True if the message claims to answer calls: only a task with pending calls accepts such a message."""
+    """True if the message has answers to calls: only a task with pending calls accepts the message."""
     answer: Answer | None = None
     """The checked answer, if the task waits for one."""
     only_waiting: bool = False
     """True if a queued or running task must refuse the message."""
     pause: int | None = None
-    """Number of the event that began the answered pause: a task that has gone on since refuses the message."""
+    """Number of the event of the answered pause: a task that has resumed since refuses the message."""
     task_limit: int | None = None
     """Limit of the owner's queued and running tasks, including the message's task."""
     size: int = 0
@@ -85,9 +85,9 @@ class Submission:
     unread_limit: int | None = None
     """Limit of unread messages in the task, without the message and the running one; None: `queue_limit`."""
     refusal: Exception | None = None
-    """Error to raise, unless the message was accepted before."""
+    """Error to raise for a message that was not accepted before."""
     push: PushConfig | None = None
-    """To be told of the task, as by `PushConfigs.create`, from the first event that the message leads to."""
+    """A webhook for the task, as by `PushConfigs.create`, from the first event after the message."""
     push_limit: int = 0
     """Limit of the task's push configurations."""
 
@@ -97,9 +97,9 @@ class Accepted(NamedTuple):
 
     header: TaskHeader
     after: int
-    """Number of the newest event when the message was accepted first: a blocking send waits for what follows."""
+    """Number of the newest event at the first acceptance of the message: a blocking send waits for later events."""
     replayed: bool
-    """True if the message was accepted before, so that this submission stored nothing."""
+    """True if the message was accepted before: this submission stored nothing."""
 
 
 class Status(NamedTuple):
@@ -112,48 +112,48 @@ class Status(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The progress of a run, from which the next holder of the task continues."""
+    """The progress of a run, for the next holder of the task."""
 
     run: str
-    """Names the run, in all its attempts."""
+    """Id of the run, the same in all attempts."""
     messages: Sequence[ModelMessage]
-    """The run's own model messages, over all its attempts; those before them are the conversation's."""
+    """The model messages of the run, over all attempts, without the earlier messages of the conversation."""
     usage: RunUsage
     """The run's usage over all attempts."""
     first: int = 0
-    """In a write: number of the first message that `messages` replace; stored messages before it stay. In a read: 0."""
+    """In a write: number of the first stored message to replace by `messages`; earlier messages stay. In a read: 0."""
     taken: int = 0
-    """Row of the newest client message that entered the run on its way and is in `messages`; 0 if none did."""
+    """Row of the newest client message in `messages` that entered the running run; 0 if no message did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A task that this holder runs, with the holder's right to write."""
+    """A claimed task, with the holder's right to write."""
 
     header: TaskHeader
     holder: str
     fence: int
-    """Grows with every claim; a write with an older one is refused."""
+    """Number that grows with every claim; writes with an older fence are refused."""
     attempt: int
-    """1, and one more for each holder that was lost."""
+    """Number of the attempt, from 1: each lost holder adds 1."""
     run: int
     """Counts the agent runs of the task, from 1."""
     turn: int
-    """Number of the turn that the run belongs to, from 1. A turn begins with a message that is a prompt. Attempts after
-    a crash and runs that go on after a pause belong to the same turn."""
+    """Number of the run's turn, from 1. A turn begins with a prompt. Attempts after a crash and resumed runs belong to
+    the same turn."""
     inbox: int
-    """Row of the newest client message that was run, this run's among them unless it is an answer."""
+    """Row of the newest client message of this run and all earlier runs, without answers."""
     message: bytes
     """The message to run now, as JSON."""
     head: str | None
-    """Newest entry of the conversation that the run continues; None for a new one."""
+    """Newest entry of the continued conversation; None for a new conversation."""
     own_messages: Sequence[ModelMessage] | None
-    """Model messages of the task that are not in its context yet, because it was interrupted."""
+    """Model messages of the interrupted task, not yet in the context."""
     request: bytes | None
-    """The fields that the run needs of the request of `message`, as a JSON object."""
+    """The fields of the request of `message` for the run, as a JSON object."""
     traceparent: str | None
     checkpoint: Checkpoint | None = None
-    """The stored progress of earlier attempts; None if there is none."""
+    """The stored progress of earlier attempts; None without progress."""
     push: bool = False
     """True if the task has, or had, push notification configurations."""
     pending: bytes | None = None
@@ -162,41 +162,41 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The end of a run: everything that its last transaction writes."""
+    """The end of a run: all values of the last transaction."""
 
     status: Status
     events: Sequence[TaskEvent] = ()
     """Events before the status update, such as the closing artifact update."""
     final: TaskEvent
-    """The status update; not stored if the run goes on with another message of the task."""
+    """The status update; not stored if another message of the task is run next."""
     history: Sequence[tuple[str, bytes]] = ()
     """Messages to add to the task's history: (messageId, JSON)."""
     artifacts: Sequence[tuple[str, bytes]] | None = None
-    """Artifacts to add to the task: (artifactId, JSON). Each replaces the task's artifact with the same id. None keeps
-    what the log has of a run that ends its task or its turn."""
+    """Artifacts to add to the task: (artifactId, JSON). A new artifact replaces the artifact with the same id. None
+    keeps the artifacts in the log of a run that ends the task or the turn."""
     messages: Sequence[ModelMessage] = ()
     """The run's new model messages. Completed or canceled: appended to the context. Interrupted: kept with the task.
-    Failed or rejected: dropped, so that the context is as it was before."""
+    Failed or rejected: dropped; the context stays as before the run."""
     usage: RunUsage | None = None
     """The run's usage, added to the conversation's usage."""
     metadata: bytes | None = None
     failure: str | None = None
     """Class of the failure, for a failed task."""
     pending: bytes | None = None
-    """The pending calls of an interrupted task, against which its answer is checked."""
+    """The pending calls of an interrupted task, to check answers."""
     charges: Sequence[Charge] = ()
     """The run's usage over all attempts, as charges of the quotas."""
     taken: int = 0
-    """Row of the newest client message that entered the run on its way, which is read with this; 0 if none did."""
+    """Row of the newest client message that entered the running run, now marked as read; 0 if no message did."""
     last: bool = False
-    """True to end the task although it has unread messages."""
+    """True to end the task despite unread messages."""
 
 
 class Marks(NamedTuple):
     """Changes to the holder's tasks since its last renewal."""
 
     lost: Sequence[str]
-    """Tasks that the holder has lost: their runs stop and write nothing."""
+    """Tasks of other holders by now: this holder stops the runs and writes nothing."""
     cancel: Sequence[str]
     """Tasks to cancel."""
 
@@ -206,60 +206,62 @@ class TaskQueue(ABC):
 
     @abstractmethod
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
-        """Store a message and create its task, or hand it to the task it continues.
+        """Store a message, and create a task or add the message to the continued task.
 
-        A message to a task that waits is its answer: the next run is given it, before messages that came earlier and
-        are unread still.
+        A message to a waiting task is the answer of the client: the next run gets the answer before older unread
+        messages.
 
-        A message (owner, message id, digest) that was accepted before gives the first task again. A message of an
-        anonymous owner that creates a task does so only if its id has 16 characters or more, and within
-        `idempotency_window` (ms). If the window is 0, no message is recognised, whoever sends it.
+        A message (owner, message id, digest) that was accepted before returns the first task again. Messages of an
+        anonymous owner are recognised only with an id of 16 or more characters, and within `idempotency_window` (ms).
+        With a window of 0, no message is recognised.
 
         Raises:
-            TaskNotFoundError: The task to continue is not there for this owner.
-            UnsupportedOperationError: It has ended; or it waits for nothing, and `submission.only_waiting` is set; or
-                it has gone on since `submission.pause`.
-            InvalidParamsError: Another context, or a known message id with another content.
-            AnswerNeeded: It waits with something that `submission.answer` does not answer, or with nothing although
-                there is one. Nothing is stored.
-            OverloadedError: `queue_limit` tasks wait already.
+            TaskNotFoundError: The owner has no such task to continue.
+            UnsupportedOperationError: The task has ended; or the task does not wait, and `submission.only_waiting` is
+                set; or the task has resumed since `submission.pause`.
+            InvalidParamsError: The message names another context, or a known message id with another content.
+            AnswerNeeded: The task waits with calls and `submission.answer` does not answer the calls, or there is an
+                answer and no pending call. Nothing is stored.
+            OverloadedError: `queue_limit` tasks are queued already.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """
 
     @abstractmethod
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        """Cancel a queued or waiting task at once; ask the holder of a running one to. `force` takes it away from it.
+        """Cancel a queued or waiting task at once; ask the holder of a running task to cancel.
+
+        `force` cancels a running task at once; the holder loses the task.
 
         Raises:
-            TaskNotFoundError: Not there for this owner.
-            TaskNotCancelableError: It has ended.
+            TaskNotFoundError: The owner has no such task.
+            TaskNotCancelableError: The task has ended.
         """
 
     @abstractmethod
     async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
-        """Take tasks that may run, at most one of each context, and move them to `working`.
+        """Claim runnable tasks, at most one of each context, and set the tasks to `working`.
 
-        Tasks whose holder was lost come first. Then owners with queued tasks take turns: a round has one task of each
-        owner. An owner's task gets its round once no task of its context is before it: the round after the owner's last
-        queued task, or the one that is being claimed now. Tasks of one round are in the order of their submission.
+        Tasks with expired leases come first. Then owners with queued tasks take turns: a round has one task of each
+        owner. A task gets a round once the task is the first of the context: the round after the owner's last queued
+        task, or the current round. Tasks of one round are in the order of submission.
 
-        With `task_id`, only that task is taken. A task of another holder whose lease has expired counts as one more
+        With `task_id`, only that task is claimed. A task with the expired lease of another holder counts as one more
         attempt.
 
-        Leases are measured by the store, with a clock that is the same for all who share the store and that nobody
-        sets. A lease of less than 0 has expired at once.
+        The store measures leases with one clock for all processes; setting the wall clock does not change a lease. A
+        lease of less than 0 has expired at once.
 
         Args:
-            holder: Who takes the tasks.
-            at: The time of their new status (ms since the epoch).
-            lease: How long other holders leave the tasks alone, unless the lease is renewed (ms).
-            limit: How many may be taken.
-            task_id: The only task to take.
+            holder: Id of the claiming process.
+            at: Time of the new status (ms since the epoch).
+            lease: Milliseconds until other holders may claim the tasks, if no renewal comes.
+            limit: The most tasks to claim.
+            task_id: The only task to claim.
         """
 
     @abstractmethod
     async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        """Let the leases of these tasks expire `lease` milliseconds from now."""
+        """Renew the leases of the given tasks: `lease` milliseconds from now."""
 
     @abstractmethod
     async def emit(
@@ -269,10 +271,11 @@ class TaskQueue(ABC):
         status: Status | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> None:
-        """Store events, and with a status the task's; the message of the status before it moves into the history.
+        """Store events, and the status of the task if one is given.
 
-        A checkpoint is stored with them, and `claim` gives it to the task's next holder. Only durable backends are
-        given one. The same call is repeated after `StoreUnavailable`: what the first call has stored is stored once.
+        The message of the previous status moves into the history. A checkpoint is stored in the same transaction, and
+        `claim` returns the checkpoint to the task's next holder. Only durable backends get checkpoints. After
+        `StoreUnavailable` the caller repeats the call: the events are stored once.
 
         Raises:
             LeaseLost: The claim is no longer valid.
@@ -282,14 +285,15 @@ class TaskQueue(ABC):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         """End a run in one transaction, and release the task.
 
-        A run that completes, fails or rejects its task does not end it while another message of it is unread: what the
-        run came to is stored, the message of its status goes into the history, and the claim for the first run of the
-        next turn is returned. It ends all the same with `finish.last`, and if it becomes a dead letter or is canceled.
-        A task that waits keeps what is unread for later. What the run has used is charged in the same transaction, but
-        for what was charged of it before: it may go on from the checkpoint of a dead letter.
+        A task with unread messages does not end when the run completes, fails or rejects the task: the result is
+        stored, the message of the status goes into the history, and the claim for the first run of the next turn is
+        returned. With `finish.last`, as a dead letter, or canceled, the task ends despite unread messages. A waiting
+        task keeps unread messages for later. The usage of the run is charged in the same transaction, without the usage
+        charged before: a run can continue the checkpoint of a dead letter.
 
-        The run's checkpoint goes, unless the task becomes a dead letter (`failure` is one of `DEAD_LETTERS`). The same
-        call is repeated after `StoreUnavailable`: if the first call was stored, the second returns the same.
+        The run's checkpoint is deleted, except for a dead letter (`failure` is one of `DEAD_LETTERS`). After
+        `StoreUnavailable` the caller repeats the call: if the first call was stored, the second call returns the same
+        result.
 
         Raises:
             LeaseLost: The claim is no longer valid.
@@ -297,4 +301,4 @@ class TaskQueue(ABC):
 
     @abstractmethod
     async def release(self, claim: Claim) -> None:
-        """Hand a running task back: it stays `working`, keeps context and checkpoint, and may be claimed by anybody."""
+        """Release a running task, for any holder to claim. The state, context and checkpoint stay."""
