@@ -18,24 +18,24 @@ logger = logging.getLogger('pydantic_ai_a2a')
 T = TypeVar('T')
 
 _TRUSTED = 10.0
-"""Seconds for which a write that succeeded speaks for the next ones, if none has failed since."""
+"""Seconds after a successful write without a new probe, if no write has failed since."""
 _PAUSE = 1.0
-"""Seconds between two probes at least, however often somebody asks."""
+"""The least seconds between two probes."""
 _SIZE = 32_768
-"""Bytes that a probe writes: so many that a full disk has no room for them in the pages that it has."""
+"""Size of a probe's write: more bytes than the free space in the pages of a full disk."""
 
 
 class Availability:
     """The availability of one store to one process.
 
     Args:
-        store: The store, as the log names it.
+        store: Name of the store in the log.
     """
 
     def __init__(self, store: str) -> None:
         self._store = store
         self._worked = False
-        """True once the store has answered: what makes it unusable after that may pass."""
+        """True after the first answer of the store: later errors count as temporary."""
         self.refused = False
         """True after a failure, until a write succeeds."""
         self._trusted_until = 0.0
@@ -68,18 +68,18 @@ class Availability:
         self.refused = True
 
     def written(self) -> None:
-        """A write has succeeded that has changed something."""
+        """Record a successful write."""
         if self.refused:
             logger.warning('The %s is available again.', self._store)
         self.refused = False
 
     async def check(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write something, unless it is known that the store takes writes.
+        """Probe the store with a write, unless a recent write has succeeded.
 
-        While one caller writes, the others go by what was known before.
+        During a probe, other callers get the result of the previous probe.
 
         Raises:
-            StoreUnavailable: It takes none.
+            StoreUnavailable: The store takes no writes.
         """
         now = time.monotonic()
         if not self.refused and now < self._trusted_until:
@@ -100,7 +100,7 @@ class Availability:
 
 
 def probe(agent: str) -> Transaction[None]:
-    """Write as an event of a task would be written, and leave nothing of it."""
+    """Write a row like an event of a task, and delete the row."""
     key = agent, f'probe {urandom(8).hex()}'
     yield [
         ('INSERT INTO event (agent, task_id, n, payload) VALUES (?, ?, 0, ?)', [(*key, urandom(_SIZE))]),

@@ -1,4 +1,4 @@
-"""State that one process has about the other processes on its database, and the callbacks of its own workers."""
+"""State of a process about other processes on the same database, and the callbacks of local workers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Peers:
 
     Args:
         tails: The readers of this process.
-        now: The clock of the marks (ms). All processes that share the store share this clock too, and nobody sets it.
+        now: The clock of the marks (ms), the same for all processes of the store, independent of the wall clock.
     """
 
     def __init__(self, event_bus: EventBus, now: Callable[[], int]) -> None:
@@ -35,13 +35,13 @@ class Peers:
         self.listeners: list[WorkerCallbacks] = []
         self._event_bus = event_bus
         self._newest: Mapping[str, int | None] = {}
-        """The newest events of the tasks that are watched here, as they were last noticed."""
+        """The newest known event number of each task with a local reader."""
         self._elsewhere: dict[str, int] = {}
-        """Tasks with a reader in some process, and until when that is known (ms)."""
+        """Tasks with a reader in any process, each with the expiry of the mark (ms)."""
         self._ready = False
         """True if a task was waiting for a worker at the last look."""
         self._marked: dict[str, int] = {}
-        """Tasks whose readers here the other processes know of, and until when (ms)."""
+        """Tasks with local readers and a stored mark, each with the expiry of the mark (ms)."""
 
     def live(self) -> bool:
         """True if a worker with a running event loop listens."""
@@ -60,10 +60,10 @@ class Peers:
         return self._elsewhere.get(task_id, 0) > self.now()
 
     def tell(self, noticed: Noticed) -> bool:
-        """Tell whom it concerns what has been written; whether to look again soon.
+        """Notify local readers and workers of new writes. Return True to poll again soon.
 
-        A task that waits is left to the process that took its message until the next look, because it may run there in
-        the context of its request.
+        Until the next poll, a queued task is left to the process of the request, which can run the task in the context
+        of the request.
         """
         before, self._newest = self._newest, noticed.newest
         for task_id, newest in noticed.newest.items():
@@ -78,26 +78,26 @@ class Peers:
         return noticed.ready and not still_ready
 
     def is_watched(self, task_id: str, until: int) -> None:
-        """Another process says that a task has a reader there, and until when that is known (ms)."""
+        """Record the reader of a task in another process, until the expiry of the mark (ms)."""
         if self.listeners:  # who runs nothing need not know, nor looks at what has become of it
             self._elsewhere[task_id] = until
 
     def cancel(self, task_id: str) -> None:
-        """Tell the workers of this process that somebody wants a task to be canceled."""
+        """Notify the local workers of a requested cancel."""
         for listener in tuple(self.listeners):
             _call(listener.loop, listener.on_cancel, task_id)
 
     def will_mark(self, task_id: str, until: int) -> None:
-        """Remember that a mark is being written with the task."""
+        """Record the mark that is written together with the task."""
         self._marked[task_id] = until
 
     def mark_again(self, tasks: Iterable[str]) -> None:
-        """Have tasks marked the next time, because they were not marked now."""
+        """Mark the tasks at the next poll, after a failed write of marks."""
         for task_id in tasks:
             self._marked.pop(task_id, None)
 
     def to_mark(self) -> tuple[list[str], int]:
-        """The tasks of whose readers the others are to be told, before they forget, and until when (ms)."""
+        """Return the tasks with marks to renew, and the new expiry (ms)."""
         now = self.now()
         marked = {task_id: self._marked.get(task_id, 0) for task_id in self._event_bus.read_tasks()}
         due = [task_id for task_id, until in marked.items() if until < now + WATCH // 2]

@@ -1,7 +1,7 @@
-"""Long answers on their way to clients: what they hold in memory, and which of them end when that is too much.
+"""Memory of long answers on the way to clients, and the cut of slow readers above `Limits.unsent`.
 
-An answer is sent in pieces, as they are stored, and each piece is released once it is sent. All apps of a process count
-the bytes that are not yet sent in `UNSENT`, because they share the process's memory.
+An answer is sent in pieces, and each piece is released after sending. All apps of a process share the memory of the
+process, and count unsent bytes in `UNSENT`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from .slow_clients import SlowClients
 __all__ = ('UNSENT', 'Held', 'Readers', 'Unsent', 'UnsentAnswer')
 
 _STALL = 1.0
-"""Seconds after which a client that has taken nothing of its answer is a slow reader."""
+"""Seconds without progress after which a client is a slow reader."""
 _CHUNKS_AT_ONCE = 8
-"""Chunks that are sent before others are served, however fast the client reads."""
+"""Chunks to send before other requests are served, even to a fast client."""
 _PIECES_AT_ONCE = 500_000
-"""Bytes that are written before others are served."""
+"""Bytes to write before other requests are served."""
 
 
 class Unsent:
-    """Counts the bytes of long answers that clients have not taken. Any thread may call it."""
+    """Counter of unsent bytes in long answers, for any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -39,9 +39,9 @@ class Unsent:
         self.bytes = 0
 
     def admit(self, answer: UnsentAnswer, limit: int) -> bool:
-        """Count an answer if it fits beside the others. To make room, the slowest of the slow readers are cut.
+        """Count an answer that fits beside the other answers; cut the slowest readers to make room.
 
-        An answer that is longer than the limit fits if there are no others.
+        An answer above the limit fits if no other answer is unsent.
         """
         with self._lock:
             if self._answers and self.bytes + answer.left > limit and not self._make_room(answer.left, limit):
@@ -51,7 +51,7 @@ class Unsent:
         return True
 
     def _make_room(self, size: int, limit: int) -> bool:
-        """Cut readers if that makes enough room; else none of them."""
+        """Cut readers if the cut makes enough room; else cut no reader."""
         now, excess = monotonic(), self.bytes + size - limit
         slow = sorted((answer for answer in self._answers if answer.is_slow(now)), key=lambda answer: answer.pace(now))
         cut: list[UnsentAnswer] = []
@@ -66,7 +66,7 @@ class Unsent:
         return True
 
     def change(self, answer: UnsentAnswer, size: int) -> None:
-        """Count an answer with another size."""
+        """Change the size of an answer."""
         with self._lock:
             if answer in self._answers:
                 self.bytes += size - answer.left
@@ -101,10 +101,10 @@ class UnsentAnswer:
         self._sent = 0
         self._begun = self._moved = monotonic()
         self.left = size
-        """Bytes that are not yet sent."""
+        """Unsent bytes."""
 
     async def write(self, pieces: Iterable[bytes]) -> None:
-        """Write the pieces to send. Other requests are served in between if that takes long."""
+        """Store the pieces to send; serve other requests between many pieces."""
         size, paused = 0, 0
         for piece in pieces:
             self._pieces.append(piece)
@@ -119,7 +119,7 @@ class UnsentAnswer:
 
         Args:
             send: Sends an ASGI message.
-            more: Whether something follows in the same body.
+            more: True if the body continues after the pieces.
 
         Raises:
             AnswerUnread: The client takes too long.
@@ -138,18 +138,18 @@ class UnsentAnswer:
                 await asyncio.sleep(0)
 
     def resize(self, size: int) -> None:
-        """Have another size; the answer must not be counted meanwhile."""
+        """Set another size, for an answer that is not counted now."""
         self.left = size
         self._moved = monotonic()
 
     def is_slow(self, now: float) -> bool:
-        """True if the client has stalled, or takes so little that it will not read the answer in time."""
+        """True if the client has stalled, or is too slow to read the answer in time."""
         if now - self._moved >= _STALL:
             return True
         return (now - self._begun) * (self._sent + self.left) > self._readers.seconds * self._sent > 0
 
     def pace(self, now: float) -> float:
-        """Bytes that the client has taken in a second."""
+        """Bytes per second to the client."""
         return self._sent / max(now - self._begun, 0.001)
 
     def cut(self) -> None:
@@ -176,7 +176,7 @@ class UnsentAnswer:
 
 
 def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
-    """Take the pieces as chunks of `CHUNK` bytes, the last one shorter; each piece is released with its last chunk."""
+    """Yield the pieces as chunks of at most `CHUNK` bytes; release each piece with the last chunk of the piece."""
     parts: list[memoryview] = []
     room = CHUNK
     while pieces:
@@ -195,7 +195,7 @@ def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
 
 
 class Held:
-    """Bytes that a stream holds for its later events, counted like a long answer while its block runs.
+    """Bytes held for the later events of a stream, counted like a long answer inside the `with` block.
 
     The block ends with `AnswerUnread` if the stream is cut to make room for others.
     """
@@ -207,10 +207,10 @@ class Held:
         self._size = 0
 
     def __call__(self, size: int) -> None:
-        """Hold so many bytes from now on.
+        """Set the number of held bytes.
 
         Raises:
-            OverloadedError: There is no room for them.
+            OverloadedError: The bytes do not fit.
         """
         self._size = size
         if self._answer is not None:
@@ -233,9 +233,9 @@ class Readers:
     """The clients of an app that read long answers.
 
     Args:
-        seconds: Seconds that a client may take to read an answer, and at most twice as long.
-        limit: Bytes of long answers that may be unsent in the process.
-        unsent: Counts them.
+        seconds: Time limit for reading an answer; a client may get up to twice the time.
+        limit: Limit of unsent bytes in the process.
+        unsent: Counter of the unsent bytes.
     """
 
     def __init__(self, seconds: float, limit: int, unsent: Unsent = UNSENT) -> None:
@@ -245,20 +245,20 @@ class Readers:
         self._limit = limit
 
     def answer(self, size: int) -> UnsentAnswer:
-        """Begin an answer of about so many bytes.
+        """Begin an answer of about `size` bytes.
 
         Raises:
-            OverloadedError: There is no room for it beside the answers that clients have not read.
+            OverloadedError: The answer does not fit beside the unsent answers.
         """
         answer = UnsentAnswer(self, size)
         self._admit(answer)
         return answer
 
     def resize(self, answer: UnsentAnswer, size: int) -> None:
-        """Count an answer with another size, as one whose client has just read.
+        """Count an answer with another size, as if the client had just read.
 
         Raises:
-            OverloadedError: There is no room for it; it is not counted any more.
+            OverloadedError: The answer does not fit, and is not counted any more.
         """
         self.unsent.forget(answer)
         answer.resize(size)

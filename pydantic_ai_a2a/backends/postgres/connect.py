@@ -39,7 +39,7 @@ Connection: TypeAlias = 'asyncpg.Connection[asyncpg.Record] | PoolConnectionProx
 Pool: TypeAlias = 'asyncpg.Pool[asyncpg.Record]'
 
 CONFLICTS = (asyncpg.DeadlockDetectedError, asyncpg.SerializationError, asyncpg.UniqueViolationError)
-"""Another transaction was in the way, so that this one sees more when it is run again."""
+"""A conflict with another transaction: a repetition sees the writes of the other transaction."""
 _LOST = (
     OSError,
     TimeoutError,
@@ -56,9 +56,9 @@ _AWAY = re.compile(
     '|25P0[34]'  # a transaction that was idle, or open, for too long
     '|0A000'  # a writing transaction while the server is in recovery
 )
-"""SQLSTATEs, or the classes that they begin with, with which the database may be available later."""
+"""SQLSTATEs or SQLSTATE classes of a database that may be available later."""
 _BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)
-"""A statement took too long, or its lock was not free, although the database works."""
+"""SQLSTATEs of a busy database: a slow statement or a lock of another transaction."""
 _UNUSABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -68,9 +68,9 @@ _UNUSABLE = (
 )
 _OLDEST = 14
 _IDLE = 300.0
-"""Seconds after which a connection that nobody has used is closed."""
+"""Seconds until an unused connection is closed."""
 _LATE = 5.0
-"""Seconds that an answer may come later than the database's own time-out: then nobody is there any longer."""
+"""Seconds after the database's own time-out until the connection counts as dead."""
 
 
 def is_away(error: BaseException) -> bool:
@@ -81,7 +81,7 @@ def is_away(error: BaseException) -> bool:
 
 
 def told(settings: Postgres, error: BaseException) -> BaseException:
-    """The error that callers get for one of the driver: `StoreUnavailable` if the database may be available later."""
+    """Return the error for callers: `StoreUnavailable` if the database may be available later."""
     if isinstance(error, _UNUSABLE):
         result: BaseException = unusable(settings, str(error))
     elif isinstance(error, asyncpg.CharacterNotInRepertoireError):
@@ -101,7 +101,7 @@ def _reason(error: BaseException) -> str:
 
 
 def unusable(settings: Postgres, why: str) -> BackendUnusable:
-    """An error that says which database cannot be used, and why."""
+    """Return an error with the database and the reason."""
     return BackendUnusable(f'The PostgreSQL database {settings.place} cannot be used: {why.rstrip(".")}.')
 
 
@@ -114,7 +114,7 @@ def _options(settings: Postgres) -> dict[str, Any]:
 
 
 async def open_connection(settings: Postgres, url: str, *, patient: bool = False) -> asyncpg.Connection[asyncpg.Record]:
-    """Open one connection; over a `patient` one, answers may take as long as the database lets them."""
+    """Open a connection; `patient` connections leave time limits to the database."""
     options = _options(settings)
     if patient:
         del options['command_timeout']
@@ -122,10 +122,10 @@ async def open_connection(settings: Postgres, url: str, *, patient: bool = False
 
 
 async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool:
-    """Make a pool, which opens its connections as they are needed, and asks over each of them what time it is."""
+    """Make a pool that opens connections on demand, and reads the database's clock over each new connection."""
 
     async def reset(_: object) -> None:
-        """A transaction leaves nothing behind that would have to be reset."""
+        """Do nothing: a transaction leaves no state to reset."""
 
     return await asyncpg.create_pool(
         settings.url,
@@ -139,7 +139,7 @@ async def open_pool(settings: Postgres, size: int, clock: DatabaseClock) -> Pool
 
 
 async def migrate(settings: Postgres, connection: Connection) -> None:
-    """Bring the tables up to date; several processes that start at once do so one after the other.
+    """Migrate the tables to the newest schema; processes that start at once take turns.
 
     Raises:
         BackendUnusable: The server is too old, or the tables are newer than the package.
@@ -171,10 +171,10 @@ async def stored_version(settings: Postgres, connection: Connection) -> int:
 
 
 async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaitable[T]]) -> T:
-    """Do something over a connection that is opened for it.
+    """Call a function with a new connection.
 
     Raises:
-        BackendUnusable: The database is away, or cannot be used as it is.
+        BackendUnusable: The database is unreachable or unusable.
     """
     try:
         connection = await open_connection(settings, settings.url)
@@ -206,7 +206,7 @@ async def _in_transaction(settings: Postgres, connection: Connection, work: Call
 
 
 async def roll_back(connection: Connection) -> None:
-    """Leave nothing of a transaction; a connection that is in the middle of something, or lost, is given up."""
+    """Roll back a transaction; terminate a busy or lost connection."""
     try:
         async with asyncio.timeout(_LATE):  # in Python 3.11, wait_for may swallow a cancellation
             await connection.execute('ROLLBACK')
@@ -215,13 +215,13 @@ async def roll_back(connection: Connection) -> None:
 
 
 def give_up(connection: Connection) -> None:
-    """Lose a connection of which nobody knows what it is in the middle of."""
+    """Terminate a connection in an unknown state."""
     with suppress(asyncpg.InterfaceError):  # it was lost before, and the pool has noticed
         connection.terminate()
 
 
 async def perform(connection: Connection, transaction: Transaction[T]) -> T:
-    """Execute the steps of a transaction one after another; its result."""
+    """Execute the steps of a transaction one after another, and return the result."""
     try:
         step = next(transaction)
         while True:

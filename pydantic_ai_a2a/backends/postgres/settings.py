@@ -31,10 +31,10 @@ _SCHEMA = re.compile('[a-z_][a-z0-9_]{0,62}')
 @checked
 @dataclass(frozen=True)
 class Postgres:
-    """A PostgreSQL database, 14 or later, for `to_a2a(backend=...)`. Every process has connections of its own.
+    """A PostgreSQL database, 14 or later, for `to_a2a(backend=...)`. Each process opens separate connections.
 
     Raises:
-        ValueError: The URL has another form or an option that there is not, or a value makes no sense.
+        ValueError: The URL has a wrong form or an unknown option, or a value is out of range.
     """
 
     url: str = field(repr=False)
@@ -45,21 +45,21 @@ class Postgres:
     """
     _: KW_ONLY
     schema: str = 'a2a'
-    """Schema of the tables; it is made if it is not there."""
+    """Schema of the tables, created if missing. Default `a2a`."""
     pool_size: int = 10
-    """Connections that a process has at most, besides one that listens and one that renews leases."""
+    """Limit of connections for each process, without the listening and the lease-renewing connection. Default 10."""
     connect_timeout: Span[float] = Span(5.0)
-    """Seconds that a connection may take to be opened."""
+    """Time limit for opening a connection, in seconds. Default 5."""
     acquire_timeout: Span[float] = Span(10.0)
-    """Seconds that a call waits for a connection, and for a database that is away; after that clients get HTTP 503."""
+    """Seconds to wait for a free connection or an unreachable database, before clients get HTTP 503. Default 10."""
     statement_timeout: Span[float] = Span(30.0)
-    """Seconds that one statement may take, with its wait for locks."""
+    """Time limit for a statement with the wait for locks, in seconds. Default 30."""
     listen: bool = True
     """True: the database notifies processes of other processes' writes. False: processes ask every 250 milliseconds."""
     listen_dsn: str | None = field(default=None, repr=False)
-    """The database's URL for the connection that listens, where `url` is that of a pooler."""
+    """URL of the database for the listening connection, if `url` is a pooler."""
     statement_cache_size: int = 200
-    """Prepared statements of a connection; 0 for a pooler that gives each transaction another connection."""
+    """Prepared statements for each connection. Set to 0 for a pooler in transaction mode. Default 200."""
 
     def __post_init__(self) -> None:
         _check_url(self.url)
@@ -75,7 +75,7 @@ class Postgres:
 
     @property
     def place(self) -> str:
-        """Names the database in messages: where it is, and nothing that is secret."""
+        """Host and name of the database for messages, without secrets."""
         parts = urlsplit(self.url)
         options = dict(parse_qsl(parts.query))
         address = parts.netloc.rpartition('@')[2] or ':'.join(
@@ -85,7 +85,7 @@ class Postgres:
 
 
 def _check_url(url: str) -> None:
-    """Refuse what is no URL of a database, without telling what it is: it may hold a password."""
+    """Refuse a wrong URL, without the URL in the error: a URL may have a password."""
     scheme, _, rest = url.partition('://')
     if scheme not in ('postgresql', 'postgres') or not rest:
         fault = f'begins with {scheme!r}' if rest else "has no '://' or nothing after it"

@@ -1,7 +1,7 @@
 """Conversations as Pydantic AI's `ConversationStore`, in the tasks' own database.
 
-One store serves one owner of one agent: the context id is the conversation id, and another owner's conversation of the
-same name is another one. A run's new messages are appended in the transaction that completes its task.
+One store serves one owner of one agent. The context id is the conversation id, and each owner has separate
+conversations. The new messages of a run are appended in the transaction that completes the task.
 """
 
 from __future__ import annotations
@@ -83,15 +83,15 @@ _DROP_UNUSED = (
     f' WHERE chain.depth < ? AND {_UNUSED.format(" AND child.id <> chain.id")})'
     ' DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN (SELECT id FROM chain) RETURNING id, parent_id'
 )
-"""Delete an entry and those before it, up to a number and to one that something else reaches."""
+"""Delete an entry and the entries before it, up to a limit or an entry of another conversation."""
 
 _NO_LIMIT = 2**31 - 1
 _BATCH = 500
-"""Entries that one transaction deletes at most."""
+"""The most entries to delete in one transaction."""
 
 
 class StoredEntry(NamedTuple):
-    """An entry of a conversation, as it is stored."""
+    """A stored entry of a conversation."""
 
     id: str
     parent_id: str | None
@@ -114,12 +114,12 @@ def _response_ta() -> TypeAdapter[ModelResponse]:
 
 
 def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
-    """Model messages as a JSON array, losing nothing that Pydantic AI can load again."""
+    """Return model messages as a JSON array, complete for Pydantic AI to load again."""
     return ModelMessagesTypeAdapter.dump_json([*messages])
 
 
 def dump_message(message: ModelMessage) -> bytes:
-    """One model message as JSON; joined with commas, they are what `load_messages` reads."""
+    """Return a model message as JSON, an item of the array for `load_messages`."""
     if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
         return _response_ta().dump_json(message)
     return dump_messages([message])[1:-1]
@@ -142,7 +142,7 @@ def load_usage(body: bytes) -> RunUsage:
 
 
 def prepare() -> None:
-    """Build the schemas of what is stored, which takes tens of milliseconds, before the first task needs them."""
+    """Build the schemas of stored values before the first task: building takes tens of milliseconds."""
     _record_ta()
     _response_ta()
     dump_messages(())
@@ -183,9 +183,9 @@ def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write
 
 
 def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transaction[int | None]:
-    """Delete a conversation, and so many at most of the entries that no other conversation of the owner reaches.
+    """Delete a conversation, with at most `limit` entries outside all other conversations of the owner.
 
-    How many entries went, and `drop_left` deletes the rest; None if there is no such conversation.
+    Return the number of deleted entries; `drop_left` deletes the rest. Return None without such a conversation.
     """
     yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
     rows = yield _RECORD, (agent, owner, conversation_id)
@@ -202,7 +202,7 @@ def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transacti
 
 
 def drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
-    """Delete so many at most of the entries that erased conversations of an owner have left; how many went."""
+    """Delete entries of erased conversations of an owner, up to a limit, and return the number."""
     if not (yield _LEFT, (agent, owner)):
         return 0
     yield Lock((agent, owner))
@@ -226,7 +226,7 @@ def _drop_left(agent: str, owner: str, limit: int) -> Transaction[int]:
 def load(
     agent: str, owner: str, conversation_id: str
 ) -> Transaction[tuple[ConversationRecord, list[list[ModelMessage]]] | None]:
-    """A conversation with its messages, and then those of each branch that it has left; None if there is none."""
+    """Return a conversation with the messages, and the messages of each abandoned branch; None if unknown."""
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
         return None
@@ -335,7 +335,7 @@ class SqlConversationStore(ConversationStore):
         return _entries(rows)
 
     async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
-        """The entries up to the head, oldest first; only those after a known entry, if that is one of them."""
+        """Return the entries up to the head, oldest first; only newer entries, if a known entry is in the list."""
         rows = await self._query(_SINCE, head_id, self._agent, self._owner, known_id or '')
         if not rows:
             raise LookupError(head_id)

@@ -1,7 +1,7 @@
 """The interface between the ports of a SQL backend and its driver: read, write, publish in order.
 
-A driver gets a function that makes a transaction, not the transaction: a transaction is a generator, which runs once,
-and a driver may have to try again.
+A driver gets a function that makes a transaction: a transaction is a generator, which runs once, and a driver may
+repeat a transaction.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = ParamSpec('P')
 T = TypeVar('T')
 
 Published: TypeAlias = Iterable[tuple[str, Sequence[TaskEvent]]]
-"""Events to publish once they are stored, per task."""
+"""Events of each task to publish after the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class WriteKind(Generic[P, T]):
     published: Callable[..., Published] | None = None
     """Returns the events to publish; called with the result and the arguments of the transaction."""
     first: bool = False
-    """True if the write goes before all other writes that wait."""
+    """True if the write goes before all other waiting writes."""
     undo: Callable[..., Transaction[None]] | None = None
-    """Takes back what was done for a caller who has gone meanwhile; called like `published`."""
+    """Makes the write that undoes a result for an absent caller; called like `published`."""
     locks: Callable[..., Sequence[Lock]] | None = None
-    """Returns the locks that the transaction takes first; called with its arguments. SQLite has one writer and asks for
-    no locks, so that they cost nothing there."""
+    """Returns the first locks of the transaction; called with the same arguments. The SQLite driver has one writer, and
+    does not call the function."""
     ready: bool = False
     """True if tasks may be claimable after the write."""
     cancels: bool = False
@@ -60,7 +60,7 @@ class BoundWrite(Generic[T]):
         """Makes the transaction."""
 
     def locks(self) -> Sequence[Lock]:
-        """Return the locks that the transaction takes at its beginning."""
+        """Return the first locks of the transaction."""
         return () if self.kind.locks is None else self.kind.locks(*self.args, **self.kwargs)
 
     def published(self, result: T) -> Published:
@@ -68,7 +68,7 @@ class BoundWrite(Generic[T]):
         return () if self.kind.published is None else self.kind.published(result, *self.args, **self.kwargs)
 
     def undo(self, result: T) -> BoundWrite[None]:
-        """Return the write that takes back a result for a caller who has gone, if the kind has an `undo`."""
+        """Return the write that undoes a result for an absent caller, if the kind has an `undo`."""
         assert self.kind.undo is not None
         return BoundWrite(WriteKind(self.kind.undo, ready=True), (result, *self.args), self.kwargs)
 
@@ -83,12 +83,12 @@ class Database(Protocol):
 
     @property
     def durable(self) -> bool:
-        """True if the database outlives the process, so that its file may be damaged."""
+        """True if the database outlives the process."""
         ...
 
     @property
     def event_bus(self) -> EventBus:
-        """The event bus to which this process publishes stored events."""
+        """The event bus for stored events of this process."""
         ...
 
     @property
@@ -106,11 +106,11 @@ class Database(Protocol):
         ...
 
     async def read(self, make: Callable[P, Transaction[T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a transaction that only reads, on what all writes that were answered before have left."""
+        """Run a read-only transaction, after all answered writes (read-your-writes)."""
         ...
 
     async def write(self, kind: WriteKind[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a transaction whole or not at all, publish its events in the order of commits, and then return."""
+        """Run a transaction whole or not at all, and publish the events in the order of commits."""
         ...
 
 
@@ -123,7 +123,7 @@ class Port:
 
 
 def reading(make: Callable[Concatenate[str, P], Transaction[T]]) -> Any:
-    """Make a method of a `Port` that runs one transaction, which only reads. The port declares its signature."""
+    """Make a method of a `Port` that runs one read-only transaction. The port class declares the signature."""
 
     def read(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return port.database.read(make, port.agent, *args, **kwargs)
@@ -132,7 +132,7 @@ def reading(make: Callable[Concatenate[str, P], Transaction[T]]) -> Any:
 
 
 def writing(make: Callable[Concatenate[str, P], Transaction[T]], *, ready: bool = False) -> Any:
-    """Make a method of a `Port` that runs one transaction, which publishes no events; `ready` as in `WriteKind`."""
+    """Make a method of a `Port` that runs one transaction without events; `ready` as in `WriteKind`."""
     kind = WriteKind(make, ready=ready)
 
     def write(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:

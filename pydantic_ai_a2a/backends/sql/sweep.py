@@ -33,15 +33,15 @@ __all__ = ('ROWS', 'TASKS', 'Expired', 'Told', 'drop_events', 'drop_task', 'eras
 logger = logging.getLogger('pydantic_ai_a2a')
 
 Told: TypeAlias = list[tuple[str, TaskEvent]]
-"""Events of tasks, for their readers."""
+"""Events to publish to the readers of tasks."""
 Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
-"""Tasks whose clients have not answered in time, and the events with which they end."""
+"""Waiting tasks without an answer in time, with the last events."""
 
 ROWS = 500
-"""Rows that one sweep deletes at most, so that it never holds up the queue."""
+"""The most rows to delete in one sweep: the queue waits for no long sweep."""
 TASKS = 50
 EXPIRED = 'expired'
-"""Class of the failure of a task whose client has not answered in time."""
+"""Failure class of a task without an answer in time."""
 _NO_LIMIT = 2**62
 _UNENDED = ', '.join(f"'{state}'" for state in sorted(LIVE | INTERRUPTED))
 _LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
@@ -52,7 +52,7 @@ _IDLE = (
 
 
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
-    """One bounded batch of everything that is due; how many rows went, and what happened to waiting tasks."""
+    """Delete a bounded batch of due rows. Return the number of rows, and the failed waiting tasks."""
     if (yield totals.lock_sweep(agent)):
         return 0, []  # another process does it
     ended = yield from _expire_waiting(agent, retention, at)
@@ -94,7 +94,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Ex
 
 
 def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
-    """Lock tasks, and return their ids. A sweep leaves tasks that another transaction has locked to a later one."""
+    """Lock tasks and return the ids. Tasks with a lock of another transaction wait for a later sweep."""
     if not tasks:
         return []
     locked = {row[0] for row in (yield LockTasks(agent, tasks, wait=False))}
@@ -111,7 +111,7 @@ def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:
 
 
 def _sweep_events(agent: str, before: int) -> Transaction[int]:
-    """Drop event logs of tasks that ended long enough ago; long logs take several sweeps."""
+    """Delete old event logs of ended tasks; long logs take several sweeps."""
     rows = yield (
         f'SELECT id FROM task WHERE agent = ? AND {ENDED} AND events_swept = 0 AND status_at < ?'
         ' ORDER BY status_at LIMIT ?',
@@ -138,7 +138,7 @@ def drop_events(agent: str, task_id: str, limit: int) -> Transaction[int]:
 
 
 def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
-    """Drop tasks that have ended, but for those whose webhooks are to be told so, as long as these may take."""
+    """Delete old ended tasks, except for tasks with pending deliveries."""
     waiting = at - _ms(retention.waiting.total_seconds())
     rows = yield (
         # CROSS JOIN, so that SQLite begins with the webhooks: mostly there are none.
@@ -175,7 +175,7 @@ def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
 
 
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
-    """Delete a task and what belongs to it; how many rows went: its messages, its artifacts and itself."""
+    """Delete a task with messages and artifacts, and return the number of rows."""
     # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
     yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
@@ -186,7 +186,7 @@ def drop_task(agent: str, task_id: str) -> Transaction[int]:
 
 
 def _sweep_left(agent: str) -> Transaction[int]:
-    """Delete what erased conversations have left."""
+    """Delete the remaining entries of erased conversations."""
     rows = yield 'SELECT DISTINCT owner FROM entry_erased WHERE agent = ? LIMIT ?', (agent, TASKS)
     swept = 0
     for (owner,) in rows:
@@ -216,7 +216,7 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
 
 
 def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:
-    """See `Housekeeping.erase_task`; also gives the events to publish: readers of a waiting task wait for its end."""
+    """See `Housekeeping.erase_task`. Also return the events to publish to readers of a waiting task."""
     try:
         header = yield from find_locked(agent, task_id, owner)
     except TaskNotFoundError:

@@ -1,13 +1,12 @@
 """Transactions of all SQL backends, as generators of statements that a driver executes.
 
-A transaction is a generator: it yields steps, is sent the rows of each, and returns its result. A step is a statement
-with its values; or a list of writes, each a statement and all the values to execute it with, which gives no rows; or a
-lock, which is nothing to a driver that has one writer at a time. A driver runs it between BEGIN and COMMIT, in whatever
-way it executes statements. Values are `?`; but for column types, the statements keep to what SQLite and PostgreSQL
-share, and what one of them has in `/* */` is there for PostgreSQL.
+A transaction is a generator: the driver runs the yielded steps between BEGIN and COMMIT, sends the rows of each step,
+and gets the result of the generator. A step is a statement with values; a list of writes without rows, each a statement
+with all values; or a lock, which a driver with one writer skips. Placeholders are `?`. Statements use the common SQL of
+SQLite and PostgreSQL, except for column types; text in `/* */` is for PostgreSQL only.
 
-Who locks a context and one of its tasks locks the context first. A statement after a lock sees what those wrote who had
-it before.
+A transaction locks a context before the tasks of the context. Statements after a lock see the writes of earlier lock
+holders.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ('Lock', 'LockTasks', 'Rows', 'Statement', 'Step', 'Transaction', 'Wri
 
 
 class Lock(NamedTuple):
-    """Keeps out whoever locks the same name, such as (agent, owner, context), until the transaction ends."""
+    """A lock of a name, such as (agent, owner, context), until the end of the transaction."""
 
     name: tuple[str, ...]
     wait: bool = True
@@ -27,13 +26,13 @@ class Lock(NamedTuple):
 
 
 class LockTasks(NamedTuple):
-    """Keep other transactions from writing to tasks until this one ends. Tasks that do not exist are left out."""
+    """A lock of tasks against other writers until the end of the transaction; unknown tasks are skipped."""
 
     agent: str
     task_ids: Sequence[str]
-    """In any order: they are locked in that of their code points, so that nobody waits in a circle."""
+    """Ids in any order: the driver locks in code point order, against deadlocks."""
     wait: bool = True
-    """False: leave out tasks that another transaction has locked. The step gives a row with the id of each of them."""
+    """False: skip tasks with a lock of another transaction; the step returns a row with the id of each locked task."""
 
 
 T = TypeVar('T')

@@ -1,6 +1,6 @@
 """One process's part of a SQLite file: threads, readers, workers, and a poll for writes of other processes.
 
-Threads and tails belong to a process, and a fork makes another one: nothing here is used by more than one.
+A forked child process makes an own instance, because threads do not survive a fork.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ('SqliteProcess',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _INTERVAL = 0.025
-"""Seconds between two looks at whether another process has written."""
+"""Seconds between two polls for writes of other processes."""
 _LATER = 1.0
-"""Seconds until the next look after one that failed."""
+"""Seconds until the next poll after a failed poll."""
 _READERS = 2
-"""Connections that only read: one long list does not hold up everything."""
+"""Number of read-only connections: a long list does not block other reads."""
 
 
 class SqliteProcess:
@@ -60,13 +60,13 @@ class SqliteProcess:
             self._opened.closed()
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction that only reads."""
+        """Run a read-only transaction."""
         answer = ThreadFuture()
         min(self._readers, key=len).put(QueuedTransaction(make, answer))
         return answer.wait()
 
     def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction, publish its events in the order of commits, and return its result."""
+        """Run a transaction, publish the events in the order of commits, and return the result."""
 
         def publish(result: Any) -> None:
             for task_id, events in write.published(result):
@@ -77,11 +77,11 @@ class SqliteProcess:
         return answer.wait()
 
     def wake(self) -> None:
-        """Look for what the others write, if anybody has to know."""
+        """Poll now for writes of other processes, if a reader or worker waits."""
         self._writer.wake()
 
     def do(self, make: Callable[[], Transaction[Any]]) -> None:
-        """Run a transaction for which nobody waits."""
+        """Run a transaction without waiting for the result."""
         self._writer.put(QueuedTransaction(make, _log_failure))
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
@@ -90,7 +90,7 @@ class SqliteProcess:
     # --- what the others write --------------------------------------------------------------------------------------
 
     def notice(self, connection: sqlite3.Connection) -> bool:
-        """See what has been written, and tell whom it concerns; whether to look again soon."""
+        """Read new writes and notify readers and workers. Return True to poll again soon."""
         connection.execute('BEGIN')
         try:
             noticed = perform(
@@ -101,20 +101,20 @@ class SqliteProcess:
         return self.peers.tell(noticed)
 
     def mark(self) -> None:
-        """Tell the others of the tasks that are read here, before they forget."""
+        """Renew the marks of the tasks with readers in this process."""
         due, until = self.peers.to_mark()
         if due:
             self.do(partial(notice.mark, self._namespace, due, until))
 
 
 class _Polling:
-    """Looks for what other processes have written. SQLite says cheaply whether any has, to a connection that writes."""
+    """Polls for writes of other processes: `data_version` of a writing connection is cheap to read."""
 
     def __init__(self, process: SqliteProcess) -> None:
         self._process = process
         self._next = 0.0
         self._version: tuple[sqlite3.Connection, int] | None = None
-        """Each connection counts for itself."""
+        """The connection and the last seen version; each connection has an own count."""
         self._again = False
 
     def due(self) -> float | None:
@@ -122,7 +122,7 @@ class _Polling:
         return max(0.0, self._next - time.monotonic()) if self._process.peers.interested() else None
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        """Look, if it is time."""
+        """Poll, if a poll is due."""
         if self.due() != 0.0:
             return
         self._next = time.monotonic() + _INTERVAL
