@@ -1,4 +1,4 @@
-"""The conversion of messages and results for one app, and the job that does its tasks.
+"""The conversion of messages and results for one app, and the job for the app's tasks.
 
 The composition root makes one `Conversion` of the options. The service checks messages by it.
 """
@@ -37,11 +37,11 @@ class Conversion:
 
     Args:
         agent: The agent.
-        settings: The app's.
-        options: Given to every run.
-        output_modes: What the user calls the agent's output on the card.
-        dependencies: Gives each run `deps` of its own.
-        hooks: What is told how runs end.
+        settings: Settings of the app.
+        options: Options of every run.
+        output_modes: Output modes of the card, as the user names the modes.
+        dependencies: Makes separate `deps` for each run.
+        hooks: Hooks for the ends of runs.
     """
 
     takes: Accepts
@@ -91,7 +91,7 @@ class Conversion:
                 check_tools(agent, options, argument, tools)
 
     def check_content(self, message: Message) -> None:
-        """Refuse a message that the agent cannot take. A worker that runs tasks by itself is not asked."""
+        """Refuse a message outside the agent's media types or input type. A custom worker is not asked."""
         if self._foreign is None:
             check_types(message)
         if self.input is not None:
@@ -100,12 +100,12 @@ class Conversion:
             check_parts(message, self.takes)
 
     def check_output(self, modes: Sequence[str]) -> None:
-        """Refuse a client that takes nothing of what the agent returns."""
+        """Refuse a client that accepts no output mode of the agent."""
         if self._is_known:
             self.outputs.check(modes)
 
     def job(self, backend: Backend, metering: Metering | None = None) -> Job:
-        """Return what does the tasks."""
+        """Return the job that runs the tasks."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
         assert self._runner is not None, 'there is no other worker'

@@ -32,13 +32,13 @@ __all__ = ('CannotListen', 'Server', 'answering', 'check_callers', 'listen', 'ru
 logger = logging.getLogger('uvicorn.error')
 
 _GIVE_UP_TIME = 5.0
-"""Seconds that an app which did not start gets to end."""
+"""Time limit for the end of an app after a failed start, in seconds."""
 _START_TIME = 30.0
-"""Seconds that an app gets to start."""
+"""Time limit for the start of an app, in seconds."""
 _KERNEL_GRACE = 10_000
-"""Milliseconds that the kernel waits longer than the app for a client that does not read."""
+"""Extra milliseconds of the kernel's time limit for a client that does not read, beyond the app's limit."""
 _CUT_OFF = 5
-"""Seconds after the apps' own grace when connections are cut whose clients do not read: uvicorn waits for them."""
+"""Seconds after the grace period of the apps until connections of clients that do not read are cut."""
 
 
 class CannotListen(OSError):
@@ -130,7 +130,7 @@ def _app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
 
 
 def _check_options(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse an option that uvicorn does not have, before anything listens."""
+    """Refuse an unknown uvicorn option before the server listens."""
     import uvicorn  # noqa: PLC0415 - see `_uvicorn`
 
     choices = {*signature(uvicorn.Config).parameters, *signature(run).parameters}
@@ -287,7 +287,7 @@ def _end_unread(listener: socket.socket, answer_time: float) -> None:
 
 
 class Server:
-    """A server in a thread of its own."""
+    """A server in a separate thread."""
 
     url: str
     """URL of the server, with a final slash."""

@@ -1,7 +1,7 @@
 """The newest events of each watched task, shared by the readers of this process.
 
-A reader is a number and a future: it takes what it lacks from the shared tail or, further back, from the store.
-Publishing never waits, whatever a reader does; one that holds a batch while more than the limit piles up is dropped.
+A reader is a number and a future. The reader gets newer events from the shared tail, and older events from the store.
+Publishing never waits for a reader. A reader with more unread events than the limit is dropped.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _BATCH_BYTES = 256_000
 
 
 def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> None:
-    """Call back in a loop, from any thread; in one that is closed there is nobody left to tell."""
+    """Call a function in an event loop, from any thread. Does nothing for a closed loop."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(callback)
 
 
 class _Waiter:
-    """A future that any thread may resolve."""
+    """A future for resolving from any thread."""
 
     __slots__ = ('certain', 'future', 'loop')
 
@@ -116,7 +116,7 @@ class _Reader(Subscription):
         self._hinted = False
         """True if another process may have stored events since the reader last read the store."""
         self.started = False
-        """True once `start` has set the first event to read, which means that the task exists."""
+        """True once `start` has set the first event: the task exists."""
         self._gone = False
         """True once the task is erased: the events of the tail are the last ones."""
         self._busy = False
@@ -185,7 +185,7 @@ class _Reader(Subscription):
         return not self._nudged or self._hinted or self._tail.reaches_past(self._after)
 
     def wake(self, limit: int) -> None:
-        """The tail has grown: wake the reader, or drop it if it has not come back for too long."""
+        """Wake the reader after new events, or drop a reader that is too far behind."""
         if self._waiter is not None:
             self._waiter.resolve(True)
         elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
@@ -198,7 +198,7 @@ class _Reader(Subscription):
             self._waiter.resolve(True)
 
     def hint(self, gone: bool) -> None:
-        """Tell the reader that the store may hold more events, or that the task is `gone`."""
+        """Wake the reader for new events in the store, or for a deleted task (`gone`)."""
         self._hinted = True
         self._gone = gone and self.started
         if self._waiter is not None:
@@ -214,7 +214,7 @@ class EventBus:
     def __init__(self, read: Read, lag_limit: int, on_use: Callable[[], object] | None = None) -> None:
         self.read = read
         self._on_use = on_use
-        """Called when somebody begins to read or wait."""
+        """Called for each new reader and waiter."""
         self.lock = Lock()
         self._lag_limit = lag_limit
         self._tails: dict[str, _Tail] = {}
@@ -236,7 +236,7 @@ class EventBus:
                     waiter.resolve(True)
 
     def hint(self, task_id: str, newest: int | None) -> None:
-        """Tell readers that another process has stored the event `newest`; None: it has erased the task."""
+        """Wake readers for the event `newest` of another process; None: another process has erased the task."""
         with self.lock:
             if (tail := self._tails.get(task_id)) is not None:
                 if tail.events and tail.events[-1].n == newest:
@@ -261,14 +261,14 @@ class EventBus:
         return bool(self._tails or self._waiters)
 
     def read_tasks(self) -> list[str]:
-        """The tasks that have a reader here."""
+        """Return the tasks with a reader in this process."""
         with self.lock:
             return list(self._tails)
 
     def awaited_tasks(self) -> set[str]:
-        """The tasks that have a reader here, or somebody who waits for them to stop.
+        """Return the tasks with a reader in this process, or with a waiter for the end.
 
-        A reader that has not begun may be of a task that is being stored, and must not hear that there is none.
+        A reader before `start` is left out: the task may not be stored yet, and would look erased.
         """
         with self.lock:
             begun = (task_id for task_id, tail in self._tails.items() if any(reader.started for reader in tail.readers))
@@ -285,7 +285,7 @@ class EventBus:
         return reader
 
     def remove(self, task_id: str, reader: _Reader) -> None:
-        """Forget a reader, and the tail with its last one."""
+        """Remove a reader; remove the tail with the last reader."""
         with self.lock:
             tail = self._tails.get(task_id)
             if tail is not None and reader in tail.readers:

@@ -9,24 +9,24 @@ from ..errors import OverloadedError
 __all__ = ('COPIES', 'ROW', 'MemoryBudget')
 
 COPIES = 4
-"""A message is in its task, in its conversation, and in what follows from it."""
+"""Copies of a message: in the task, in the conversation, and in later values."""
 ROW = 4_096
-"""Bytes that a message takes, however short it is."""
+"""The least bytes of a message."""
 
 
 class MemoryBudget:
-    """The bytes that may still be stored.
+    """The free bytes of the in-memory backend.
 
     Args:
-        limit: Bytes that there may be.
-        used: Bytes that there are.
+        limit: Limit of stored bytes.
+        used: Stored bytes.
     """
 
     def __init__(self, limit: int, used: Callable[[], int]) -> None:
         self._limit = limit
         self._used = used
         self.left = 0
-        """Bytes that may come before it is measured again. Who stores a message takes its bytes off."""
+        """Free bytes until the next measurement. Each stored message takes bytes off."""
 
     def measure(self, needed: int) -> None:
         """Measure the store again, and take `needed` bytes.

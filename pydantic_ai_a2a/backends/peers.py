@@ -92,7 +92,7 @@ class Peers:
         self._marked[task_id] = until
 
     def mark_again(self, tasks: Iterable[str]) -> None:
-        """Mark the tasks at the next poll, after a failed write of marks."""
+        """Mark the tasks again at the next poll."""
         for task_id in tasks:
             self._marked.pop(task_id, None)
 

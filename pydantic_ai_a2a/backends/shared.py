@@ -38,17 +38,17 @@ T = TypeVar('T')
 
 
 class Process(Protocol):
-    """One process's part in one namespace of a database. Belongs to that process: a fork makes another one."""
+    """The part of one process in one namespace of a database. A forked child makes a separate instance."""
 
     event_bus: EventBus
     peers: Peers
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Awaitable[Any]:
-        """Run a transaction that only reads."""
+        """Run a read-only transaction."""
         ...
 
     def write(self, write: BoundWrite[Any]) -> Awaitable[Any]:
-        """Run a transaction, publish its events in the order of commits, and return its result."""
+        """Run a transaction, publish the events in the order of commits, and return the result."""
         ...
 
     def wake(self) -> None:
@@ -63,7 +63,7 @@ class Process(Protocol):
 ProcessT = TypeVar('ProcessT', bound=Process)
 
 _listening: WeakValueDictionary[tuple[str, str], SharedBackend[Any]] = WeakValueDictionary()
-"""The backends that workers of this process listen to: one for each namespace of each database."""
+"""The backends with a listening worker in this process: one for each namespace of each database."""
 
 
 _PROBE = WriteKind(probe)
@@ -73,11 +73,11 @@ class SharedBackend(Backend, Generic[ProcessT]):
     """Tasks and conversations in a database that outlives the process.
 
     Args:
-        place: Names the database, for those of one process that have the same one.
-        namespace: Stable name under which the tasks are stored.
+        place: Name of the database, to find other users of the same database in this process.
+        namespace: Stable name of the stored tasks.
 
     Raises:
-        BackendUnusable: A running app of this process has this namespace of this database.
+        BackendUnusable: A running app of this process uses the same namespace of the same database.
     """
 
     durable = True
@@ -89,7 +89,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         self.namespace = namespace
         self._place = place
         self._processes: dict[int, ProcessT] = {}
-        """By process id. That of a parent process is kept, because its connections must not be closed here."""
+        """Parts by process id. A forked child keeps the parent's part: only the parent may close the connections."""
         self._histories = Histories()
         self._availability = Availability(f'{self.store} {place}')
         due = Due()
@@ -112,7 +112,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     @property
     def process(self) -> ProcessT:
-        """The running process's part of the backend, made at its first use."""
+        """The part of the running process, made at first use."""
         process = self._processes.get(getpid())
         if process is None:
             process = self._processes.setdefault(getpid(), self._make_process())

@@ -27,18 +27,18 @@ class Backend(ABC):
     housekeeping: Housekeeping
     quotas: QuotaStore
     push_configs: PushConfigs | None = None
-    """None, and no outbox, for a backend that has no push notifications."""
+    """Push configurations; None, like `outbox`, for a backend without push notifications."""
     outbox: Outbox | None = None
     clock: Clock = SYSTEM
     durable: bool
     """True if tasks outlive the process."""
     flush_delay: float = 0.0
-    """Seconds for which what a run streams is gathered, to be stored together; 0 stores each piece at once."""
+    """Seconds for gathering streamed pieces of a run into one write; 0: each piece is stored at once."""
 
     def now(self) -> int:
-        """Milliseconds since the epoch, for timestamps, retention and expiry: the same for all who share the store.
+        """Return milliseconds since the epoch for timestamps, retention and expiry, the same for all processes.
 
-        A database that machines share has a clock of its own, which is known after the first call.
+        The clock of a shared database is known after the first call to the database.
         """
         return self.clock.now()
 
@@ -51,10 +51,10 @@ class Backend(ABC):
 
     @abstractmethod
     def conversations(self, owner: str) -> ConversationStore:
-        """The conversations of one owner; the context id is the conversation id."""
+        """Return the conversations of one owner. The context id is the conversation id."""
 
     async def history(self, claim: Claim) -> Sequence[ModelMessage]:
-        """Return the messages that a run continues: its context, then the task's own messages. Not to be changed."""
+        """Return the messages before a run: the context, then the task's own messages. Do not change the list."""
         history: Sequence[ModelMessage] = ()
         if claim.head is not None:
             history = await self.context(claim.header.owner, claim.header.context_id, claim.head)
@@ -66,24 +66,24 @@ class Backend(ABC):
 
     @abstractmethod
     async def queued(self) -> bool:
-        """Return true if any task waits for a worker, also behind another task of its context."""
+        """Return True if any task is queued, also behind another task of the context."""
 
     @abstractmethod
     def listen(self, on_ready: Callable[[str | None], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
-        """Call back, in the writing caller's thread and context, for tasks that may be claimable or must be canceled.
+        """Call back for claimable tasks and for tasks to cancel, in the thread and context of the writing caller.
 
-        `on_ready` gets None for tasks of other processes; of those, the listener is told in its own event loop. Hints:
-        none is promised. Returns the function that stops it.
+        `on_ready` gets None for tasks of other processes, in the event loop of the listener. Callbacks are hints and
+        may be missing. Return a function to stop.
 
         Raises:
-            BackendUnusable: Another app of this process has the same tasks.
+            BackendUnusable: Another app of this process uses the same tasks.
         """
 
     async def compact(self) -> None:  # noqa: B027 - a store that overwrites what was deleted needs none
-        """Remove deleted data from the storage itself. This may take long, and hold up other writers."""
+        """Remove deleted data from the storage. The removal may take long and block other writers."""
 
     async def check_writes(self) -> None:  # noqa: B027 - memory always takes writes
-        """Write something small, unless it is known that the store takes writes: `/health/ready` asks this.
+        """Probe the store with a small write, unless a recent write has succeeded, for `/health/ready`.
 
         Raises:
             StoreUnavailable: The store takes no writes now.

@@ -1,4 +1,4 @@
-"""The seam to what counts for quotas, an abstract class like those of `ports`: plain values, and no decision."""
+"""The port of the counters for quotas."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Bucket(NamedTuple):
     subject: str
     """The caller's key."""
     name: str
-    """For what."""
+    """The kind of counted requests."""
     interval: int
-    """Microseconds after which there is one request more."""
+    """Microseconds until one more request is allowed."""
     burst: int
-    """Requests that are in it when it is full, as at first."""
+    """Requests in a full bucket. A new bucket is full."""
 
 
 class Charge(NamedTuple):
@@ -29,7 +29,7 @@ class Charge(NamedTuple):
 
     subject: str
     window: int
-    """Names the window, by its length (ms)."""
+    """Length of the window (ms)."""
     until: int
     """The time of deletion (ms)."""
     requests: int
@@ -44,7 +44,7 @@ def amounts_of(usage: RunUsage) -> tuple[int, int, int]:
 
 
 class Spent(NamedTuple):
-    """Usage that expires at one time."""
+    """Usage with one expiry."""
 
     until: int
     """The time of deletion (ms)."""
@@ -66,17 +66,16 @@ class QuotaStore(ABC):
 
     @abstractmethod
     async def spent(self, subject: str, window: int, *, at: int) -> Sequence[Spent]:
-        """Return the charges that have not expired at the time `at`, in the order of their expiry."""
+        """Return the unexpired charges at the time `at`, in the order of expiry."""
 
     @abstractmethod
     async def charge(self, charges: Sequence[Charge]) -> None:
-        """Add what was used by a run of no task; all of it or nothing."""
+        """Add the usage of a run without a task, whole or not at all."""
 
     @abstractmethod
     async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
-        """Charge a run whose task was ended by somebody else, except for what the run was charged before.
+        """Charge a run after another process has ended the task, without the amounts charged before.
 
-        The call can be repeated. Nothing is charged while the task goes on, with this run or another one: its holder
-        charges for the whole run. Nothing is charged either if the task was erased or swept, since nobody knows then
-        what the run was charged before.
+        The call can be repeated. A live task is not charged: the holder charges the whole run. An erased or swept task
+        is not charged either, because the amounts charged before are unknown.
         """

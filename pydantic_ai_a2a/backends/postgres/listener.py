@@ -1,6 +1,6 @@
 """Notifications between the processes of a PostgreSQL database: writes of the others, and marks of watched tasks.
 
-Notifications are hints: whatever gets lost is found by a look, which there is after each gap and every few seconds.
+Notifications are hints: a poll after each gap, and every few seconds, finds lost notifications.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ __all__ = ('Listener',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _POLL = 5.0
-"""Seconds between two looks of a process that is told what the others write."""
+"""Seconds between two polls with notifications."""
 _POLL_DEAF = 0.25
-"""The same for one that is not."""
+"""Seconds between two polls without notifications."""
 _SOON = 0.025
-"""Seconds that a task which waits is left to the process that took its message."""
+"""Seconds for which a queued task is left to the process of the request."""
 _FAILS = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)
 """Errors of a lost connection."""
 _NOTHING = notice.Noticed({}, {}, [], ready=False)
 
 
 class Listener:
-    """Listens in the thread of the connections, from the moment when somebody of the process is interested.
+    """Listens for notifications in the thread of the connections, from the first reader or worker on.
 
     Args:
         settings: Which database.
-        channel: Where the processes of the namespace tell each other what they write.
-        sender: Names this process there.
-        namespace: The agent's.
+        channel: The notification channel of the namespace.
+        sender: Id of this process in the channel.
+        namespace: Namespace of the agent.
         tails: The readers of this process.
-        others: Whom to tell.
+        others: State about other processes, and the local callbacks.
     """
 
     def __init__(
@@ -63,11 +63,11 @@ class Listener:
         self._deaf = False
         """True once the lost connection is logged."""
         self._ready = False
-        """True after a notification that tasks may have become claimable."""
+        """True after a notification of claimable tasks."""
         self._noticed = _NOTHING
 
     def wake(self) -> None:
-        """Somebody here began to listen or to read; called in the thread."""
+        """Poll for a new local reader or worker; called in the thread."""
         self._wanted.set()
 
     async def run(self, session: Session) -> None:
@@ -125,7 +125,7 @@ class Listener:
         self._wanted.set()
 
     async def _do(self, session: Session, *, full: bool) -> bool:
-        """Look for what is due, and tell the others who is read here; whether to look again soon."""
+        """Poll for new writes, and renew the marks of tasks with local readers. Return True to poll again soon."""
         again = False
         try:
             if full and self._connection is not None:
@@ -139,7 +139,7 @@ class Listener:
         return again
 
     async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:
-        """Find out whether anybody is still there, and what time it is there."""
+        """Check the listening connection, and read the database's clock."""
         try:
             async with asyncio.timeout(_POLL):
                 await session.clock.ask(connection)

@@ -1,6 +1,6 @@
 """One process's part of a PostgreSQL database: connections, readers, and notifications of other processes.
 
-It belongs to one process, and a fork makes another one.
+A forked child process makes a separate instance.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ class PostgresProcess:
         self._thread.wake(self._listener.wake)
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction that only reads."""
+        """Run a read-only transaction."""
         answer = ThreadFuture()
         self._thread.put(partial(Session.read, make=make), answer)
         return answer.wait()
 
     def write(self, write: BoundWrite[Any]) -> Coroutine[Any, Any, Any]:
-        """Run a transaction, publish its events in the order of commits, and return its result."""
+        """Run a transaction, publish the events in the order of commits, and return the result."""
         answer = ThreadFuture(write.kind.undo and partial(self._take_back, write))
         self._thread.put(partial(self._write, write), answer)
         return answer.wait()

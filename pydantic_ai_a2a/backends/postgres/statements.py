@@ -21,17 +21,17 @@ _TYPES = (
     (' WITHOUT ROWID', ''),
 )
 _TRIGGER = re.compile(r'(CREATE TRIGGER (\w+) .*) BEGIN(.*)END', re.DOTALL)
-"""A trigger as SQLite has it, with its statements; PostgreSQL's calls a function."""
+"""A SQLite trigger with statements. A PostgreSQL trigger calls a function."""
 CLOCK = 'CAST(EXTRACT(epoch FROM clock_timestamp()) * 1000 AS BIGINT)'
 """The database's clock (ms since the epoch), as it is when the expression is evaluated."""
 _PAYLOAD = 7000
-"""Bytes of one notification; PostgreSQL takes less than 8000."""
+"""The most bytes of a notification: PostgreSQL takes less than 8000."""
 _IDLE = 5000
-"""Milliseconds that the database waits for the next statement of a transaction."""
+"""Time limit of the database for the next statement of a transaction (ms)."""
 WRITE = 'ISOLATION LEVEL READ COMMITTED READ WRITE'
-"""A statement after a lock sees what those wrote who had it before, whatever the database has for a default."""
+"""Isolation of writes: a statement after a lock sees the writes of earlier lock holders."""
 READ = 'ISOLATION LEVEL REPEATABLE READ READ ONLY'
-"""All that a transaction reads belongs together."""
+"""Isolation of reads: all statements of a transaction see the same state."""
 
 
 @lru_cache(maxsize=1024)
@@ -68,7 +68,7 @@ def _typed(statement: str) -> list[str]:
 
 
 def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = ()) -> str:
-    """Begin a transaction, which has all settings with it: behind a pooler, the next one has another connection."""
+    """Begin a transaction with all settings: behind a pooler, each transaction has another connection."""
     statements = [
         f'BEGIN {options}',
         f'SET LOCAL search_path TO {settings.schema}',
@@ -80,7 +80,7 @@ def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = (
 
 
 def lock(lock: Lock) -> str:
-    """Take a lock that is no row's; without waiting it gives a row if somebody has it."""
+    """Take an advisory lock. Without waiting, return a row if another transaction has the lock."""
     key = int.from_bytes(blake2b('\0'.join(lock.name).encode(), digest_size=8).digest(), signed=True)
     return (
         f'SELECT pg_advisory_xact_lock({key})' if lock.wait else f'SELECT 1 WHERE NOT pg_try_advisory_xact_lock({key})'

@@ -1,7 +1,7 @@
-"""A thread with an event loop of its own, in which the connections of one process to PostgreSQL live.
+"""A thread with a separate event loop for the PostgreSQL connections of one process.
 
-Whatever blocks the event loops of the process does not hold up a transaction, and what it has locked. They may end when
-they like, and none of them has to close a connection.
+A blocked event loop of the process does not delay a transaction and the transaction's locks. An event loop of the
+process may end without closing connections.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ('PoolThread', 'Session', 'Work')
 
 T = TypeVar('T')
 _CONFLICTS = 10
-"""Times that a transaction is run again for others that were in the way."""
+"""The most repetitions of a transaction after conflicts."""
 _PAUSE = 0.02
-"""Seconds before the second attempt; it doubles with each."""
+"""Seconds before the second attempt, doubled for each later attempt."""
 _LONGEST = 1.0
 
 
@@ -37,8 +37,8 @@ class Session:
     """The connections, from the start of the thread to its end.
 
     Args:
-        settings: Which database.
-        clock: Asked for the database's time over each of them first.
+        settings: The database.
+        clock: Reads the database's time over each new connection.
     """
 
     def __init__(self, settings: Postgres, clock: DatabaseClock) -> None:
@@ -50,7 +50,7 @@ class Session:
 
     @asynccontextmanager
     async def connection(self, *, first: bool = False) -> AsyncGenerator[Connection]:
-        """A connection to oneself; `first` for what must not wait for others, and is not done twice at once."""
+        """Acquire a connection; `first` for urgent work, one at a time, on a reserved connection."""
         pool = self._pools.get(first)
         if pool is None:
             pool = self._pools[first] = await open_pool(
@@ -69,7 +69,7 @@ class Session:
             self._migrated = True
 
     async def read(self, make: Callable[[], Transaction[T]]) -> T:
-        """Run a transaction that only reads."""
+        """Run a read-only transaction."""
 
         async def attempt() -> T:
             async with self.connection() as connection:
@@ -82,7 +82,7 @@ class Session:
         return await self.patiently(attempt)
 
     async def patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try again what others were in the way of, and for a while what the database was away for."""
+        """Repeat a transaction after conflicts, and for a while if the database is unreachable."""
         until = time.monotonic() + self.settings.acquire_timeout
         conflicts, pause = 0, _PAUSE
         while True:
@@ -163,12 +163,12 @@ class _Life:
 
 
 class PoolThread:
-    """Does work over connections. Opens nothing and starts no thread before the first.
+    """Runs transactions over connections. The first transaction starts the thread.
 
     Args:
-        settings: Which database.
-        clock: Is told its time.
-        beside: What else the thread does, until it is stopped.
+        settings: The database.
+        clock: Gets the database's time.
+        beside: More work in the thread, until the stop.
     """
 
     def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
@@ -187,7 +187,7 @@ class PoolThread:
         self.call(lambda life: callback())
 
     def call(self, callback: Callable[[_Life], object]) -> None:
-        """Start the thread, if there is none, and call back in it."""
+        """Call a function in the thread, and start the thread if needed."""
         with self._lock:
             if self._life is None:
                 self._life = _Life(self._settings, self._clock, self._beside)
@@ -195,7 +195,7 @@ class PoolThread:
             self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
 
     def stop(self) -> None:
-        """Finish what has begun, and close the connections."""
+        """Finish running transactions, and close the connections."""
         with self._lock:
             life, self._life = self._life, None
             if life is not None:

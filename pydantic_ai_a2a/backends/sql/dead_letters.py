@@ -1,4 +1,4 @@
-"""Dead letters: failed tasks that an operator may retry, in SQL that executes nothing."""
+"""Dead letters: failed tasks for operators to retry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FORGET_TURN = (
     f' WHERE {TASK}'
 )
 _NO_LIMIT = 2**31 - 1
-"""The queue takes what an operator decides on, however long it is."""
+"""Limit of the queue for a retry: none, because an operator decides."""
 
 
 def dead_letters(
@@ -100,14 +100,14 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
 def _move_turn(
     agent: str, task_id: str, new_id: str, inbox: Sequence[tuple[int, int]], answer: int
 ) -> Transaction[None]:
-    """Give the turn that a task was in, which waited and was answered, to another one, whose first run goes on with it.
+    """Move the turn of an answered task to a new task, for the first run of the new task.
 
     Args:
         agent: Namespace.
-        task_id: The task.
-        new_id: The other one, which has been sent copies of the turn's messages.
-        inbox: The rows that those messages have in the inbox, and what they answer there.
-        answer: The row of the one that the task was to go on with.
+        task_id: The answered task.
+        new_id: The new task, with copies of the turn's messages.
+        inbox: The inbox rows of the copies, with their answers.
+        answer: The row of the answer to resume with.
     """
     copies = yield f'SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq', (agent, new_id)
     copy_of = {seq: copy for (seq, _), (copy,) in zip(inbox, copies, strict=True)}
@@ -137,7 +137,7 @@ def _refuse(agent: str, task_id: str) -> Transaction[None]:
 
 
 def _again(body: bytes, dead_id: str) -> tuple[str, bytes]:
-    """A message of the dead task as a new one, without its task's ids; and its id."""
+    """Return a copy of a dead task's message with a new id and without task ids; and the new id."""
     message: dict[str, Any] = from_json(body)
     message_id = stored.new_id()
     message |= {'messageId': message_id, 'referenceTaskIds': [*message.get('referenceTaskIds', ()), dead_id]}

@@ -1,8 +1,8 @@
-"""Deliveries of events to webhooks: written with the events, for the configurations of their task. Pure, like `sql`.
+"""Deliveries of events to webhooks, written in the transaction of the events. Pure.
 
-A task's `push` says what it has: nothing, configurations, or one that takes every chunk; so a task without any pays for
-no statement. A configuration's `due_at` says when its oldest delivery may be tried, on the clock of leases: 0 for at
-once, and NULL if it has no delivery.
+The column `push` of a task is 0 without configurations, and higher with configurations or a configuration for every
+chunk: a task without webhooks needs no statement. The column `due_at` of a configuration is the time of the next try by
+the clock of leases: 0 for now, NULL without a delivery.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def enqueue(
     events: Iterable[TaskEvent],
     artifacts: Sequence[tuple[str, bytes]] | None = None,
 ) -> Transaction[None]:
-    """Have events delivered that the same transaction has stored, for a writer whose right to has been checked.
+    """Write the deliveries of events in the transaction of the events. The caller has checked the fence.
 
     Args:
         agent: The namespace.
-        header: The task's.
-        push: The task's, which is not 0, as it is while the transaction keeps others from changing it.
-        events: In the order of their numbers.
-        artifacts: The task's final artifacts, if they are known: (artifactId, JSON).
+        header: Header of the task.
+        push: Column `push` of the locked task, not 0.
+        events: The events in the order of numbers.
+        artifacts: The final artifacts of the task, if known: (artifactId, JSON).
     """
     rows: list[tuple[TaskEvent, tuple[int, int]]] = []
     for event in events:
@@ -65,7 +65,7 @@ def enqueue(
 
 
 def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, bytes]) -> Transaction[bytes]:
-    """The update that tells the whole artifact of which this event is the last chunk (§4.2.2)."""
+    """Return an update with the whole artifact of a last chunk (§4.2.2)."""
     artifact_id: str = from_json(last.payload)['artifactUpdate']['artifact']['artifactId']
     artifact = final.get(artifact_id)
     if artifact is None:
@@ -80,5 +80,5 @@ def _whole(agent: str, header: TaskHeader, last: TaskEvent, final: Mapping[str, 
 
 
 def drop(agent: str, task_id: str) -> list[Write]:
-    """Delete a task's configurations, and what they have not been told."""
+    """Delete the configurations of a task with all pending deliveries."""
     return [(f'DELETE FROM {table} WHERE {_OF_TASK}', [(agent, task_id)]) for table in ('push_config', 'delivery')]

@@ -1,4 +1,4 @@
-"""Statements by which a process reads the writes of other processes, and marks the tasks that it watches."""
+"""Transactions to read the writes of other processes, and to mark watched tasks."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
 
 
 class Noticed(NamedTuple):
-    """State read in one look: watched tasks, cancellations, claimable tasks."""
+    """The result of one poll: watched tasks, cancellations, claimable tasks."""
 
     newest: Mapping[str, int | None]
-    """The newest event of each task that was asked for; None for one that is not there."""
+    """The newest event number of each requested task; None for an unknown task."""
     watched: Mapping[str, int]
-    """Tasks that somebody reads, and until when their marks count (ms)."""
+    """Tasks with readers, each with the expiry of the mark (ms)."""
     canceled: Sequence[str]
-    """Running tasks that somebody wants to be canceled."""
+    """Running tasks to cancel."""
     ready: bool
     """True if a task waits for a worker, or was handed back."""
 
 
 def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
-    """See what there is now."""
+    """Read the current state."""
     newest: dict[str, int | None] = {}
     for task_id in tasks:
         rows = yield _NEWEST, (agent, task_id)
@@ -61,7 +61,7 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
 
 
 def mark(agent: str, tasks: Sequence[str], until: int) -> Transaction[list[str]]:
-    """Tell the other processes that these tasks are read here; gives the tasks that were locked, and are not marked."""
+    """Mark tasks as read by this process. Return the locked tasks, which are not marked."""
     locked = [row[0] for row in (yield LockTasks(agent, tasks, wait=False))]
     yield [
         (

@@ -1,7 +1,7 @@
 """Quotas in SQL: request buckets of callers, and the usage of runs in sliding windows.
 
-A bucket is one number, the time at which it is full again: each request that is taken moves it on by an interval, and
-none is taken that would move it too far ahead. So one statement looks and takes.
+A bucket is one number, the time of the next full bucket. Each request adds an interval to the time; a request that
+would move the time too far ahead is refused. So one statement checks and counts a request.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: st
         run: The run of the old task.
         paid: The old task's column `paid`.
         new_id: The new task.
-        usage: The usage that the checkpoint holds.
+        usage: The usage in the checkpoint.
     """
     pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
     values = [([1, *map(min, pairs)], new_id), ([run, *map(max, pairs)], task_id)]
@@ -101,18 +101,18 @@ def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: st
 
 
 def _of_run(run: int, paid: bytes | None) -> list[int]:
-    """Return the amounts that a run was charged: requests, tokens, cost."""
+    """Return the charged amounts of a run: requests, tokens, cost."""
     of, *amounts = [0] if paid is None else from_json(paid)
     return amounts if of == run else [0, 0, 0]
 
 
 def _charged(agent: str, charges: Sequence[Charge]) -> Write:
-    """In one order, so that no two of them wait for each other."""
+    """Return the writes of charges, in a fixed order against deadlocks."""
     return _CHARGE, [(agent, *charge) for charge in sorted(charges)]
 
 
 def sweep(agent: str, *, at: int, limit: int) -> Transaction[int]:
-    """Drop buckets that are full, and what is forgotten; how many rows went."""
+    """Delete full buckets and expired charges, and return the number of rows."""
     full = yield (
         'DELETE FROM bucket WHERE agent = ? AND full_at <= ? AND (subject, name) IN (SELECT subject, name FROM bucket'
         ' WHERE agent = ? AND full_at <= ? ORDER BY full_at LIMIT ?) RETURNING full_at',

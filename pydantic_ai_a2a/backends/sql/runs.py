@@ -49,7 +49,7 @@ _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY {} LIMIT ? /* FOR N
 _FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
 _FIND_LOST = _FIND.format(_LOST, 'queue_seq')
 _RENEWED = 500
-"""Leases that one statement renews; SQLite takes 999 values at least."""
+"""The most leases in one statement: SQLite takes at least 999 values."""
 _MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
 _RUN = (
     'run, turn,'
@@ -63,7 +63,7 @@ _TOLD = (
     '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
     ' ORDER BY n DESC LIMIT 1)'
 )
-"""The state of the newest status event, which the readers have seen."""
+"""The state of the newest status event."""
 _TAKE = (
     # An answered task is `working` since its answer.
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
@@ -77,10 +77,10 @@ _TAKE = (
 def claim(
     agent: str, holder: str, *, at: int, lease: int, limit: int, task_id: str | None
 ) -> Transaction[list[tuple[Claim, list[TaskEvent]]]]:
-    """See `TaskQueue.claim`; also gives the events to publish, per task.
+    """See `TaskQueue.claim`. Also return the events to publish, per task.
 
-    The tasks are locked before they are taken: a lost holder may be storing an event, whose number the claim has to
-    see. Tasks that another transaction has locked are left to a later claim, so that no claim waits.
+    The claim locks the tasks first: a lost holder may be storing an event, and the claim must read the event's number.
+    Tasks with a lock of another transaction are left to a later claim.
     """
     claims: list[tuple[Claim, list[TaskEvent]]] = []
     if task_id is None:
@@ -143,7 +143,7 @@ def _claim_of(
 
 
 def renew(agent: str, holder: str, tasks: Sequence[str], *, lease: int) -> Transaction[tuple[Marks, list[str]]]:
-    """See `TaskQueue.renew`; also gives the tasks that another transaction has locked, which are not renewed."""
+    """See `TaskQueue.renew`. Also return the locked tasks, which are not renewed."""
     held: dict[str, int] = {}
     locked: set[str] = set()
     for start in range(0, len(tasks), _RENEWED):
@@ -215,11 +215,11 @@ _STANDING = (
 
 _DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
 _HANDS_ON = TERMINAL - {'canceled'}
-"""States after which nothing would be run any more, and whoever sent an unread message has not asked for that."""
+"""States that do not end a task with unread messages."""
 
 
 def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
-    """The context: its conversation may grow, and a message that comes now has to be seen, or it is never run."""
+    """Lock the context: the conversation may grow, and a new message must be seen by this transaction."""
     return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
 
 
@@ -261,7 +261,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
 
 
 def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
-    """The result of a finish that is stored already: its commit had no answer. LeaseLost for any other end."""
+    """Return the result of a stored finish, after a commit without an answer. LeaseLost for any other end."""
     rows = yield (
         f'SELECT holder, run, state, status_at, last_event, {HEADER}, {_RUN} FROM task WHERE {TASK} AND fence = ?',
         (agent, claimed.header.id, claimed.fence),
@@ -281,7 +281,7 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
 
 
 def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[TaskEvent]]:
-    """The events of a task from a number on. The payload of the last tells one end of a run from another."""
+    """Return the events of a task from a number on. The last payload identifies the end of a run."""
     rows = yield (
         'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n >= ? ORDER BY n',
         (agent, claimed.header.id, first),
@@ -302,7 +302,7 @@ def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
 
 
 def _items(previous: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
-    """Return the items that a run adds to its task; the previous status message moves into the history (§3.7)."""
+    """Return the new items of a run; the previous status message moves into the history (§3.7)."""
     items = [] if previous is None else [('message', '', previous)]
     items += [('message', *message) for message in end.history]
     if goes_on and end.status.message is not None:
@@ -319,7 +319,7 @@ def _of_turn(own: bytes, end: Finish) -> RunUsage:
 def _end(
     agent: str, claimed: Claim, end: Finish, usage: RunUsage | None, read: int, *, following: str | None
 ) -> list[Write]:
-    """Write the status, and let go of the task; the turn of an interrupted one, or of a dead letter, stays with it."""
+    """Write the status and release the task. An interrupted task and a dead letter keep the turn."""
     values = (
         *end.status,
         end.metadata if end.metadata is not None else claimed.header.metadata,
@@ -345,7 +345,7 @@ _NO_TURN: tuple[Any, ...] = (None, None, None, None)
 
 
 def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
-    """Return the turn that a waiting task resumes: messages, usage, pending calls, context head."""
+    """Return the turn of a resumed task: messages, usage, pending calls, context head."""
     own = [*(claimed.own_messages or ()), *end.messages]
     used = None if usage is None else conversations.dump_usage(usage)
     return conversations.dump_messages(own), used, end.pending, claimed.head

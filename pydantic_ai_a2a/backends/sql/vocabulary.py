@@ -1,4 +1,4 @@
-"""The vocabulary of the SQL state machine: header rows, and the steps that others are made of. Pure."""
+"""The vocabulary of the SQL state machine: header rows, and common steps of transactions. Pure."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?
 
 
 def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
-    """The header that a `HEADER` row holds, and so many events later.
+    """Return the header of a `HEADER` row, moved on by a number of new events.
 
     Raises:
-        StoredDamaged: The task is in no state that there is.
+        StoredDamaged: The row has an unknown state.
     """
     task_id, context_id, owner, state, status_at, message, metadata, dialect, queued, last_event = row[:HEADER_SIZE]
     if state not in _STATES:
@@ -80,7 +80,7 @@ def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
 
 
 def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
-    """The header of a task that this owner may see, or TaskNotFoundError."""
+    """Return the header of an owner's task, or raise TaskNotFoundError."""
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
     if not rows:
         raise TaskNotFoundError
@@ -88,7 +88,7 @@ def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]
 
 
 def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
-    """`find`, and keep everybody else from changing the task and its context."""
+    """Lock a task and the context against other writers, and return the result of `find`."""
     header = yield from find(agent, task_id, owner)
     yield Lock((agent, header.owner, header.context_id))
     yield LockTasks(agent, [task_id])
@@ -96,13 +96,13 @@ def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Task
 
 
 def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
-    """The event that tells of a status."""
+    """Return the event of a status."""
     body = stored.status(status.state, status.at, status.message)
     return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
 
 
 def set_status(agent: str, header: TaskHeader, status: Status) -> Transaction[None]:
-    """Write a status; the message of the one before it moves into the history (§3.7)."""
+    """Write a status; the previous status message moves into the history (§3.7)."""
     yield from message_to_history(agent, header.id)
     yield (
         f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}',
@@ -111,7 +111,7 @@ def set_status(agent: str, header: TaskHeader, status: Status) -> Transaction[No
 
 
 def message_to_history(agent: str, task_id: str) -> Transaction[None]:
-    """Keep the status message, which a new status is about to replace."""
+    """Copy the status message into the history, before a new status replaces the message."""
     yield (
         "INSERT INTO item (agent, task_id, kind, id, body) SELECT agent, id, 'message', '', status_message FROM task"
         f' WHERE {TASK} AND status_message IS NOT NULL',
@@ -125,7 +125,7 @@ def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]])
 
 
 def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
-    """Add events to the log, for a writer whose right to has been checked."""
+    """Add events to the log. The caller has checked the fence."""
     return (
         'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
         [(agent, task_id, *event) for event in events],
@@ -138,7 +138,7 @@ def drop_checkpoint(agent: str, task_id: str) -> Write:
 
 
 def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
-    """Keep what was streamed of a task that ends without a result: its readers have seen it (§4.2.2)."""
+    """Store the streamed artifacts of a task without a result: readers have seen the artifacts (§4.2.2)."""
     updates = yield (
         'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
         (agent, task_id),
@@ -155,7 +155,7 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
 
 
 def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | None = None) -> Transaction[TaskEvent]:
-    """End a task over its holder's head, if it has one: the fence makes a late result of it fail."""
+    """End a task without the holder: the new fence refuses a late result of the holder."""
     event = status_event(header, status, header.last_event + 1)
     rows = yield (
         f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push, {NEXT} FROM task WHERE {TASK}',

@@ -23,7 +23,7 @@ __all__ = ('NOTE_CLOCK', 'SqliteFile', 'connect', 'stored_version', 'vacuum')
 Synchronous = Literal['full', 'normal']
 
 _PAUSE = 0.01
-"""Seconds between two attempts to take a lock that SQLite does not wait for."""
+"""Seconds between two attempts at a lock without a wait in SQLite."""
 NOTE_CLOCK = "UPDATE a2a_boot SET clock = a2a_clock() WHERE id = ''"
 """Remember how far the steady clock has come, where the system names no boot: after a restart, the clock is behind."""
 _SHRINKS = 'PRAGMA auto_vacuum = INCREMENTAL'
@@ -32,14 +32,14 @@ _FORM = "'sqlite:///relative/path.db' or 'sqlite:////absolute/path.db', with ?sy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteFile:
-    """A database file, and how it is written."""
+    """A database file with the write settings."""
 
     path: Path
-    """Absolute, so that it stays the same file if the process changes its directory."""
+    """Absolute path: the process may change the working directory."""
     synchronous: Synchronous = 'full'
     """`full`: answered writes survive a power failure. `normal`: they survive only the end of the process."""
     busy_timeout: float = 10.0
-    """Seconds to wait for another process that writes."""
+    """Seconds to wait for the write of another process."""
 
     @classmethod
     def of(cls, url: str) -> SqliteFile:
@@ -68,13 +68,13 @@ def _synchronous(url: str, options: Mapping[str, str]) -> Synchronous:
 def connect(
     file: SqliteFile, migrations: Migrations = MIGRATIONS, *, clock: Clock = SYSTEM, writes: bool = False
 ) -> sqlite3.Connection:
-    """Open a connection for the calling thread; create the file and its tables where there are none.
+    """Open a connection for the calling thread; create missing files and tables.
 
-    The first connection that `writes` after the machine was started ends the leases of its boot before.
+    The first writing connection (`writes`) after a boot of the machine ends all leases of earlier boots.
 
     Raises:
-        BackendUnusable: The file is no database of ours, damaged, newer than the package, or cannot be opened.
-        sqlite3.OperationalError: Others hold it locked for longer than the time-out.
+        BackendUnusable: The file is another program's, damaged, newer than the package, or cannot be opened.
+        sqlite3.OperationalError: Another process locks the file for longer than the time-out.
     """
     _create(file.path)
     try:
@@ -95,7 +95,7 @@ def connect(
 
 
 def _create(path: Path) -> None:
-    """Create an empty file that only its owner can read; SQLite gives its WAL the same mode."""
+    """Create an empty file, readable by the owner only; SQLite gives the WAL the same mode."""
     with suppress(OSError):  # it is there, or SQLite says why it cannot be
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
@@ -116,9 +116,10 @@ def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migra
 
 
 def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) -> None:
-    """Let leases expire that were measured before the machine was started again: its steady clock began anew.
+    """End the leases of earlier boots: the steady clock of the machine restarts at a boot.
 
-    The table is no step of the schema: PostgreSQL would have it for nothing, and whoever writes to a file may make it.
+    The table is no step of the schema, because PostgreSQL does not need the table. Any writer of the file may create
+    the table.
     """
     now = clock.steady()
     connection.execute('BEGIN IMMEDIATE')
@@ -151,12 +152,12 @@ def stored_version(file: SqliteFile) -> int:
 
 
 def vacuum(file: SqliteFile) -> None:
-    """Write the file anew without what was deleted, and empty its WAL. Others wait meanwhile, if they write.
+    """Rewrite the file without deleted data, and empty the WAL. Writes of other processes wait.
 
-    From then on, sweeps give back the free pages of the file, whichever version has created it.
+    Later sweeps return the free pages of the file to the disk, also for files of older versions.
 
     Raises:
-        BackendUnusable: Others write or read for longer than the time-out, or the disk has no room for a second file.
+        BackendUnusable: Other processes use the file for longer than the time-out, or the disk has no room for a copy.
     """
     try:
         with closing(connect(file)) as connection:
@@ -170,9 +171,9 @@ def vacuum(file: SqliteFile) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> str:
-    """Switch to the WAL; two processes that do so at once may both be told at once that the other is busy.
+    """Switch to the WAL, with retries: two processes at once may both get "busy" at once.
 
-    A new file can give back pages. SQLite takes the setting only before it writes the first page.
+    The setting for returning free pages comes first: SQLite accepts the setting only before the first page.
     """
     while True:
         try:

@@ -1,6 +1,6 @@
 """A thread that owns one SQLite connection and runs the transactions of its queue.
 
-Writers commit in groups: what waits is done in one transaction with a savepoint each, and answered after the COMMIT.
+Writers commit in groups: all waiting jobs run in one transaction, each in a savepoint, and return after the COMMIT.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .steps import perform
 __all__ = ('ConnectionThread', 'Poll', 'QueuedTransaction', 'Work', 'commit', 'read')
 
 _GROUP = 100
-"""Transactions in one commit: what goes first waits for no more than these."""
+"""The most jobs in one commit: an urgent job waits for one commit at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class QueuedTransaction:
 
 
 Work = Callable[[sqlite3.Connection, list[QueuedTransaction]], None]
-"""Does jobs, and may take those out of the list that are done."""
+"""Performs jobs, and may remove finished jobs from the list."""
 
 
 def read(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
-    """Do each job on a state of its own, and leave nothing written."""
+    """Perform each job in a separate read transaction."""
     while jobs:
         job, result, failed = jobs[0], None, None
         try:
@@ -60,7 +60,7 @@ def read(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
 
 
 def commit(connection: sqlite3.Connection, jobs: Sequence[QueuedTransaction]) -> None:
-    """Do all jobs in one commit; if that fails, each alone, so that none fails for another."""
+    """Perform all jobs in one commit. If the commit fails, perform each job alone: a job fails for no other job."""
     try:
         connection.execute('BEGIN IMMEDIATE')
     except sqlite3.Error as error:  # locked for too long: nobody alone would get further
@@ -102,25 +102,25 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 
 
 class Poll(Protocol):
-    """Periodic work of a connection thread, besides its jobs."""
+    """Periodic work of a connection thread, between jobs."""
 
     def due(self) -> float | None:
         """Seconds until the next call; None for no call."""
         ...
 
     def __call__(self, connection: sqlite3.Connection) -> None:
-        """Do the work, if it is due."""
+        """Perform due work."""
         ...
 
 
 class ConnectionThread:
-    """Runs jobs in their order. The first job starts the thread and opens the connection.
+    """Runs jobs in order. The first job starts the thread and opens the connection.
 
     Args:
         name: Name of the thread.
-        connect: Opens the connection, in the thread. What it raises goes to all who wait, and is tried again later.
-        work: Does the jobs that have come together.
-        poll: What else it does.
+        connect: Opens the connection, in the thread. All waiting jobs get an error; the next job tries again.
+        work: Performs the waiting jobs.
+        poll: Periodic work.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ConnectionThread:
         return len(self._doing) + len(self._jobs)
 
     def put(self, job: QueuedTransaction, *, first: bool = False) -> None:
-        """Hand over a job; `first` lets it go before all others that wait."""
+        """Queue a job; with `first`, before all waiting jobs."""
         with self._condition:
             if first:
                 self._jobs.appendleft(job)
@@ -150,7 +150,7 @@ class ConnectionThread:
             self._start()
 
     def wake(self) -> None:
-        """Ask the poll again when it is due."""
+        """Read the due time of the poll again."""
         with self._condition:
             self._start()
 
