@@ -67,7 +67,7 @@ LONG = 35
 
 MOST_QUESTIONS = 0.04
 """The share of docstrings that may begin with a question word."""
-MOST_PRONOUNS = 0.072
+MOST_PRONOUNS = 0.045
 """The share of words that may be pronouns."""
 MOST_PARTICIPLES = 0.005
 """The share of bound names that may be participles or pronouns."""

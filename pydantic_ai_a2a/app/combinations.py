@@ -1,4 +1,4 @@
-"""Combinations of options that make no sense: the one place that refuses them."""
+"""The refusal of all contradictory combinations of options."""
 
 from __future__ import annotations
 

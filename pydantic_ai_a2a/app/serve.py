@@ -58,21 +58,21 @@ def run(
     """Serve until SIGINT or SIGTERM, in this thread.
 
     Args:
-        app: An agent, which is served as `to_a2a(agent)`; or what `to_a2a` returned, or an app that it is mounted in.
-        host: Address to listen on; the default is reached from this machine only.
+        app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with a mounted app of `to_a2a`.
+        host: Address to listen on. Default: only programs on this machine can connect.
         port: Port to listen on.
-        allowed_hosts: Names of hosts to answer for, as in `to_a2a` and beside those that the app has there; `*` is
-            every name. None: no others on an address that is reached from this machine only, elsewhere all. What a
-            proxy on this machine passes on in the name of the outer host needs that name.
-        anonymous: Whether everybody may call an agent without `auth=`, also on an address that is reached from
-            elsewhere, or in the name of a host that is. It has to be said, too, for an app in which no agent is found:
-            one is found that is mounted in it, or wrapped in middleware that has it as `app`.
+        allowed_hosts: Host names to answer for, in addition to the names in `to_a2a`; `*` is every name. Default None:
+            no more names on an address of this machine only, all names on other addresses. A proxy on this machine
+            that passes on the name of the outer host needs the name here.
+        anonymous: True to let everyone call an agent without `auth=` at a public address or under a public host name.
+            Also needed for an app without a recognised agent: an agent is recognised if mounted, or wrapped in
+            middleware with the attribute `app`.
         uvicorn_options: Further arguments of `uvicorn.Config`.
 
     Raises:
         RuntimeError: An event loop runs in this thread.
-        TypeError: An argument has another type, or an option is none of uvicorn's.
-        ValueError: Everybody could, or it cannot be told who can, and `anonymous` does not say so.
+        TypeError: An argument has a wrong type, or uvicorn has no such option.
+        ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`.
     """
     _check_no_loop()
     _check_options('run', uvicorn_options)
@@ -95,7 +95,7 @@ def serve(
     anonymous: bool = False,
     **uvicorn_options: Any,
 ) -> Server:
-    """Serve in a thread and event loop of its own; close it, or use it as a context manager.
+    """Serve in a separate thread and event loop. Close the server, or use the server as a context manager.
 
     ```python
     from pydantic_ai import Agent
@@ -277,8 +277,8 @@ def _uvicorn(
 def _end_unread(listener: socket.socket, answer_time: float) -> None:
     """Let the kernel end connections whose client reads nothing.
 
-    The app itself ends connections whose long answer is not read, within twice the answer time. The kernel waits a
-    little longer, and also ends connections whose short answers wait in the server's buffer. Only Linux has the option.
+    The app ends connections with an unread long answer within twice the answer time. The kernel waits a little longer,
+    and also ends connections with short unread answers in the server's buffer. Only Linux has the option.
     Connections inherit the option from the listening socket.
     """
     with suppress(AttributeError):

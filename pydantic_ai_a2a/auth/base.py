@@ -22,14 +22,13 @@ Authenticate: TypeAlias = Callable[[Request], Caller | Awaitable[Caller | None] 
 
 
 class Authenticator(ABC):
-    """One way to authenticate. Several in `auth=` are alternatives: the first one that finds a caller decides.
+    """A way to authenticate. Several authenticators in `auth=` are alternatives: the first found caller counts.
 
-    A subclass of your own sets `schemes` and defines `authenticate`.
+    A subclass sets `schemes` and defines `authenticate`.
     """
 
     schemes: Mapping[str, SecurityScheme] = MappingProxyType({})
-    """The schemes that the agent card declares, by name (§4.5). The challenges of HTTP 401 and 403 are made from them
-    as well."""
+    """The schemes of the agent card, by name (§4.5), also used for the challenges of HTTP 401 and 403."""
 
     @abstractmethod
     async def authenticate(self, request: RequestInfo) -> Caller | None:
@@ -54,7 +53,7 @@ class Authenticator(ABC):
 
 @checked
 class AllOf(Authenticator):
-    """Several ways at once: a request needs the credentials of all of them.
+    """Several authenticators at once: a request needs the credentials of all authenticators.
 
     Args:
         first: Finds the caller, with tenant and scopes.
@@ -81,11 +80,11 @@ class AllOf(Authenticator):
 
 
 class CallableAuth(Authenticator):
-    """A user's function that finds the caller.
+    """A user's function for finding the caller.
 
     Args:
         authenticate: The function.
-        schemes: The schemes that the agent card declares.
+        schemes: The schemes of the agent card.
     """
 
     def __init__(self, authenticate: Authenticate, schemes: Mapping[str, SecurityScheme]) -> None:
@@ -93,6 +92,6 @@ class CallableAuth(Authenticator):
         self.schemes = schemes
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
-        """Return the caller that the function finds."""
+        """Return the caller from the function."""
         caller = self._authenticate(request.starlette())
         return await caller if isawaitable(caller) else caller

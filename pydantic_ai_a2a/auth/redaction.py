@@ -1,4 +1,4 @@
-"""Takes credentials out of the query of a URL before it is logged, also in forms in which they are not read."""
+"""Removes credentials from the query of a URL before logging, in all encodings and spellings."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _DECODINGS = 4
 def redacted(query: bytes, name: str, is_secret: Callable[[str], bool]) -> bytes:
     """Return the query without the values of a parameter, and without secrets under other names.
 
-    A parameter counts whatever its case, its encoding, and the separator before it (`&` or `;`). A part of the query
-    that has the name as a word in it is replaced as a whole.
+    A parameter is found in any case and encoding, after `&` or `;`. A part of the query with the name as a word is
+    replaced as a whole.
 
     Args:
-        query: The query, as the client has sent it.
-        name: The parameter's name.
-        is_secret: Says whether a value is a secret, whatever its name.
+        query: The query of the request.
+        name: Name of the parameter.
+        is_secret: Returns True for a secret value, under any name.
     """
     word = re.compile(rf'(?<![a-z0-9]){re.escape(name.lower())}(?![a-z0-9])')
     parts = re.split('([&;])', query.decode('latin-1'))

@@ -79,7 +79,7 @@ class SqliteBackend(Backend):
             return self._connection.execute(f'{used} {pragmas}').fetchone()[0]
 
     def run(self, transaction: vocabulary.Transaction[T]) -> T:
-        """Run a transaction, and commit it or leave nothing of it behind."""
+        """Run a transaction: commit, or roll back."""
         with self.lock:
             return self._run(transaction)
 

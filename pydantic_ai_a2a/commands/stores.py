@@ -1,4 +1,4 @@
-"""The store that a command works on, and the owner whose tasks it works on: their options, and opening the store."""
+"""The store and the owner of a command: options, and opening the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plain words as the answers of clients: when they count, and their meaning."""
+"""The rules for plain words as answers of clients."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ SEVERAL = f'Several answers are needed, so plain words are not enough. {_DATA}'
 
 
 def verdict(text: str) -> tuple[Literal['approve', 'deny'], str | None] | None:
-    """The decision that a text makes as a whole, with the reason of a denial; None if the text makes none.
+    """Return the decision of a text, with the reason of a denial; None for a text without a decision.
 
-    Only what stands in a closed table decides, whatever its case, without spaces around it and final punctuation. The
-    one longer form is `no:` with a reason: a denial is safe.
+    Only the words of a closed table decide, in any case, with spaces and punctuation around. The only longer form is
+    `no:` with a reason, because a denial is safe.
     """
     word, colon, reason = text.partition(':')
     spelled = (word if colon else word.strip().rstrip('.!')).strip().casefold()
@@ -43,12 +43,12 @@ def verdict(text: str) -> tuple[Literal['approve', 'deny'], str | None] | None:
 
 
 def takes_words(schema: Mapping[str, Any] | None) -> bool:
-    """True if plain words can be a value of a schema: there is none, or it is that of a string or a number."""
+    """Return True if plain words can be a value of a schema: no schema, or a string or number schema."""
     return schema is None or schema.get('type') in _PLAIN_TYPES
 
 
 def from_words(text: str, schema: Mapping[str, Any] | None) -> str | float | None:
-    """The value that a text is by a schema that takes words; None if the text does not fit."""
+    """Return the value of a text by a schema for plain words; None for a text outside the schema."""
     if schema is None:
         return text
     value = text if schema['type'] == 'string' else _number(text.strip())
@@ -65,7 +65,7 @@ def _number(text: str) -> float | None:
 
 
 def is_closed(schema: Mapping[str, Any] | None) -> bool:
-    """True if a text that fits a schema cannot be just a remark: the schema is of numbers, or lists its values."""
+    """Return True if a value of the schema cannot be a mere remark: a number, or a listed value."""
     return schema is not None and takes_words(schema) and (schema['type'] != 'string' or 'enum' in schema)
 
 

@@ -1,6 +1,6 @@
-"""The status message of a task that waits for its client: a text for people, and one data part for programs.
+"""The status message of a waiting task: a text for people, and a data part for programs.
 
-The data part is an A2A extension, which the agent card declares.
+The agent card declares the data part as an A2A extension.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MEDIA_TYPE = 'application/vnd.pydantic-ai.pending-calls+json'
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The end of a run that waits for its client, or declines."""
+    """The end of a run with pending calls, or of a declining run."""
 
     state: TaskState
     parts: Sequence[Part]
@@ -60,10 +60,10 @@ def ask(
 
     Args:
         deferred: The calls.
-        schemas: JSON Schemas of the parameters of the tools that they call, by name.
-        order: Ids of the calls in the order in which the model made them.
-        changed: Arguments that earlier approvals of the same calls gave instead of the model's, by the id of the call.
-        shown_calls: Ids of the calls that clients have been shown as progress.
+        schemas: JSON Schemas of the called tools' parameters, by name.
+        order: Ids of the calls in the order of the model.
+        changed: Arguments from earlier approvals in place of the model's arguments, by the id of the call.
+        shown_calls: Ids of the calls in earlier progress events.
         rules: Rules for the answers of clients.
         task_id: The task.
     """
@@ -96,13 +96,13 @@ def asked_by(state: State, rules: Approvals, task_id: str) -> Asked:
 
 
 def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = False) -> list[Part]:
-    """Return the parts that clients are shown: a text for people, and one data part for programs.
+    """Return the parts for clients: a text for people, and a data part for programs.
 
     Args:
-        pending: The calls and questions that wait.
+        pending: The pending calls and questions.
         rules: Rules for the answers of clients.
         task_id: The task.
-        again: True if the client was asked before, and its words were no clear answer.
+        again: True after an unclear answer of the client.
     """
     waiting = pending.open or pending.calls
     questions = [call.text for call in waiting] if pending.calls else [pending.question]
@@ -213,7 +213,7 @@ def _with_refs(schema: Any, prefix: str) -> Any:
 
 
 def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the JSON Schema of the parts that answer calls, and its `$defs`."""
+    """Return the JSON Schema of answers to calls, and the `$defs` of the schema."""
     choices: list[dict[str, Any]] = []
     defs: dict[str, Any] = {}
     for n, call in enumerate(calls):
@@ -231,7 +231,7 @@ def _answers_schema(calls: Sequence[PendingCall], rules: Approvals) -> tuple[lis
 
 
 def _bare(schema: Mapping[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return JSON Schemas of the parts that answer a question of the agent itself, and their `$defs`."""
+    """Return JSON Schemas of answers to a question of the agent, and the `$defs` of the schemas."""
     own, defs = _hoisted(schema)
     parts = [_of_part('data', own)]
     return [*parts, _of_part('text', {'type': 'string'})] if takes_words(schema) else parts, defs

@@ -39,7 +39,7 @@ _ALIASES = {
     'audio/x-wav': 'audio/wav',
     'image/jpg': 'image/jpeg',
 }
-"""Other spellings in use, and the one that Pydantic AI's models know."""
+"""Other spellings in use, with the spelling of Pydantic AI's models."""
 
 _TEXT = frozenset(
     f'application/{subtype}'
@@ -70,10 +70,10 @@ _CODECS = frozenset(
         *('big5', 'gb2312', 'gbk', 'gb18030', 'euc_jp', 'shift_jis', 'euc_kr', 'cp949'),
     ]
 )
-"""Python's names of the charsets in use: each is read in one pass, and gives Unicode or an error. Of Python's others,
-`punycode` takes time by the square of the length, and some give what is no text."""
+"""Python's names of the supported charsets. Each charset is read in one pass. Other charsets of Python take quadratic
+time (`punycode`) or return no text."""
 _CHUNK = 65_536
-"""Characters of base64 that are decoded at once. Other threads run in between."""
+"""Characters of base64 to decode at once. Other threads run in between."""
 _NAME = re.compile(r"[a-z0-9][\w!#$&^.+'*-]{0,126}/[\w!#$&^.+'*-]{1,127}", re.ASCII)
 _CHARSET = re.compile(r'\bcharset="?([\w.:+-]+)', re.ASCII)
 
@@ -98,7 +98,7 @@ def parse(value: str) -> MediaType | None:
 
 
 def is_text(name: str) -> bool:
-    """Return True if files of the type are text, so that every model can read them."""
+    """Return True for text files, which every model can read."""
     return name.startswith('text/') or name in _TEXT or name.endswith(('+json', '+xml'))
 
 

@@ -46,7 +46,7 @@ class NotFinite(UnexpectedModelBehavior):
 
 
 class Artifacts(Mapping[str, Any]):
-    """Several artifacts as the result of one run, each with a name: what an output function returns.
+    """Named artifacts as the result of a run, returned by an output function.
 
     ```python
     from pydantic_ai import Agent
@@ -61,11 +61,11 @@ class Artifacts(Mapping[str, Any]):
     agent = Agent('test', output_type=report)
     ```
 
-    A value may be a string, a file (`BinaryContent`, `ImageUrl` and the like), a list of files, or anything that
-    Pydantic can write as JSON. The mapping is for names that are no identifiers.
+    A value may be a string, a file (`BinaryContent`, `ImageUrl` and the like), a list of files, or any value for
+    Pydantic's JSON. Use the mapping for names with spaces and the like.
 
     Raises:
-        ValueError: There is no artifact, or one has no name.
+        ValueError: The result has no artifact, or an artifact has no name.
     """
 
     __slots__ = ('_artifacts',)
@@ -114,7 +114,7 @@ _UNIONS = (Union, types.UnionType)
 
 @dataclass(frozen=True, eq=False)
 class _Member:
-    """One of an agent's output types."""
+    """An output type of an agent."""
 
     type: Any
     adapter: TypeAdapter[Any]
@@ -161,14 +161,14 @@ class OutputMapper:
 
     Args:
         output_type: The agent's `output_type`.
-        modes: Media types of the output on the card; None or empty for those of the types.
+        modes: Media types of the output on the card; None or empty for the media types of `output_type`.
         data_as_text: True if a text part with the JSON follows each data part.
     """
 
     text: bool
     """True if a string is among the declared types: then strings become text parts."""
     streams_text: bool
-    """True if text of the model is the output unchanged, without a function that makes the output from it."""
+    """True if the model's text is the output, without an output function."""
     holds_data: bool
     """True if an output can be data, which may hold numbers."""
     modes: list[str]
@@ -300,7 +300,7 @@ def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> li
 
 
 def _add_files(parts: list[Part], files: Sequence[BinaryContent]) -> None:
-    """Add the files that `parts` lacks: an image that is the output is a file of its response, too."""
+    """Add the missing files to `parts`: an image output is also a file of the response."""
     there = {(part.get('media_type'), part.get('raw')) for part in parts}
     new = (file_part(file) for file in files)
     parts.extend(part for part in new if (part.get('media_type'), part.get('raw')) not in there)

@@ -16,7 +16,7 @@ from starlette.types import Scope
 __all__ = ('REQUEST', 'abort', 'abort_later')
 
 REQUEST = 'pydantic_ai_a2a.receive'
-"""Key of the scope under which the app keeps the `receive` that the server called it with, before anything wraps it."""
+"""Key of the scope for the server's own `receive`, before any wrapper."""
 _NO_LINGER = struct.pack('ii', 1, 0)
 """A socket option: the kernel drops buffered bytes at the close, and resets the connection."""
 

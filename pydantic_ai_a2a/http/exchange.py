@@ -41,7 +41,7 @@ __all__ = ('Exchange', 'Request', 'Serving')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _UNSHARED = ('Cache-Control', 'private, no-cache')
-"""The header that keeps caches from giving a caller's card to another caller."""
+"""The header against shared caching of a caller's card."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class Exchange(ABC):
     media_type: ClassVar[bytes] = b'application/json'
     """The media type of answers."""
     unshared: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Headers that keep caches from giving an answer to another caller."""
+    """Headers against shared caching of an answer."""
     unanswered = False
     """True if the client wants no result."""
     attributes: Mapping[str, str]
@@ -119,7 +119,7 @@ class Exchange(ABC):
         return await read_body(self.scope, self.receive, self.serving.body_limit)
 
     def version(self) -> str | None:
-        """Return the version that the request names (§3.6.1)."""
+        """Return the version of the request (§3.6.1)."""
         version = header(self.scope['headers'], b'a2a-version')
         if version is None and (query := self.scope['query_string']):
             named = parse_qs(query.decode('latin-1')).get('A2A-Version')
@@ -182,12 +182,12 @@ class Exchange(ABC):
             pass
 
     def _drop(self) -> None:
-        """Break a stream off whose reader fell behind."""
+        """Break off the stream of a reader too far behind."""
         assert self._task is not None, 'the request has a stream'
         self._task.cancel()
 
     async def _leave(self, gone: ClientGone) -> None:
-        """End the connection of a client that does not read its answer. Other clients have ended theirs."""
+        """End the connection of a client that does not read the answer; other clients have already disconnected."""
         if isinstance(gone, AnswerUnread):
             logger.warning('%s (correlation id %s).', gone, self.correlation_id)
             await abort(self.scope)
@@ -291,5 +291,5 @@ def _stored_size(result: object) -> int:
 
 
 def _codec_for(result: object, choice: CodecChoice) -> Codec:
-    """Return the codec of an answer. A task that is asked for by a method of several dialects has its own dialect."""
+    """Return the codec of an answer. For a method of several dialects, the dialect of the task decides."""
     return in_dialect_of(choice, result.header.dialect if isinstance(result, StoredTask) else '')

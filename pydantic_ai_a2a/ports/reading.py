@@ -25,22 +25,22 @@ class TaskReader(ABC):
 
     @abstractmethod
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
-        """Messages to a running task that are to be prompts and came after one of them: (row, JSON), oldest first.
+        """Return the unread prompts of a running task after a row: (row, JSON), oldest first.
 
-        Rows are those of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. An answer to what the task waited with
-        is never among them.
+        Rows are the rows of `Claim.inbox`, `Checkpoint.taken` and `Finish.taken`. Answers to pending calls are left
+        out.
         """
 
 
 class Subscription(ABC):
-    """A reader's place in one task's log; as long as it is open, somebody watches the task."""
+    """A reader's position in the log of a task. An open subscription counts as a reader of the task."""
 
     dropped: bool = False
     """True once the reader fell too far behind: no event follows."""
 
     @abstractmethod
     def start(self, after: int) -> None:
-        """Read strictly after this number: that of a snapshot read after subscribing, or one the client names."""
+        """Set the number before the first event to read: from a snapshot after subscribing, or from the client."""
 
     @abstractmethod
     async def next(self) -> Sequence[TaskEvent]:
@@ -48,7 +48,7 @@ class Subscription(ABC):
 
     @abstractmethod
     def nudge(self) -> None:
-        """Let a waiting `next` return with nothing."""
+        """Make a waiting `next` return without events."""
 
     @abstractmethod
     def close(self) -> None:
@@ -67,7 +67,7 @@ class EventLog(ABC):
         """Return once an event after this number has moved the task to an interrupted or terminal state."""
 
     def release(self, held: Callable[[str], bool]) -> None:  # noqa: B027 - a store that ends with its process needs none
-        """Let `wait` return in this event loop for tasks that are not held here: they go on in another process.
+        """End every `wait` in this event loop for tasks of other holders, which continue in other processes.
 
         Called only where tasks outlive the process.
         """

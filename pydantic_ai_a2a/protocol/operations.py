@@ -1,6 +1,6 @@
 """The operations of A2A as one table, for codecs, bindings, scopes and quotas.
 
-A new operation needs a row here, its params in `types`, their decoding in the codecs, and a method of the service.
+A new operation needs a row here, params in `types`, decoding in the codecs, and a method of the service.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..types import (
 __all__ = ('OPERATIONS', 'REFUSALS', 'Capability', 'Operation', 'refuse_unsupported', 'refuse_unsupported_params')
 
 Capability = Literal['streaming', 'pushNotifications', 'extendedAgentCard']
-"""A capability of the agent card that operations depend on, by its name on the card (§4.4.3)."""
+"""A capability of the agent card, by the name on the card (§4.4.3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class Operation:
     capability: Capability | None = None
     """Required capability of the agent card (§3.3.4)."""
     scopes_of: str = ''
-    """The operation whose scopes are needed if this one has no entry, so that it cannot bypass these scopes."""
+    """The operation whose scopes are needed for an operation without scopes: no way around the scopes."""
     counts_as: str = ''
-    """The operation whose rate applies if this one has no entry, so that it cannot double the caller's rate."""
+    """The operation whose rate applies to an operation without a rate: no doubled rate for the caller."""
     lists: bool = False
     """True if the answer shows tasks that the caller does not name."""
 

@@ -61,7 +61,7 @@ STATES: dict[str, TaskState] = {name.decode().strip('"'): state for state, name 
 
 
 def new_id() -> str:
-    """Return an id with 80 random bits. It begins with the time, so that an index on ids grows at one end."""
+    """Return an id with 80 random bits. The id begins with the time: an index of ids grows at one end."""
     return f'{time_ns() // 1_000_000:012x}{urandom(10).hex()}'
 
 
@@ -81,7 +81,7 @@ def text_part(text: str) -> bytes:
 
 
 def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
-    """Write a message without its task's ids, which `with_ids` adds.
+    """Write a message without task ids; `with_ids` adds the ids.
 
     Args:
         message_id: Id of the message.
@@ -98,9 +98,9 @@ def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
 
 
 _SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
-"""Members of a message, besides its parts, that a repetition of the message repeats."""
+"""Members of a message in the digest, besides the parts."""
 _PLAIN = ['user', *[None] * 8]
-"""The members of most messages, and the values of their requests: their JSON is written once."""
+"""The JSON of common members and request values, written once."""
 _PLAIN_JSON = json.dumps(_PLAIN).encode()
 
 
@@ -108,8 +108,8 @@ def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
     """Return a digest of a message. A repeated message has the same id and the same digest.
 
     Args:
-        message: The message as the client sent it.
-        parts: Its parts, as `dump_parts` writes them.
+        message: The message of the client.
+        parts: The parts, from `dump_parts`.
         rest: Further values of the request, as JSON values. Empty values are the same as None.
     """
     for part in message['parts']:
@@ -145,7 +145,7 @@ def status_update(task_id: str, context_id: str, task_status: bytes, metadata: b
 def artifact_update(
     task_id: str, context_id: str, artifact: bytes, *, append: bool = False, last: bool = True
 ) -> bytes:
-    """Write a `StreamResponse` with a whole artifact, which replaces the streamed chunks of its id; or with a chunk."""
+    """Write a `StreamResponse` with a chunk, or with a whole artifact in place of the streamed chunks."""
     tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
     return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + tail
 

@@ -39,7 +39,7 @@ _SWEEP_EVERY = 100
 """Finished tasks between two sweeps, besides the sweeps of the heartbeat."""
 _SWEEP_BATCHES = 20
 _FORGET_AT_ONCE = 100
-"""Waiting tasks that one heartbeat checks, in the order of their submission."""
+"""Waiting tasks to check in a heartbeat, in the order of submission."""
 _RETRY_CLAIM = 1.0
 """Seconds until the next look at queued tasks that could not be claimed although a slot was free."""
 

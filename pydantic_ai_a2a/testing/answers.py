@@ -1,4 +1,4 @@
-"""Tasks that wait for their client: what an answer has to answer, and what the next run is given of it."""
+"""Tests of waiting tasks: the check of answers, and the answer in the next run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def needed(backend: Backend, submission: Submission) -> AnswerNeeded:
 
 
 def answering(asked: AnswerNeeded, text: str, rest: bytes | None = None) -> Submission:
-    """A message that answers it."""
+    """A message with the answer."""
     answer = Answer(pause=asked.pause, pending=f'calls, {text}'.encode(), rest=rest)
     return replace(message(text, to=asked.task_id), answers_calls=True, answer=answer)
 

@@ -1,7 +1,7 @@
 """Tests of durable backends: one process plays several processes that share the tasks.
 
-Each backend that is opened stands for a process. All are opened before one of them listens, and no two listen, because
-a backend may refuse that to one process.
+Each open backend stands for a process. All backends are opened before the first backend listens, and only one backend
+listens, because a backend may refuse two listeners in one process.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ async def up_to(reader: Subscription, n: int) -> list[int]:
 
 
 async def settle(backend: Backend) -> None:
-    """Let what was begun before come to where it waits."""
+    """Run all ready callbacks of the event loop."""
     for _ in range(50):
         await backend.queued()
 
 
 async def release_all(backend: Backend) -> None:
-    """Let everybody go who waits in this event loop: nobody."""
+    """Release all waiters of this event loop: none."""
     backend.events.release(lambda task_id: False)
 
 
 class DurableSuite(PortSuite):
     """Several processes over one store.
 
-    It is given the store by a fixture `open_backend`, in the class or in a `conftest.py`: a function of a namespace,
-    which opens the same store, empty at first, as often as it is called.
+    The suite needs a fixture `open_backend`, in the class or in a `conftest.py`: a function of a namespace. Each call
+    opens the same store, empty at first.
     """
 
     @pytest.fixture

@@ -97,7 +97,7 @@ class EventLogSuite(PortSuite):
         reader.close()
 
     async def test_readers_far_apart_get_the_same_events(self, backend: Backend) -> None:
-        """Some read what the process still has, others what only the store has."""
+        """Some readers read from memory, other readers from the store."""
         claimed = await working(backend)
         readers = {after: backend.events.subscribe('t', nothing) for after in (0, 1, 300, 599)}
         for after, reader in readers.items():
@@ -239,7 +239,7 @@ class EventLogSuite(PortSuite):
     async def test_a_reader_that_comes_back_when_events_it_lacks_were_swept_is_dropped(
         self, backend: Backend, chunks: int
     ) -> None:
-        """It would never know what it missed: it has to begin with a new snapshot."""
+        """A dropped reader has to begin with a new snapshot."""
         claimed = await working(backend)
         reader = backend.events.subscribe('t', pytest.fail)
         reader.start(1)

@@ -1,4 +1,4 @@
-"""All that an owner has, or that one of its contexts holds: it is handed out, and it is erased."""
+"""Tests of exporting and erasing an owner or a context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any order of everything that can happen to tasks, beside a model of a page: what the queue promises always holds."""
+"""Random orders of all operations on tasks, compared with a small model of the queue."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ class Task:
     """In the queue."""
     state: TaskState = 'submitted'
     queued: bool = True
-    """True while it waits for a worker."""
+    """True while the task waits for a worker."""
     round: int | None = None
-    """In which it is claimed; None while an earlier task of its context is queued or running."""
+    """Round of the claim; None while an earlier task of the context is queued or running."""
     holder: str | None = None
     expired: bool = False
-    """True once its lease has expired."""
+    """True after the expiry of the lease."""
     claim: Claim | None = None
     """The newest; valid while the task has a holder."""
     attempt: int = 0
@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
         self.places = 0
         self.before: dict[str, TaskState] = {}
         self.stale: list[Claim] = []
-        """Claims whose task has been claimed anew, or whose message has been run."""
+        """Claims of lost or finished runs."""
 
     def teardown(self) -> None:
         self.backend.close()
@@ -275,7 +275,7 @@ class Machine(RuleBasedStateMachine):
     # --- what the model says ----------------------------------------------------------------------------------------
 
     def in_order(self) -> list[Task]:
-        """The tasks that run or were handed back."""
+        """Return the running and the released tasks."""
         claimed = (task for task in self.known.values() if task.state in LIVE and not task.queued)
         return sorted(claimed, key=lambda task: task.place)
 
@@ -290,7 +290,7 @@ class Machine(RuleBasedStateMachine):
         return [task for task in self.known.values() if task.holder is not None]
 
     def pick(self, which: int) -> tuple[Task, Claim]:
-        """One of the tasks that run, with the claim of its run."""
+        """Return a running task with the claim."""
         held = self.held()
         task = held[which % len(held)]
         assert task.claim is not None
@@ -325,7 +325,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class QueueMachineSuite(PortSuite):
-    """Any order of everything that can happen to tasks."""
+    """Random orders of all operations on tasks."""
 
     examples = 40
     """Orders to try, each of at most 40 steps; more find more, and take longer."""

@@ -49,14 +49,14 @@ async def lease(
 
 
 async def sweep(backend: Backend, retention: Retention, *, at: int = AT) -> None:
-    """Sweep until nothing is left to do."""
+    """Sweep until no row is due."""
     async with asyncio.timeout(LIMIT):
         while await backend.housekeeping.sweep(retention, at=at):
             pass
 
 
 async def told(backend: Backend) -> dict[str, list[str]]:
-    """Deliver all that is due; what each configuration was told, in short."""
+    """Deliver all due events, and return a short text of the deliveries of each configuration."""
     heard: dict[str, list[str]] = {}
     while deliveries := await lease(backend):
         for delivery in deliveries:
@@ -82,7 +82,7 @@ def piece(n: int, text: str, *, append: bool = False, last: bool = False) -> Tas
 
 
 class PushConfigSuite(PortSuite):
-    """Configurations, by themselves."""
+    """Tests of configurations."""
 
     async def test_a_configuration_is_read_as_it_was_written(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
@@ -154,7 +154,7 @@ class PushConfigSuite(PortSuite):
 
 
 class OutboxSuite(PortSuite):
-    """Deliveries, from the transactions that store the events to those that forget them."""
+    """Tests of deliveries, from the commit of the events to the deletion."""
 
     async def test_all_events_are_delivered_in_order_to_each_configuration(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))
@@ -425,14 +425,14 @@ def with_config(submission: Submission, name: str) -> Submission:
 
 
 async def finished(backend: Backend) -> None:
-    """A task that is completed, of which a configuration has been told nothing."""
+    """Complete a task without any delivery to the configuration."""
     await submit(backend, message(new='t'))
     await register(backend, 'c')
     await run(backend, 't')
 
 
 async def canceled(backend: Backend, owner: str, *names: str) -> None:
-    """A task of an owner that is canceled, of which none of these configurations has been told."""
+    """Cancel a task of an owner without any delivery to the configurations."""
     task_id = f'task of {owner}'
     await submit(backend, message(new=task_id, owner=owner))
     for name in names:
@@ -441,5 +441,5 @@ async def canceled(backend: Backend, owner: str, *names: str) -> None:
 
 
 async def fail(backend: Backend, delivery: Delivery, *, at: int = AT) -> None:
-    """Give it up."""
+    """Give a delivery up."""
     await outbox_of(backend).failed(delivery, at=at, pause=None, error='HTTP 500')

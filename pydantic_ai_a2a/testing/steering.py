@@ -1,4 +1,4 @@
-"""Messages to a task that runs: which are unread, when they are read, and what becomes of them when the run ends."""
+"""Tests of messages to running tasks: unread, read, and left at the end of the run."""
 
 from __future__ import annotations
 

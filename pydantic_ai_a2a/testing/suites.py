@@ -1,4 +1,4 @@
-"""The suites as they are inherited from: one for each port that has several, and one that has them all."""
+"""The suites to inherit from: one for each port, and one with all suites."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ class BackendSuite(
     ContextSuite,
     ListenSuite,
 ):
-    """All that every backend promises, for the ports one by one and together.
+    """Tests of every backend: each port alone, and all ports together.
 
-    It is given the backend by a fixture `make_backend`, in the class or in a `conftest.py`: a function without
-    arguments that makes a backend over an empty store of its own, whose readers may be `READER_LAG` bytes behind.
+    The suite needs a fixture `make_backend`, in the class or in a `conftest.py`: a function without arguments, for
+    a backend over a new, empty store, with readers of at most `READER_LAG` bytes behind.
     """
 
 
 class DurableBackendSuite(BackendSuite, CheckpointSuite, DurableSuite):
-    """All that a backend promises whose tasks outlive the process. Needs both fixtures."""
+    """Tests of every durable backend. Needs both fixtures."""

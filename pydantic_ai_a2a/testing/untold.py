@@ -1,4 +1,4 @@
-"""Tasks that have ended before their webhooks were told so: what retention leaves of them."""
+"""Tests of the retention of ended tasks with pending deliveries."""
 
 from __future__ import annotations
 

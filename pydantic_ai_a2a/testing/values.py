@@ -43,7 +43,7 @@ __all__ = (
 )
 
 AT = 1_700_000_000_000
-"""The time at which the tests begin (ms)."""
+"""The start time of the tests (ms)."""
 WINDOW = 600_000
 """Milliseconds for which a repeated message without an owner is recognised."""
 QUEUE_LIMIT = 100
@@ -93,7 +93,7 @@ async def submit(backend: Backend, submission: Submission, *, queue_limit: int =
 async def claim(
     backend: Backend, holder: str = 'holder', *, at: int = AT, lease: int = LEASE, limit: int = 100
 ) -> list[Claim]:
-    """Everything that the holder may run."""
+    """Claim all runnable tasks."""
     return await backend.queue.claim(holder, at=at, lease=lease, limit=limit)
 
 
@@ -120,7 +120,7 @@ async def claim_some(
 async def claim_one(
     backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
 ) -> Claim:
-    """Claim one task that may run."""
+    """Claim one runnable task."""
     [claimed] = await claim_some(backend, 1, holder, limit=1, at=at, lease=lease, task_id=task_id)
     return claimed
 
@@ -132,7 +132,7 @@ async def expire(backend: Backend, task_id: str, holder: str = 'holder') -> None
 
 
 def status_event(n: int, state: TaskState) -> TaskEvent:
-    """An event that tells of a status."""
+    """Return the event of a status."""
     return TaskEvent(n, state, json.dumps({'statusUpdate': {'n': n, 'state': state}}).encode())
 
 
@@ -184,7 +184,7 @@ def text_of(body: bytes) -> str:
 
 
 async def state_of(backend: Backend, task_id: str) -> TaskState:
-    """The state of a task that is there."""
+    """Return the state of an existing task."""
     task = await backend.reader.load(task_id, None)
     assert task is not None
     return task.header.state
@@ -216,7 +216,7 @@ async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEve
 
 
 async def erase(backend: Backend, owner: str = OWNER, context: str | None = None, *, at: int = AT) -> Erased:
-    """Erase batch by batch; what went."""
+    """Erase batch by batch, and return the deleted rows."""
     erased = Erased()
     while batch := await backend.housekeeping.erase(owner, context, at=at):
         erased += batch

@@ -23,7 +23,7 @@ _ADD = (
 
 
 def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
-    """The checkpoint of a task that has one."""
+    """Return the checkpoint of a task."""
     rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
     messages = conversations.load_messages(b'[' + b','.join(row[1] for row in rows) + b']')
     run, _, used, taken = rows[-1]
@@ -44,15 +44,15 @@ def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None
 
 
 def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transaction[RunUsage | None]:
-    """Give the checkpoint of a task to another task, whose first run continues from it.
+    """Move the checkpoint of a task to a new task, for the first run of the new task.
 
-    Returns the usage that the checkpoint holds, or None if the task has no checkpoint.
+    Return the usage in the checkpoint; None without a checkpoint.
 
     Args:
         agent: Namespace.
         task_id: The task.
-        new_id: The other one, which has been sent copies of the messages that are not done.
-        inbox: The rows that those messages have in the inbox.
+        new_id: The new task, with copies of the unfinished messages.
+        inbox: The inbox rows of the copies.
     """
     rows = yield f'SELECT used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
     if not rows:

@@ -1,6 +1,6 @@
-"""The contexts that a process used last, kept in memory: a turn reads only newer messages from the store.
+"""A cache of recently used contexts: a turn reads only newer messages from the store.
 
-An entry of a conversation never changes, so what was read once for its newest entry stays true.
+An entry of a conversation never changes, so cached messages stay valid.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .conversations import SqlConversationStore, load_messages
 __all__ = ('Histories',)
 
 _LIMIT = 32_000_000
-"""Bytes of stored messages that are kept; in memory they take several times as much."""
+"""Limit of stored bytes in the cache; messages in memory take several times as much."""
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -34,10 +34,10 @@ _NOTHING = _Kept()
 
 
 class Histories:
-    """Reads the messages of contexts, and keeps those that were used last.
+    """Reads the messages of contexts, with a cache of recently used contexts.
 
     Args:
-        limit: Bytes of stored messages that are kept at most; a longer context is read anew for each turn.
+        limit: Limit of stored bytes in the cache; a longer context is read anew for each turn.
     """
 
     def __init__(self, limit: int = _LIMIT) -> None:
@@ -47,12 +47,12 @@ class Histories:
         self._lock = Lock()
 
     async def read(self, store: SqlConversationStore, owner: str, context_id: str, head: str) -> list[ModelMessage]:
-        """The messages of an owner's context up to an entry, the same objects each time: nobody may change them.
+        """Return the messages of an owner's context up to an entry: shared objects, which callers must not change.
 
-        To copy them would make a turn take longer, the longer its conversation is.
+        A copy would make a turn slower with each message of the conversation.
 
         Raises:
-            LookupError: There is no such entry.
+            LookupError: The context has no such entry.
         """
         key = owner, context_id
         entry = self._kept.get(key, _NOTHING)
@@ -62,7 +62,7 @@ class Histories:
         return [*entry.messages]
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
-        """Keep nothing of this context, or of any of the owner's: it was erased."""
+        """Drop an erased context, or all contexts of an owner, from the cache."""
         with self._lock:
             for key in [key for key in self._kept if key == (owner, context_id or key[1])]:
                 self._size -= self._kept.pop(key).size

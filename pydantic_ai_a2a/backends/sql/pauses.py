@@ -1,4 +1,4 @@
-"""Tasks that wait for their client: what they wait with, and which message is the answer. Pure, like `sql`."""
+"""Waiting tasks: the pending calls, and the check of answers. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ('ask_for_rest', 'check', 'go_on')
 
 
 def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[Answer | None]:
-    """Return the checked answer that a message gives to its task; None if the task needs no answer.
+    """Return the checked answer of a message to a task; None if the task needs no answer.
 
     Raises:
-        AnswerNeeded: There is, and it was not checked against this; or there is nothing, and it was checked.
-        InvalidParamsError: It answers calls, and none wait.
+        AnswerNeeded: The answer was not checked against the pending calls of the task, or no call is pending.
+        InvalidParamsError: The message answers calls, and no call is pending.
     """
     if header.state in INTERRUPTED:
         rows = yield f'SELECT pending FROM task WHERE {TASK}', (agent, header.id)
@@ -33,9 +33,9 @@ def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[An
 
 
 def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Transaction[list[TaskEvent]]:
-    """Keep an answer to some of the calls, and ask for the others; or ask again.
+    """Store a partial answer and ask for the missing answers; or ask again.
 
-    Asked again, the task waits since the time of the status before, and expires as it would have.
+    After a repeated question, the deadline of the task stays as before.
     """
     status = Status(header.state, header.status_at if answer.again else at, answer.rest)
     event = status_event(header, status, header.last_event + 1)

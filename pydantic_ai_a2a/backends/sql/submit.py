@@ -32,7 +32,7 @@ REPLAYABLE_ANONYMOUS_ID = 16
 
 
 def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
-    """The context of a new task: its tasks are queued in the order of their commits."""
+    """Lock the context of a new task: tasks of a context are queued in the order of commits."""
     return [Lock((agent, message.owner, message.context_id))] if message.new and message.context_id else []
 
 
@@ -89,7 +89,7 @@ def submit(
 
 
 def _replay_key(message: Submission) -> str | None:
-    """The key under which the message is found when it is sent again; None if it is never found."""
+    """Return the key for recognising a repeated message; None if repetitions are not recognised."""
     if not message.anonymous:
         return message.message_id
     # The id of a task is known to its client only, so a short message id with it cannot be another client's.
@@ -162,7 +162,7 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
 
 
 def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
-    """Refuse one more task of an owner who has as many as there may be."""
+    """Refuse a new task above the owner's limit."""
     if message.task_limit is None:
         return
     yield Lock((agent, message.owner, 'tasks', ''))  # after all other locks, and whoever has it waits for none
@@ -175,7 +175,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
 
 
 def _check_waiting(agent: str, header: TaskHeader, limit: int) -> Transaction[None]:
-    """Refuse a message to a task that has too many already: each that is unread is one more run."""
+    """Refuse a message to a task with too many unread messages: each unread message is one more run."""
     if header.state in INTERRUPTED:
         return  # all of them wait for this one
     rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, header.id)
@@ -184,7 +184,7 @@ def _check_waiting(agent: str, header: TaskHeader, limit: int) -> Transaction[No
 
 
 def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
-    """Queue a task that waited for its client; its state is `working` from now on. Other tasks stay as they are."""
+    """Queue an answered task; the state becomes `working`. Other tasks do not change."""
     if header.state not in INTERRUPTED:
         return header, []
     status = Status('working', at, None)

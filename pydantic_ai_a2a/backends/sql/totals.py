@@ -1,9 +1,9 @@
 """The number of tasks of each owner in each state, and of conversations, without counting rows. Pure, like `sql`.
 
-A trigger adds a row to `total_change` in the transaction that changes a task's state, adds a task or deletes it, and
-likewise for conversations. Transactions only add such rows, so they never wait for each other because of a total. Each
-sweep moves changes into `total`, which has one row for each owner and state. A total is its rows of `total` and the
-changes since: a few rows, however many tasks are stored.
+A trigger adds a row to `total_change` in each transaction that adds, changes or deletes a task, and likewise for
+conversations. Transactions only add rows, and never wait for each other because of a total. Each sweep moves changes
+into `total`, with one row for each owner and state. A total is the sum of `total` and the newer changes: a few rows for
+any number of tasks.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_swee
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
 ENDED = f'state IN {ENDED_STATES}'
 CONVERSATIONS = 'conversation'
-"""The kind under which conversations are counted, for all owners together; tasks are counted under their states."""
+"""The kind of conversations, counted for all owners together. The kind of a task is the state."""
 EVERYBODY = ''
 """The owner of the totals of all owners."""
 
 _BATCH = 1000
-"""Changes that one transaction moves at most."""
+"""The most changes to move in one transaction."""
 _ADD = (
     'INSERT INTO total (agent, owner, kind, number) VALUES (?, ?, ?, ?)'
     ' ON CONFLICT (agent, owner, kind) DO UPDATE SET number = total.number + excluded.number'
@@ -32,7 +32,7 @@ _DROP = 'DELETE FROM total WHERE agent = ? AND owner = ? AND kind = ? AND number
 
 
 def lock_sweep(agent: str) -> Lock:
-    """Keep out other sweeps of a namespace; only its holder may change totals. It never waits."""
+    """Lock the totals of a namespace for one sweep, without waiting. Only the holder may change totals."""
     return Lock((agent, 'sweep'), wait=False)
 
 

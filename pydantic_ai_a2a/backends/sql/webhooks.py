@@ -41,7 +41,7 @@ def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) ->
 
 
 def copy(agent: str, task_id: str, new_id: str) -> Transaction[None]:
-    """Give a task that has just been made the configurations of another one."""
+    """Copy the configurations of a task to a new task."""
     yield [
         (
             'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body)'

@@ -30,7 +30,7 @@ def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:
 
 
 def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
-    """Execute the steps of a transaction one after another, and return its result."""
+    """Execute the steps of a transaction in order, and return the result."""
     try:
         step = next(transaction)
         while True:
