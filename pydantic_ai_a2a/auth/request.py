@@ -40,7 +40,6 @@ class RequestInfo:
     """The address of the client at the other end of the connection; None if the transport has no address."""
     scope: MutableMapping[str, Any] | None = field(default=None, repr=False)
     """The ASGI scope of a request over HTTP; None for other transports."""
-
     base_url: Callable[[], str] = field(default=str, repr=False)
     """Returns the URL under which the client reached the app; empty for transports without URLs."""
 
