@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from threading import Lock
 from time import monotonic
 from types import TracebackType
@@ -37,13 +36,21 @@ class Unsent:
         self._lock = Lock()
         self._answers: set[UnsentAnswer] = set()
         self.bytes = 0
+        """Unsent bytes, without cut answers."""
+        self._ending: set[UnsentAnswer] = set()
+        """Cut answers. Each keeps its memory until its event loop has ended the request."""
+        self.ending = 0
+        """Unsent bytes of cut answers."""
 
     def admit(self, answer: UnsentAnswer, limit: int) -> bool:
         """Count an answer that fits beside the other answers; cut the slowest readers to make room.
 
-        An answer above the limit fits if no other answer is unsent.
+        An answer above the limit fits if no other answer is unsent. No reader is cut while the answer does not fit
+        beside the cut answers: a busy event loop takes a while to end these requests.
         """
         with self._lock:
+            if self._ending and self.ending + answer.left > limit:
+                return False
             if self._answers and self.bytes + answer.left > limit and not self._make_room(answer.left, limit):
                 return False
             self._answers.add(answer)
@@ -62,7 +69,9 @@ class Unsent:
             return False
         for answer in cut:
             self._forget(answer)
-            answer.cut()
+            if answer.cut():
+                self._ending.add(answer)
+                self.ending += answer.left
         return True
 
     def change(self, answer: UnsentAnswer, size: int) -> None:
@@ -70,6 +79,8 @@ class Unsent:
         with self._lock:
             if answer in self._answers:
                 self.bytes += size - answer.left
+            elif answer in self._ending:
+                self.ending += size - answer.left
             answer.left = size
 
     def forget(self, answer: UnsentAnswer) -> None:
@@ -77,6 +88,9 @@ class Unsent:
         with self._lock:
             if answer in self._answers:
                 self._forget(answer)
+            elif answer in self._ending:
+                self._ending.remove(answer)
+                self.ending -= answer.left
 
     def _forget(self, answer: UnsentAnswer) -> None:
         self._answers.remove(answer)
@@ -152,11 +166,14 @@ class UnsentAnswer:
         """Bytes per second to the client."""
         return self._sent / max(now - self._begun, 0.001)
 
-    def cut(self) -> None:
-        """Break the answer off; may be called in any thread."""
+    def cut(self) -> bool:
+        """Break the answer off; may be called in any thread. Return False if a closed loop has ended the request."""
         self._cut = True
-        with suppress(RuntimeError):  # its loop is closed, and has ended the request
+        try:
             self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            return False
+        return True
 
     def _cancel(self) -> None:
         if not self._over:

@@ -79,8 +79,8 @@ def test_answers_that_nobody_reads_take_no_more_than_the_limit(
             assert http.post('/', json=rpc('GetTask', id=task_id, historyLength=0)).status_code == 200
         now = memory(http)
         assert now['unsent'] <= UNSENT
-        # On a busy machine readers are slow: answers are cut, and have their memory until the event loop ends them.
-        assert now['peak'] - before < MANY * LONG * 3 / 4, f'{(now["peak"] - before) / 1e6:.0f} MB'
+        # Cut answers keep their memory until the event loop ends them, and one more answer is being made.
+        assert now['peak'] - before < 3 * UNSENT, f'{(now["peak"] - before) / 1e6:.0f} MB'
         while (long := http.post('/', json=rpc('GetTask', id=task_id))).status_code == 503:
             assert long.headers['Retry-After'] == '1'
         assert len(long.content) > LONG

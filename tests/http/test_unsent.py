@@ -118,6 +118,45 @@ async def test_whoever_cancels_a_request_that_is_cut_ends_it() -> None:
     assert slow.cancelled()
 
 
+@pytest.mark.usefixtures('all_slow')
+async def test_no_more_readers_are_cut_until_the_event_loop_has_ended_those_that_were() -> None:
+    clients = readers()
+    slow = await hold(clients, 60)
+    with clients.answer(50):
+        assert (clients.unsent.bytes, clients.unsent.ending) == (50, 60)
+        with pytest.raises(OverloadedError):
+            clients.answer(60)
+        with clients.answer(40):
+            assert (clients.unsent.bytes, clients.unsent.ending) == (90, 60)
+        assert isinstance(await ended(slow), AnswerUnread)
+        assert (clients.unsent.bytes, clients.unsent.ending) == (50, 0)
+        with clients.answer(60):
+            assert (clients.unsent.bytes, clients.unsent.ending) == (60, 50)
+
+
+@pytest.mark.usefixtures('all_slow')
+async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> None:
+    clients = readers()
+    with clients.answer(60) as answer:
+        clients.answer(60)
+        assert clients.unsent.ending == 60
+        await answer.write([b'x' * 10])
+        assert clients.unsent.ending == 10
+    assert clients.unsent.ending == 0
+
+
+@pytest.mark.usefixtures('all_slow')
+async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() -> None:
+    clients = readers()
+
+    async def begin() -> None:
+        clients.answer(60)
+
+    await asyncio.to_thread(asyncio.run, begin())
+    with clients.answer(100):
+        assert (clients.unsent.bytes, clients.unsent.ending) == (100, 0)
+
+
 async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time() -> None:
     clients = readers(10**9, seconds=10.0)
     with clients.answer(0) as answer:
