@@ -3,42 +3,47 @@
 Importing the package also makes `agent.to_a2a()` work on every agent.
 """
 
-from .agent.dependencies import CallContext
-from .agent.hooks import RunFailure
-from .agent.options import RunOptions
-from .app.app import A2AApp
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .app.attach import attach
-from .app.build import to_a2a
-from .app.mount import mount
-from .app.serve import Server, run, serve
-from .auth.api_key import APIKeyAuth
-from .auth.base import AllOf, Authenticator
-from .auth.bearer import BearerAuth
-from .auth.hashes import hash_key
-from .auth.jwt import JWTAuth
-from .auth.request import InvalidCredentials, RequestInfo
-from .auth.starlette import StarletteAuth
-from .backends.postgres.settings import Postgres
-from .conversion.outbound import Artifacts
-from .conversion.skills import tool_skills
-from .conversion.states import AuthRequired, InputRequired, Rejected
-from .errors import A2AError
-from .fasta2a.worker import AgentWorker
-from .settings import (
-    Access,
-    Approvals,
-    Budget,
-    Limits,
-    Messages,
-    Progress,
-    Push,
-    Quotas,
-    Rate,
-    Results,
-    Retention,
-    Workers,
-)
-from .types import Caller
+
+if TYPE_CHECKING:
+    from .agent.dependencies import CallContext
+    from .agent.hooks import RunFailure
+    from .agent.options import RunOptions
+    from .app.app import A2AApp
+    from .app.build import to_a2a
+    from .app.mount import mount
+    from .app.serve import Server, run, serve
+    from .auth.api_key import APIKeyAuth
+    from .auth.base import AllOf, Authenticator
+    from .auth.bearer import BearerAuth
+    from .auth.hashes import hash_key
+    from .auth.jwt import JWTAuth
+    from .auth.request import InvalidCredentials, RequestInfo
+    from .auth.starlette import StarletteAuth
+    from .backends.postgres.settings import Postgres
+    from .conversion.outbound import Artifacts
+    from .conversion.skills import tool_skills
+    from .conversion.states import AuthRequired, InputRequired, Rejected
+    from .errors import A2AError
+    from .fasta2a.worker import AgentWorker
+    from .settings import (
+        Access,
+        Approvals,
+        Budget,
+        Limits,
+        Messages,
+        Progress,
+        Push,
+        Quotas,
+        Rate,
+        Results,
+        Retention,
+        Workers,
+    )
+    from .types import Caller
 
 __all__ = (
     'A2AApp',
@@ -81,5 +86,62 @@ __all__ = (
     'to_a2a',
     'tool_skills',
 )
+
+_MODULES = {
+    'A2AApp': '.app.app',
+    'A2AError': '.errors',
+    'APIKeyAuth': '.auth.api_key',
+    'Access': '.settings',
+    'AgentWorker': '.fasta2a.worker',
+    'AllOf': '.auth.base',
+    'Approvals': '.settings',
+    'Artifacts': '.conversion.outbound',
+    'AuthRequired': '.conversion.states',
+    'Authenticator': '.auth.base',
+    'BearerAuth': '.auth.bearer',
+    'Budget': '.settings',
+    'CallContext': '.agent.dependencies',
+    'Caller': '.types',
+    'InputRequired': '.conversion.states',
+    'InvalidCredentials': '.auth.request',
+    'JWTAuth': '.auth.jwt',
+    'Limits': '.settings',
+    'Messages': '.settings',
+    'Postgres': '.backends.postgres.settings',
+    'Progress': '.settings',
+    'Push': '.settings',
+    'Quotas': '.settings',
+    'Rate': '.settings',
+    'Rejected': '.conversion.states',
+    'RequestInfo': '.auth.request',
+    'Results': '.settings',
+    'Retention': '.settings',
+    'RunFailure': '.agent.hooks',
+    'RunOptions': '.agent.options',
+    'Server': '.app.serve',
+    'StarletteAuth': '.auth.starlette',
+    'Workers': '.settings',
+    'hash_key': '.auth.hashes',
+    'mount': '.app.mount',
+    'run': '.app.serve',
+    'serve': '.app.serve',
+    'to_a2a': '.app.build',
+    'tool_skills': '.conversion.skills',
+}
+"""The modules of the public names. A module is loaded at the first use of its name, so that the import is short."""
+
+
+def __getattr__(name: str) -> object:
+    """Return a public name, and keep it."""
+    if name not in _MODULES:
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    value = globals()[name] = getattr(import_module(_MODULES[name], __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the names of the package, also the public names that are not loaded yet."""
+    return sorted(globals().keys() | _MODULES.keys())
+
 
 attach()

@@ -51,6 +51,9 @@ DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
 
+APP_MODULES = 200
+"""Modules of the package that an app over the memory of the process loads."""
+
 WARM_UP, REPEATS = 4, 9
 PACKAGE = f'{Path(pydantic_ai_a2a.__file__).parent}{os.sep}'
 
@@ -422,10 +425,25 @@ async def test_a_turn_takes_no_calls_for_the_messages_before_it() -> None:
     assert (cost_of_many - cost_of_few) / (many - few) <= HISTORY_CALLS
 
 
-def test_importing_the_package_loads_nothing_slow_that_an_app_can_do_without() -> None:
-    code = (
-        'import sys; import pydantic_ai; before = set(sys.modules); import pydantic_ai_a2a;'
-        "print(*{'click', 'uvicorn', 'pydantic_ai.models.function'} & (sys.modules.keys() - before))"
+def loaded(code: str) -> set[str]:
+    """The modules that code loads in a new process beside those of Pydantic AI and Starlette."""
+    show = (
+        'import sys, pydantic_ai, starlette.applications; before = set(sys.modules)'
+        f"\n{code}\nprint(*(sys.modules.keys() - before), sep='\\n')"
     )
-    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=True)
-    assert ran.stdout.split() == []
+    ran = subprocess.run([sys.executable, '-c', show], capture_output=True, text=True, timeout=LIMIT, check=True)
+    return set(ran.stdout.split())
+
+
+def test_importing_the_package_loads_only_what_gives_agents_their_method() -> None:
+    own = {'', '.app', '.app.attach'}
+    assert loaded('import pydantic_ai_a2a') == {f'pydantic_ai_a2a{name}' for name in own}
+
+
+def test_an_app_loads_nothing_that_it_can_do_without() -> None:
+    modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
+    rooms = ('commands', 'push', 'testing', 'backends.postgres.backend', 'auth.api_key', 'auth.starlette', 'app.serve')
+    foreign = ('asyncpg', 'click', 'jwt', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
+    unneeded = (*(f'pydantic_ai_a2a.{room}' for room in rooms), *foreign)
+    assert [name for name in modules if name.startswith(unneeded)] == []
+    assert sum(name.startswith('pydantic_ai_a2a') for name in modules) <= APP_MODULES

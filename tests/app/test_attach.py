@@ -14,7 +14,8 @@ from pydantic_ai_a2a.backends.memory import SqliteBackend
 
 
 def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
-    assert vars(AbstractAgent)['to_a2a'] is to_a2a
+    method: Any = AbstractAgent
+    assert method.to_a2a is to_a2a
     wrapped: Any = WrapperAgent(Agent(TestModel(), name='wrapped'))
     app = wrapped.to_a2a(version='2.0.0')
     assert isinstance(app, A2AApp)
@@ -29,6 +30,8 @@ def test_a_method_that_is_there_already_stays(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_public_names_are_there() -> None:
     assert [name for name in pydantic_ai_a2a.__all__ if not hasattr(pydantic_ai_a2a, name)] == []
+    assert set(pydantic_ai_a2a.__all__) <= set(dir(pydantic_ai_a2a))
+    assert not hasattr(pydantic_ai_a2a, 'to_a3a')
 
 
 @pytest.mark.parametrize('option', ['message_history', 'run_id', 'timout'])
