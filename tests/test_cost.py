@@ -43,6 +43,8 @@ SEND_CALLS = 610
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
 GET_CALLS = 140
+HTTP_GET_CALLS = 200
+CARD_CALLS = 55
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 300, 'file': 355}
 """In the thread of the event loop."""
@@ -77,15 +79,19 @@ async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator
 AGENT = Agent(FunctionModel(answer, stream_function=stream), name='agent')
 
 
+async def get(app: ASGIApp, path: str) -> bytes:
+    """A GET request by the shortest way."""
+    return await _exchange(app, {'method': 'GET', 'path': path, 'raw_path': path.encode()}, b'')
+
+
 async def post(app: ASGIApp, body: bytes) -> bytes:
-    """A request by the shortest way, in the caller's task."""
-    scope = {
-        'type': 'http',
-        'method': 'POST',
-        'path': '/',
-        'query_string': b'',
-        'headers': [(b'host', b'testserver'), (b'content-type', b'application/json'), (b'a2a-version', b'1.0')],
-    }
+    """A JSON-RPC request by the shortest way, in the caller's task."""
+    return await _exchange(app, {'method': 'POST', 'path': '/'}, body)
+
+
+async def _exchange(app: ASGIApp, request: dict[str, Any], body: bytes) -> bytes:
+    headers = [(b'host', b'testserver'), (b'content-type', b'application/json'), (b'a2a-version', b'1.0')]
+    scope = {'type': 'http', 'query_string': b'', 'headers': headers, **request}
     over = asyncio.Event()
     inbox: list[Message] = [{'type': 'http.request', 'body': body}]
     parts: list[bytes] = []
@@ -269,6 +275,14 @@ async def test_a_finished_task_is_sent_as_it_is_stored(monkeypatch: pytest.Monke
         assert passes.of('a question') == passes.of('The answer.') == {'read': 0, 'written': 0}
     assert b'a question' in found
     assert b'The answer.' in found
+
+
+async def test_the_card_and_a_task_are_read_with_few_calls_over_http() -> None:
+    app = to_a2a(AGENT)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        task = await Client(app).send('a question')
+        assert await calls(lambda: get(app, '/.well-known/agent-card.json')) <= CARD_CALLS
+        assert await calls(lambda: get(app, f'/tasks/{task["id"]}')) <= HTTP_GET_CALLS
 
 
 async def test_what_is_said_goes_through_json_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match, Route, Router
-from starlette.types import ExceptionHandler, Scope
+from starlette.types import ASGIApp, ExceptionHandler, Scope
 
 from ..auth.tenants import Tenants, is_name
 from ..http import http_json
@@ -41,11 +41,11 @@ def app_routes(
     if taken is not None:
         logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
     return [
-        _PostOnly('/', JsonRpc(serving), methods=['POST']),
+        _Exact('/', JsonRpc(serving), ['POST'], other_methods=Match.NONE),
+        _Exact(CARD_PATH, card, ['GET', 'HEAD']),
+        _Exact(LIVE_PATH, Live(), ['GET', 'HEAD']),
+        _Exact(READY_PATH, ready, ['GET', 'HEAD']),
         *([] if taken else http_json.routes(serving)),
-        Route(CARD_PATH, card, methods=['GET', 'HEAD']),
-        Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
-        Route(READY_PATH, ready, methods=['GET', 'HEAD']),
         *own,
         *([] if tenants is None else _tenant_routes(serving, tenants, card, index, http=taken is None)),
         *([] if taken else http_json.last_routes(serving.versions, index.card_url)),
@@ -83,19 +83,34 @@ def fallback(
     return Router(routes, redirect_slashes=False, default=None if handled else index)
 
 
-class _PostOnly(Route):
-    """A route without params in its path, for POST only. Other routes may take the other methods.
+class _Exact(Route):
+    """A route without params in its path. Its match needs fewer calls than a match of Starlette's `Route`.
 
-    Every JSON-RPC request takes this route. Its match needs fewer calls than a match of Starlette's `Route`.
+    Args:
+        path: The path.
+        endpoint: An ASGI app.
+        methods: The methods of the endpoint.
+        other_methods: The match of other methods: `Match.PARTIAL` refuses the methods, if no further route takes them;
+            `Match.NONE` leaves the methods to further routes.
     """
 
+    def __init__(
+        self, path: str, endpoint: ASGIApp, methods: Sequence[str], *, other_methods: Match = Match.PARTIAL
+    ) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self._taken = frozenset(methods)
+        self._other_methods = other_methods
+
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope['type'] != 'http' or scope['method'] != 'POST':
+        """Return whether a request has the path and a method of the route."""
+        if scope['type'] != 'http':
             return Match.NONE, {}
-        if scope['path'] != self.path and scope['path'] != scope.get('root_path', '') + self.path:
+        path = scope['path']
+        if path != self.path and path != scope.get('root_path', '') + self.path:
             return Match.NONE, {}
         params = {**scope['path_params']} if 'path_params' in scope else {}
-        return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
+        match = Match.FULL if scope['method'] in self._taken else self._other_methods
+        return match, {'endpoint': self.endpoint, 'path_params': params}
 
 
 def tenants_of(rule: TenantRule | None, own: Sequence[BaseRoute], docs_url: str | None) -> Tenants | None:

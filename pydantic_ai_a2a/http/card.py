@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -11,13 +13,27 @@ from ..auth.request import header
 from ..card import CardTemplate, etag
 from .base import NO_SNIFF
 
-__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url', 'send_card')
+__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'CardAnswer', 'Discovery', 'base_url', 'card_answer', 'send_card')
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
 """The card's path in versions before 0.3, whose clients do not follow redirects."""
 _MAX_AGE = 3600
 _PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
+_URLS = 32
+"""Cached answers and base URLs: one for each URL of the server and each tenant."""
+
+
+class CardAnswer(NamedTuple):
+    """A card with the headers of its answer."""
+
+    body: bytes
+    tag: str
+    """The entity tag."""
+    headers: tuple[tuple[bytes, bytes], ...]
+    """Headers of every answer."""
+    content: tuple[tuple[bytes, bytes], ...]
+    """Further headers of an answer with HTTP 200."""
 
 
 class Discovery:
@@ -33,12 +49,15 @@ class Discovery:
         self._url = url
         if url is not None:
             _check_url(url)
+        self._answer = lru_cache(maxsize=_URLS)(self._make_answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD; below a tenant's path, with the card of the tenant."""
         tenant = scope['path_params'].get('tenant', '')
-        body = self._card.render(self._url or base_url(scope), tenant)
-        await send_card(scope, send, body, _PUBLIC)
+        await send_card(scope, send, self._answer(self._url or base_url(scope), tenant))
+
+    def _make_answer(self, url: str, tenant: str) -> CardAnswer:
+        return card_answer(self._card.render(url, tenant), _PUBLIC)
 
 
 def _check_url(url: str) -> None:
@@ -52,29 +71,51 @@ def _check_url(url: str) -> None:
         raise ValueError(f'url takes an https or http URL with a host, such as https://example.com/, not {url!r}.')
 
 
-async def send_card(
-    scope: Scope,
-    send: Send,
-    body: bytes,
-    headers: Iterable[tuple[str, str]],
-    *,
-    media_type: bytes = b'application/json',
-) -> None:
-    """Answer with a card, or with HTTP 304 if the client has the card already."""
+def card_answer(
+    body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
+) -> CardAnswer:
+    """Return a card as `send_card` sends it.
+
+    Args:
+        body: The card.
+        headers: Headers besides those of every card.
+        media_type: The media type of the body.
+    """
     tag = etag(body)
-    raw = [(name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)]
-    if _matches(header(scope['headers'], b'if-none-match'), tag):
-        await send({'type': 'http.response.start', 'status': 304, 'headers': raw})
-        await send({'type': 'http.response.body', 'body': b''})
-        return
-    raw += [(b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF]
-    await send({'type': 'http.response.start', 'status': 200, 'headers': raw})
-    await send({'type': 'http.response.body', 'body': b'' if scope['method'] == 'HEAD' else body})
+    return CardAnswer(
+        body,
+        tag,
+        headers=tuple((name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)),
+        content=((b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF),
+    )
+
+
+async def send_card(scope: Scope, send: Send, answer: CardAnswer) -> None:
+    """Answer with a card, or with HTTP 304 if the client has the card already."""
+    if _matches(header(scope['headers'], b'if-none-match'), answer.tag):
+        status, headers, body = 304, [*answer.headers], b''
+    else:
+        status, headers = 200, [*answer.headers, *answer.content]
+        body = b'' if scope['method'] == 'HEAD' else answer.body
+    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
+    await send({'type': 'http.response.body', 'body': body})
 
 
 def base_url(scope: Scope) -> str:
     """Return the URL of the app itself. `Request.base_url` is the URL of the outermost app around the app."""
-    return str(Request({**scope, 'app_root_path': scope.get('root_path', '')}).base_url)
+    host: bytes | None = None
+    for name, value in scope['headers']:
+        if name == b'host':
+            host = value
+            break
+    return _base_url(scope.get('scheme', 'http'), host, tuple(scope.get('server') or ()), scope.get('root_path', ''))
+
+
+@lru_cache(maxsize=_URLS)
+def _base_url(scheme: str, host: bytes | None, server: tuple[str, int | None] | tuple[()], root_path: str) -> str:
+    headers = [] if host is None else [(b'host', host)]
+    scope = {'type': 'http', 'scheme': scheme, 'headers': headers, 'server': server or None, 'path': '/'}
+    return str(Request({**scope, 'app_root_path': root_path}).base_url)
 
 
 def _matches(if_none_match: str | None, tag: str) -> bool:

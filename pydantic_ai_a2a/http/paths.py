@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -14,6 +15,8 @@ __all__ = ('AnyPath',)
 
 _SLASHES = 8
 """More slashes than a path of the app has."""
+_PATHS = 32
+"""Cached paths: several routes read the path of one request."""
 
 
 class AnyPath(Route):
@@ -40,8 +43,11 @@ class AnyPath(Route):
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether a request has the path, and the params of the path."""
-        match = self.path_regex.fullmatch(_encoded_path(scope)) if scope['type'] == 'http' else None
-        if match is None or (self.methods is not None and scope['method'] not in self.methods):
+        if scope['type'] != 'http' or (self.methods is not None and scope['method'] not in self.methods):
+            return Match.NONE, {}
+        path = _encoded_path(scope['path'], scope.get('root_path', ''), scope.get('raw_path') or b'')
+        match = self.path_regex.fullmatch(path)
+        if match is None:
             return Match.NONE, {}
         params = {name: unquote(value) for name, value in match.groupdict().items()}
         if self._takes is not None and not self._takes(params):
@@ -49,10 +55,10 @@ class AnyPath(Route):
         return Match.FULL, {'endpoint': self.endpoint, 'path_params': params}
 
 
-def _encoded_path(scope: Scope) -> str:
+@lru_cache(maxsize=_PATHS)
+def _encoded_path(path: str, root_path: str, raw_path: bytes) -> str:
     """Return a request's path below the app's path, encoded: encoded slashes and colons belong to an id."""
-    path: str = scope['path'].removeprefix(scope.get('root_path', ''))
-    sent = (scope.get('raw_path') or b'').decode('latin-1')
+    path, sent = path.removeprefix(root_path), raw_path.decode('latin-1')
     for slashes in range(1, _SLASHES):
         below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
         if unquote(below) == path:

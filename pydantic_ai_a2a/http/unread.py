@@ -26,10 +26,10 @@ def has_body(scope: Scope) -> bool:
     """Return whether a request has a body that holds up its connection. With HTTP/2, bodies hold up no connection."""
     if scope.get('http_version', '1.1')[0] != '1':
         return False
-    return any(
-        name == b'transfer-encoding' or (name == b'content-length' and value != b'0')
-        for name, value in scope['headers']
-    )
+    for name, value in scope['headers']:
+        if name == b'transfer-encoding' or (name == b'content-length' and value != b'0'):
+            return True
+    return False
 
 
 def closing(scope: Scope, receive: Receive, send: Send) -> tuple[Receive, Send]:
