@@ -263,16 +263,7 @@ class BackendUnusable(ValueError):
 
 
 class AnswerNeeded(Exception):
-    """A message was not checked against the task's current pending calls. Never sent to a client."""
-
-    def __init__(self, task_id: str, context_id: str, pause: int, pending: bytes | None) -> None:
-        super().__init__(task_id)
-        self.task_id = task_id
-        self.context_id = context_id
-        self.pause = pause
-        """Number of the event that began the current pause."""
-        self.pending = pending
-        """The pending calls of the task, as stored; None if no call needs an answer."""
+    """A message was not checked against the current pause of its task. Never sent to a client."""
 
 
 class StoreFailed(Exception):

@@ -23,6 +23,9 @@ class Empty(TaskReader):
     async def list(self, query):
         return await self.reader.list(query)
 
+    async def pause(self, task_id, owner):
+        return None
+
     async def unread(self, task_id, after):
         return []
 

@@ -14,7 +14,7 @@ from .asking import to_write
 from .json_schema import problem
 from .pending import CallAnswer, Pending, PendingCall
 
-__all__ = ('KEY', 'answered', 'answers_calls')
+__all__ = ('KEY', 'answered', 'answers_calls', 'too_late')
 
 KEY = 'callAnswers'
 """The one member of a data part that answers calls."""
@@ -73,6 +73,11 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
             raise _refused(pending, rules) from None
         return replace(pending, asked_again=pending.asked_again + 1)
     return replace(pending, answers={**pending.answers, **{id_: replace(answer, by=by) for id_, answer in new.items()}})
+
+
+def too_late() -> InvalidParamsError:
+    """Return the refusal of a message for an earlier pause than the current one, which waits without calls."""
+    return InvalidParamsError.of('message.parts', 'was sent before the task asked its current question; read the task')
 
 
 def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:

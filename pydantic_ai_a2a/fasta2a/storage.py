@@ -39,6 +39,7 @@ from ..ports import (
     Housekeeping,
     Marks,
     OnExpired,
+    Pause,
     Status,
     Submission,
     Subscription,
@@ -385,6 +386,9 @@ class _Reader(TaskReader):
 
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks.')
+
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
+        return await self._backend.memory.reader.pause(task_id, owner)
 
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         return await self._backend.memory.reader.unread(task_id, after)

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..types import Page, StoredTask, TaskEvent, TaskQuery
 
-__all__ = ('EventLog', 'Subscription', 'TaskReader')
+__all__ = ('EventLog', 'Pause', 'Subscription', 'TaskReader')
+
+
+class Pause(NamedTuple):
+    """The wait of a task for its client."""
+
+    number: int
+    """Number of the newest event of the task."""
+    context_id: str
+    pending: bytes | None
+    """The pending calls of the task, as stored; None if the task waits without calls."""
 
 
 class TaskReader(ABC):
@@ -22,6 +33,10 @@ class TaskReader(ABC):
     @abstractmethod
     async def list(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""
+
+    @abstractmethod
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
+        """Return the current pause of an owner's task; None for a task that does not wait for its client."""
 
     @abstractmethod
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:

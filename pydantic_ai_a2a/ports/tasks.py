@@ -13,6 +13,7 @@ from pydantic_ai.usage import RunUsage
 from ..types import TaskEvent, TaskHeader, TaskState
 from .push import PushConfig
 from .quotas import Charge
+from .reading import Pause
 
 __all__ = (
     'Accepted',
@@ -29,12 +30,12 @@ __all__ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A message as the checked answer to the pending calls of its task."""
+    """A message as the checked answer to a waiting task."""
 
-    pause: int
-    """`AnswerNeeded.pause` of the answered calls: a task that waits with newer calls refuses the answer."""
-    pending: bytes
-    """The stored form of the answer, for the resumed run."""
+    pause: Pause
+    """The answered pause: a task with a newer event refuses the answer."""
+    pending: bytes | None
+    """The pending calls with the answer, for the resumed run; None if the task waits without calls."""
     rest: bytes | None = None
     """The status message that asks for the missing answers; None if the run resumes."""
     again: bool = False
@@ -57,7 +58,7 @@ class Submission:
     new: bool
     """True if the message creates a task."""
     context_id: str | None
-    """The context of a new task; for a continued task the context in the request, or None."""
+    """The context of a new task; for a continued task the context in the request or of the pause, or None."""
     request: bytes | None = None
     """The fields of the request for the run, as a JSON object."""
     traceparent: str | None = None
@@ -220,8 +221,8 @@ class TaskQueue(ABC):
             UnsupportedOperationError: The task has ended; or the task does not wait, and `submission.only_waiting` is
                 set; or the task has resumed since `submission.pause`.
             InvalidParamsError: The message names another context, or a known message id with another content.
-            AnswerNeeded: The task waits with calls and `submission.answer` does not answer the calls, or there is an
-                answer and no pending call. Nothing is stored.
+            AnswerNeeded: The task waits with calls, and there is no `submission.answer`; or the answer is for another
+                pause than the current one. Nothing is stored.
             OverloadedError: `queue_limit` tasks are queued already.
             QuotaExceededError: `submission.task_limit` tasks of the owner are queued or running already.
         """

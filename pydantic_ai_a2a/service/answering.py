@@ -10,8 +10,9 @@ from pydantic_core import from_json, to_json
 
 from ..audit import Fact, audit
 from ..conversion import answers, asking, pending
-from ..errors import AnswerNeeded
-from ..ports import Answer, Submission
+from ..conversion.pending import Pending
+from ..errors import InvalidParamsError
+from ..ports import Answer, Pause, Submission
 from ..protocol import stored
 from ..settings import Approvals
 from ..types import Call, Message
@@ -23,44 +24,41 @@ _MARKS = frozenset({'answeredBy', 'resumed'})
 
 
 def answered(
-    submission: Submission,
-    call: Call,
-    message: Message,
-    needed: AnswerNeeded,
-    *,
-    rules: Approvals,
-    late: bool,
-    limit: int,
-) -> Submission:
-    """Return the message as an answer to the calls of its waiting task, or unchanged if no call is pending any more.
+    submission: Submission, call: Call, message: Message, pause: Pause, *, rules: Approvals, late: bool, limit: int
+) -> tuple[Submission, Pending | None]:
+    """Return a message as the answer to a waiting task, and the answered calls for the audit log, if any.
+
+    A message that is no answer gets the error as its refusal, because a repeated message still gets its task.
 
     Args:
         submission: The message.
         call: The call with the message.
         message: The decoded message.
-        needed: The pending calls of the task.
+        pause: The current pause of the task.
         rules: Rules for answers of clients.
         late: True if the message was accepted before the task's current pause.
         limit: Maximum number of repeated questions while the task waits.
-
-    Raises:
-        InvalidParamsError: The message is no answer.
     """
-    if needed.pending is None:
-        return submission
-    before = pending.load(needed.pending)
-    after = answers.answered(before, message, by=call.caller.id, rules=rules, late=late, limit=limit)
+    if pause.pending is None:
+        if late and not submission.answers_calls:
+            return replace(submission, refusal=answers.too_late()), None
+        return replace(submission, answer=Answer(pause=pause, pending=None)), None
+    before = pending.load(pause.pending)
+    try:
+        after = answers.answered(before, message, by=call.caller.id, rules=rules, late=late, limit=limit)
+    except InvalidParamsError as error:
+        return replace(submission, refusal=error), None
     again = after.asked_again > before.asked_again
     rest = None
     if after.open or again:
-        parts = asking.shown(after, rules, needed.task_id, again=again)
+        parts = asking.shown(after, rules, submission.task_id, again=again)
         body = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts))
-        rest = stored.with_ids(body, needed.task_id, needed.context_id)
-    answer = Answer(pause=needed.pause, pending=pending.dump(after), rest=rest, again=again)
+        rest = stored.with_ids(body, submission.task_id, pause.context_id)
+    answer = Answer(pause=pause, pending=pending.dump(after), rest=rest, again=again)
     if again or after is before:
-        return replace(submission, answer=answer)
+        return replace(submission, answer=answer), None
     by = {name: value for name, value in (('id', call.caller.id), ('tenant', call.caller.tenant)) if value}
-    return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by))
+    return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by)), after
 
 
 def without_marks(message: Message, metadata: Mapping[str, Any]) -> Message:
@@ -76,21 +74,17 @@ def with_mark(body: bytes, **mark: Any) -> bytes:
     return to_json({**message, 'metadata': {**message.get('metadata', {}), **mark}})
 
 
-def audit_answers(call: Call, task_id: str, answer: Answer) -> None:
+def audit_answers(call: Call, task_id: str, after: Pending) -> None:
     """Record the calls that a caller has decided, and the calls whose arguments the caller has changed."""
-    if answer.again:
-        return
-    after = pending.load(answer.pending)
     own = {call_id: decided for call_id, decided in after.answers.items() if decided.by == call.caller.id}
     changed = [item.id for item in after.calls if item.id in own and own[item.id].args not in (None, item.args)]
-    if own:
-        facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
-        audit(
-            'calls-answered',
-            correlation_id=call.correlation_id,
-            task=task_id,
-            caller=call.caller.id,
-            tenant=call.caller.tenant or None,
-            decisions={call_id: decided.decision for call_id, decided in own.items()},
-            **facts,
-        )
+    facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
+    audit(
+        'calls-answered',
+        correlation_id=call.correlation_id,
+        task=task_id,
+        caller=call.caller.id,
+        tenant=call.caller.tenant or None,
+        decisions={call_id: decided.decision for call_id, decided in own.items()},
+        **facts,
+    )

@@ -26,7 +26,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..lifecycle import TERMINAL, check_subscribe
-from ..ports import Accepted, Backend, Submission, Subscription
+from ..ports import Accepted, Backend, Pause, Submission, Subscription
 from ..protocol import stored
 from ..protocol.limits import check_message, check_metadata, check_names
 from ..protocol.pages import task_before, task_token
@@ -241,29 +241,35 @@ class Service:
                 await self._metering.check_budgets(submission.owner)
             except QuotaExceededError as error:  # a repeated message still gets its task
                 submission = replace(submission, refusal=error)
-        plain, first = submission, None
+        plain, decided = submission, None
+        first = pause = await self._pause(plain)
         while True:
+            if pause is not None and plain.refusal is None:
+                submission, decided = answered(
+                    plain,
+                    call,
+                    message,
+                    pause,
+                    rules=self._approvals,
+                    late=first is None or pause.number != first.number,
+                    limit=self._limits.messages,
+                )
             try:
                 accepted = await self._backend.queue.submit(
                     submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
                 )
-            except AnswerNeeded as needed:  # repeated if another answer came first
-                first = needed.pause if first is None else first
-                submission = answered(
-                    plain,
-                    call,
-                    message,
-                    needed,
-                    rules=self._approvals,
-                    late=needed.pause != first,
-                    limit=self._limits.messages,
-                )
-            else:
                 break
+            except AnswerNeeded:  # the task has paused or gone on meanwhile
+                submission, decided = plain, None
+                pause = await self._pause(plain)
         logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
-        if submission.answer is not None and not accepted.replayed:
-            audit_answers(call, accepted.header.id, submission.answer)
+        if decided is not None and not accepted.replayed:
+            audit_answers(call, accepted.header.id, decided)
         return accepted
+
+    async def _pause(self, submission: Submission) -> Pause | None:
+        """Return the current pause of the message's task, if any."""
+        return None if submission.new else await self._backend.reader.pause(submission.task_id, submission.owner)
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
         """Return the task at the time of the message's acceptance."""

@@ -9,9 +9,9 @@ import pytest
 from pydantic_ai.usage import RunUsage
 
 from ..errors import AnswerNeeded, InvalidParamsError
-from ..ports import Answer, Backend, Claim, Submission
+from ..ports import Answer, Backend, Claim, Pause, Submission
 from .base import PortSuite
-from .values import AT, OWNER, claim_one, conversation, ending, history, message, run, state_of, submit, turn
+from .values import AT, OWNER, claim_one, conversation, ending, history, message, run, submit, turn
 
 __all__ = ('AnswerSuite',)
 
@@ -26,17 +26,24 @@ async def pause(backend: Backend, task_id: str = 't', pending: bytes | None = b'
     return claimed
 
 
-async def needed(backend: Backend, submission: Submission) -> AnswerNeeded:
-    """The calls that a message has to answer."""
-    with pytest.raises(AnswerNeeded) as error:
+async def asked(backend: Backend, task_id: str = 't') -> Pause:
+    """The pause of a task."""
+    pause = await backend.reader.pause(task_id, OWNER)
+    assert pause is not None
+    return pause
+
+
+async def refuse(backend: Backend, submission: Submission) -> None:
+    """Have a message refused because it does not answer the current pause of its task."""
+    with pytest.raises(AnswerNeeded):
         await submit(backend, submission)
-    return error.value
 
 
-def answering(asked: AnswerNeeded, text: str, rest: bytes | None = None) -> Submission:
+def answering(pause: Pause, text: str, rest: bytes | None = None, task_id: str = 't') -> Submission:
     """A message with the answer."""
-    answer = Answer(pause=asked.pause, pending=f'calls, {text}'.encode(), rest=rest)
-    return replace(message(text, to=asked.task_id), answers_calls=True, answer=answer)
+    pending = None if pause.pending is None else b'%s, %s' % (pause.pending, text.encode())
+    answer = Answer(pause=pause, pending=pending, rest=rest)
+    return replace(message(text, to=task_id), answers_calls=pending is not None, answer=answer)
 
 
 class AnswerSuite(PortSuite):
@@ -44,29 +51,57 @@ class AnswerSuite(PortSuite):
 
     async def test_a_message_to_a_task_that_waits_with_something_has_to_answer_it(self, backend: Backend) -> None:
         await pause(backend)
-        asked = await needed(backend, message('hm', to='t'))
-        assert (asked.task_id, asked.context_id, asked.pending) == ('t', 'context of t', b'calls')
-        assert (await state_of(backend, 't'), len(await history(backend, 't'))) == ('input-required', 1)
-        accepted = await submit(backend, answering(asked, 'yes'))
+        await refuse(backend, message('hm', to='t'))
+        waiting = await asked(backend)
+        task = await backend.reader.load('t', OWNER, history_length=None)
+        assert task is not None
+        assert waiting == Pause(task.header.last_event, 'context of t', b'calls')
+        assert (task.header.state, len(task.history or ())) == ('input-required', 1)
+        accepted = await submit(backend, answering(waiting, 'yes'))
         assert (accepted.header.state, accepted.header.queued) == ('working', True)
+        read = await backend.reader.load('t', OWNER, history_length=0)
+        assert read is not None
+        assert read.header == accepted.header
         claimed = await claim_one(backend, 't')
         assert not claimed.header.queued
         assert claimed.pending == b'calls, yes'
         assert b'yes' in claimed.message
 
+    async def test_a_task_pauses_while_it_waits_for_its_owner(self, backend: Backend) -> None:
+        await submit(backend, message('ask', new='t'))
+        assert await backend.reader.pause('t', OWNER) is None
+        await pause(backend, 'u', pending=None)
+        waiting = await asked(backend, 'u')
+        assert (waiting.context_id, waiting.pending) == ('context of u', None)
+        assert await backend.reader.pause('u', 'somebody else') is None
+        assert await backend.reader.pause('unknown', OWNER) is None
+        await submit(backend, answering(waiting, 'this', task_id='u'))
+        assert await backend.reader.pause('u', OWNER) is None
+
     async def test_an_answer_to_what_a_task_no_longer_waits_with_is_not_taken(self, backend: Backend) -> None:
         await pause(backend)
-        asked = await needed(backend, message('hm', to='t'))
-        half = await submit(backend, answering(asked, 'one', rest=b'{"messageId":"r","parts":[]}'))
+        first = await asked(backend)
+        half = await submit(backend, answering(first, 'one', rest=b'{"messageId":"r","parts":[]}'))
         assert half.header.state == 'input-required'
-        again = await needed(backend, answering(asked, 'two'))
-        assert (again.pending, again.pause > asked.pause) == (b'calls, one', True)
+        await refuse(backend, answering(first, 'two'))
+        second = await asked(backend)
+        assert (second.pending, second.number > first.number) == (b'calls, one', True)
         replayed = await submit(backend, message('one', to='t'))
         assert (replayed.replayed, replayed.after) == (True, half.after)
         await backend.events.wait('t', half.after)
         task = await backend.reader.load('t', OWNER, history_length=0)
         assert task is not None
-        assert (task.header.status_message, task.header.last_event) == (b'{"messageId":"r","parts":[]}', again.pause)
+        assert (task.header.status_message, task.header.last_event) == (b'{"messageId":"r","parts":[]}', second.number)
+
+    async def test_an_answer_to_a_question_without_calls_does_not_answer_the_next(self, backend: Backend) -> None:
+        await pause(backend, pending=None)
+        first = await asked(backend)
+        await submit(backend, answering(first, 'one'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.finish(claimed, ending(claimed, 'input-required'))
+        await refuse(backend, answering(first, 'two'))
+        await submit(backend, answering(await asked(backend), 'three'))
+        assert await history(backend, 't') == ['ask', 'What?', 'one', 'three']
 
     async def test_answers_to_calls_are_taken_only_where_some_wait(self, backend: Backend) -> None:
         await pause(backend, pending=None)
@@ -79,8 +114,8 @@ class AnswerSuite(PortSuite):
         self, backend: Backend
     ) -> None:
         await pause(backend, messages=turn('ask', 'What?'), usage=RunUsage(requests=1))
-        asked = await needed(backend, message('hm', to='t'))
-        await submit(backend, answering(asked, 'yes'))
+        waiting = await asked(backend)
+        await submit(backend, answering(waiting, 'yes'))
         await run(backend, 't', messages=turn('yes', 'Done.'), usage=RunUsage(requests=2))
         assert await conversation(backend, 'context of t') == ['ask', 'What?', 'yes', 'Done.']
         record = await backend.conversations(OWNER).read_record('context of t')
@@ -96,20 +131,18 @@ class AnswerSuite(PortSuite):
 
     async def test_an_answer_is_taken_however_many_messages_wait_for_it(self, backend: Backend) -> None:
         await pause(backend)
-        asked = await needed(backend, message('hm', to='t'))
-        await submit(backend, answering(asked, 'yes'))
+        waiting = await asked(backend)
+        await submit(backend, answering(waiting, 'yes'))
         claimed = await claim_one(backend, 't')
         for text in ('one', 'two'):
             await submit(backend, replace(message(text, to='t'), unread_limit=1))
         assert await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls')) is None
-        asked = await needed(backend, replace(message('hm', to='t'), unread_limit=1))
-        accepted = await submit(backend, replace(answering(asked, 'again'), unread_limit=1))
+        accepted = await submit(backend, replace(answering(await asked(backend), 'again'), unread_limit=1))
         assert accepted.header.queued
 
     async def test_an_answer_that_another_one_came_before_is_not_taken_for_one(self, backend: Backend) -> None:
         await pause(backend)
-        asked = await needed(backend, message('hm', to='t'))
-        await submit(backend, answering(asked, 'yes'))
-        late = await needed(backend, replace(answering(asked, 'late'), answers_calls=False))
-        assert (late.task_id, late.pending) == ('t', None)
+        waiting = await asked(backend)
+        await submit(backend, answering(waiting, 'yes'))
+        await refuse(backend, replace(answering(waiting, 'late'), answers_calls=False))
         assert await history(backend, 't') == ['ask', 'What?', 'yes']

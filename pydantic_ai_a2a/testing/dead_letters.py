@@ -248,10 +248,12 @@ class DeadLetterSuite(PortSuite):
         await run(backend, 'before', messages=turn('before', '0'))
         await submit(backend, message('ask', new='t', context='c'))
         await submit(backend, message('later', to='t'))
-        waiting = await run(
+        await run(
             backend, 't', 'input-required', messages=turn('ask', 'which?'), usage=RunUsage(requests=1), pending=b'which'
         )
-        answer = Answer(pause=waiting.header.last_event + 1, pending=b'which: this')
+        pause = await backend.reader.pause('t', OWNER)
+        assert pause is not None
+        answer = Answer(pause=pause, pending=b'which: this')
         await submit(backend, replace(message('this', to='t'), answers_calls=True, answer=answer))
         claimed = await claim_one(backend, 't', 'the first', lease=OVER)
         done = Checkpoint(run='t.2', messages=turn('done', 'next'), usage=RunUsage(requests=2))

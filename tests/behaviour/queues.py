@@ -61,21 +61,19 @@ class InDoubt(Wrapped):
 
 
 class Overtaken(Wrapped):
-    """Has something else come first, once, when an answer to what a task waits with has been checked.
+    """Has something else come first, once, when a message to a task has been checked against what the task waits with.
 
     Args:
         inner: The queue.
         first: What comes first.
-        checked: Whether it waits for the check; else it comes before the first message.
     """
 
-    def __init__(self, inner: TaskQueue, first: Callable[[], Awaitable[object]], *, checked: bool = True) -> None:
+    def __init__(self, inner: TaskQueue, first: Callable[[], Awaitable[object]]) -> None:
         super().__init__(inner)
         self._first: Callable[[], Awaitable[object]] | None = first
-        self._checked = checked
 
     async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
-        if self._first is not None and (submission.answer is not None or not self._checked):
+        if self._first is not None:
             first, self._first = self._first, None
             await first()
         return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)

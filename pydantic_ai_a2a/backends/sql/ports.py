@@ -177,6 +177,7 @@ class SqlReader(Port, TaskReader):
     async def list(self, query: TaskQuery) -> Page:
         return await self.database.read(reads.page, self.agent, query, checks=self.database.durable)
 
+    pause = reading(reads.pause)
     unread = reading(reads.unread)
 
 

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoredDamaged
-from ...lifecycle import STOPPED, TERMINAL
+from ...lifecycle import INTERRUPTED, STOPPED, TERMINAL
+from ...ports import Pause
 from ...protocol import stored
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from . import totals
 from .damage import check_stored
-from .vocabulary import BY_ID_AND_OWNER, HEADER, Transaction, header_of
+from .vocabulary import BY_ID_AND_OWNER, HEADER, LAST_EVENT, TASK, Transaction, header_of
 
-__all__ = ('events_after', 'load', 'page', 'resumable', 'stopped_after', 'unread')
+__all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after', 'unread')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
+_INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
 _NO_LIMIT = 2**31
 _NUMBERS = ' UNION ALL '.join(
     'SELECT seq FROM (SELECT seq FROM item'
@@ -26,6 +28,7 @@ _NUMBERS = ' UNION ALL '.join(
     for kind in ('message', 'artifact')
 )
 _ITEMS = f'SELECT seq, kind, body FROM item WHERE seq IN ({_NUMBERS})'  # SQLite would copy bodies of a subquery
+_PAUSE = f'SELECT {LAST_EVENT}, context_id, pending FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
 _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 
@@ -109,6 +112,12 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
         last = rows[shown - 1]
         following = (last[4], last[0])  # status_at and id of a `HEADER` row
     return Page(tasks, following, total[0][0])
+
+
+def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
+    """See `TaskReader.pause`."""
+    rows = yield _PAUSE, (agent, task_id, owner)
+    return Pause(*rows[0]) if rows else None
 
 
 def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:

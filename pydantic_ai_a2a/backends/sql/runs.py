@@ -184,7 +184,7 @@ def emit(
             return
         push = rows[0][1]
     if status is not None:
-        yield from set_status(agent, header, status)
+        yield set_status(agent, header.id, status)
     if checkpoint is not None:
         yield from checkpoints.save(agent, claimed, checkpoint)
     if push:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Status, Submission
@@ -12,16 +14,15 @@ from .contexts import BEHIND, NEXT, ROUND, lock_rounds
 from .transaction import Lock
 from .vocabulary import (
     ADD_ITEM,
-    BY_ID_AND_OWNER,
     TASK,
     UNREAD,
     Transaction,
+    Write,
     add_events,
     end_unheld,
     find,
     find_locked,
-    header_of,
-    set_status,
+    message_to_history,
     status_event,
 )
 
@@ -32,8 +33,9 @@ REPLAYABLE_ANONYMOUS_ID = 16
 
 
 def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
-    """Lock the context of a new task: tasks of a context are queued in the order of commits."""
-    return [Lock((agent, message.owner, message.context_id))] if message.new and message.context_id else []
+    """Lock the context of a new or answered task: tasks of a context are queued in the order of commits."""
+    context_id = message.context_id if message.new else message.answer and message.answer.pause.context_id
+    return [Lock((agent, message.owner, context_id))] if context_id else []
 
 
 def submit(
@@ -47,32 +49,26 @@ def submit(
             return replayed, []
     if message.refusal is not None:
         raise message.refusal
-    answer, answers = None, False
+    answer, answers = message.answer, False
     if message.new:
         yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, queue_limit)
-        if message.push is not None:
-            yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
-        events: list[TaskEvent] = []
     else:
         # Its run may be about to end, and then has to see the message or be over.
-        header = yield from find_locked(agent, message.task_id, message.owner)
+        header = yield from find_locked(agent, message.task_id, message.owner, locked_context=answer is not None)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
-        answer, answers = (yield from pauses.check(agent, header, message)), header.state in INTERRUPTED
-        unread = queue_limit if message.unread_limit is None else message.unread_limit
-        yield from _check_waiting(agent, header, unread)
-        if message.push is not None:  # gets the event that follows
-            yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
-        if answer is not None and answer.rest is not None:
-            events = yield from pauses.ask_for_rest(agent, header, answer, message.at)
-        else:
-            if answers:
-                yield from _check_tasks(agent, message)
-            header, events = yield from _continue(agent, header, message.at)
-        yield (
-            f'UPDATE task SET watched_until = CASE WHEN watched_until < ? THEN ? ELSE watched_until END WHERE {TASK}',
-            (message.watched_until, message.watched_until, agent, header.id),
-        )
+        yield from pauses.check(agent, header, message)
+        answers = header.state in INTERRUPTED
+        if not answers:  # else all unread messages wait for this one
+            yield from _check_unread(agent, message, queue_limit)
+    if message.push is not None:  # gets the event that follows
+        yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
+    events: list[TaskEvent] = []
+    if answer is not None and answer.rest is not None:
+        events = yield from pauses.ask_for_rest(agent, header, answer, message.at)
+    elif answers:
+        yield from _check_tasks(agent, message)
+        header, events = yield from _continue(agent, header, message.at)
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
@@ -83,9 +79,15 @@ def submit(
         ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
         (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind, request),
     )
-    if answers and header.queued:
-        yield from pauses.go_on(agent, header.id, answer, rows[0][0])
+    if not message.new:
+        writes = [_watch(agent, message)]
+        yield [*writes, pauses.go_on(agent, message, rows[0][0])] if answers and header.queued else writes
     return Accepted(header, after, replayed=False), events
+
+
+def _watch(agent: str, message: Submission) -> Write:
+    statement = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
+    return statement, [(message.watched_until, agent, message.task_id, message.watched_until)]
 
 
 def _replay_key(message: Submission) -> str | None:
@@ -174,33 +176,28 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
         raise QuotaExceededError.of('tasks', 1000)
 
 
-def _check_waiting(agent: str, header: TaskHeader, limit: int) -> Transaction[None]:
+def _check_unread(agent: str, message: Submission, limit: int) -> Transaction[None]:
     """Refuse a message to a task with too many unread messages: each unread message is one more run."""
-    if header.state in INTERRUPTED:
-        return  # all of them wait for this one
-    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, header.id)
-    if rows[0][0] > limit:
+    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, message.task_id)
+    if rows[0][0] > (limit if message.unread_limit is None else message.unread_limit):
         raise OverloadedError(headers={'Retry-After': '1'})
 
 
 def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[TaskHeader, list[TaskEvent]]]:
-    """Queue an answered task; the state becomes `working`. Other tasks do not change."""
-    if header.state not in INTERRUPTED:
-        return header, []
-    status = Status('working', at, None)
-    event = status_event(header, status, header.last_event + 1)
+    """Queue an answered task; the state becomes `working`."""
+    event = status_event(header, Status('working', at, None), header.last_event + 1)
     yield lock_rounds(agent, header.owner)
-    rows = yield (  # before the status: another task of the context may be running
-        'UPDATE task SET queued = 1, queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?), run = run + 1,'
+    yield [message_to_history(agent, header.id), add_events(agent, header.id, [event])]
+    rows = yield (  # one statement, because another task of the context may be running
+        "UPDATE task SET state = 'working', status_at = ?, status_message = NULL, queued = 1, run = run + 1,"
+        ' queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?),'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
-        (agent, agent, agent, header.owner, agent, header.id),
+        (at, agent, agent, agent, header.owner, agent, header.id),
     )
-    yield from set_status(agent, header, status)
-    yield [add_events(agent, header.id, [event])]
     if rows[0][0]:
         yield from deliveries.enqueue(agent, header, rows[0][0], [event])
-    moved = (yield BY_ID_AND_OWNER, (agent, header.id, None, None))[0]
-    return header_of(moved), [event]
+    moved = replace(header, state='working', status_at=at, status_message=None, last_event=event.n, queued=True)
+    return moved, [event]
 
 
 def cancel(

@@ -21,6 +21,7 @@ __all__ = (
     'HEADER',
     'HEADER_SIZE',
     'HELD',
+    'LAST_EVENT',
     'TASK',
     'UNREAD',
     'Rows',
@@ -40,10 +41,10 @@ __all__ = (
     'status_event',
 )
 
-HEADER = (
-    'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued,'
-    ' COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
+LAST_EVENT = (
+    'COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
 )
+HEADER = f'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued, {LAST_EVENT}'
 HEADER_SIZE = 10
 _STATES = LIVE | STOPPED
 _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
@@ -87,10 +88,13 @@ def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]
     return header_of(rows[0])
 
 
-def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
-    """Lock a task and the context against other writers, and return the result of `find`."""
-    header = yield from find(agent, task_id, owner)
-    yield Lock((agent, header.owner, header.context_id))
+def find_locked(
+    agent: str, task_id: str, owner: str | None, *, locked_context: bool = False
+) -> Transaction[TaskHeader]:
+    """Lock a task and, unless it is locked already, the context against other writers. Return the result of `find`."""
+    if not locked_context:
+        header = yield from find(agent, task_id, owner)
+        yield Lock((agent, header.owner, header.context_id))
     yield LockTasks(agent, [task_id])
     return (yield from find(agent, task_id, owner))
 
@@ -101,21 +105,18 @@ def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
     return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
 
 
-def set_status(agent: str, header: TaskHeader, status: Status) -> Transaction[None]:
+def set_status(agent: str, task_id: str, status: Status) -> list[Write]:
     """Write a status; the previous status message moves into the history (§3.7)."""
-    yield from message_to_history(agent, header.id)
-    yield (
-        f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}',
-        (status.state, status.at, status.message, agent, header.id),
-    )
+    update = f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}'
+    return [message_to_history(agent, task_id), (update, [(*status, agent, task_id)])]
 
 
-def message_to_history(agent: str, task_id: str) -> Transaction[None]:
+def message_to_history(agent: str, task_id: str) -> Write:
     """Copy the status message into the history, before a new status replaces the message."""
-    yield (
+    return (
         "INSERT INTO item (agent, task_id, kind, id, body) SELECT agent, id, 'message', '', status_message FROM task"
         f' WHERE {TASK} AND status_message IS NOT NULL',
-        (agent, task_id),
+        [(agent, task_id)],
     )
 
 
@@ -170,13 +171,13 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
             agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=status.at
         )
     yield from keep_streamed(agent, header.id)
-    yield from set_status(agent, header, status)
     freed = (
         'UPDATE task SET queued = 0, fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL,'
         f' pending = NULL, own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
     )
     ended = (freed, [(event.n, failure, agent, header.id)])
-    yield [ended, add_events(agent, header.id, [event]), drop_checkpoint(agent, header.id)]
+    log = add_events(agent, header.id, [event])
+    yield [*set_status(agent, header.id, status), ended, log, drop_checkpoint(agent, header.id)]
     if following is not None and header.state in LIVE:
         yield [let_go(agent, header.owner, following)]
     if push:

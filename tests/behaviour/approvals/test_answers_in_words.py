@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -477,6 +478,60 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
         assert question(again).startswith('That is no clear answer.')
         done = await client.send(message(parts=[{'data': 5}], taskId=task['id']))
     assert (state_of(done), len(seen), '4' in str(seen)) == ('COMPLETED', 2, False)
+
+
+@covers(ROW)
+@pytest.mark.parametrize('schema', [INTEGER, None])
+async def test_words_for_one_question_do_not_answer_a_following_question_without_a_schema(
+    schema: dict[str, Any] | None,
+) -> None:
+    """The words were accepted while the first question waited; another client has answered that question meanwhile."""
+    questions = [InputRequired('Who pays?'), InputRequired('How many?', schema)]
+
+    def ask(_: str) -> InputRequired:
+        return questions.pop()
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if not questions:
+            return ModelResponse(parts=[TextPart(' + '.join(prompts(messages)))])
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {'_': ''})])
+
+    async with serving(Agent(FunctionModel(answer), output_type=[str, ask]), **ALL) as client:
+        assert isinstance(client.app, A2AApp)
+        task = await client.send('hi')
+        first, late = (message(words, taskId=task['id']) for words in ('3', '4'))
+        client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
+        assert 'was sent before the task asked its current question' in (await refused(client, late)).message
+        waiting = await client.get_task(task['id'])
+        assert (state_of(waiting), question(waiting)) == ('INPUT_REQUIRED', 'Who pays?')
+        done = await client.send(message('I', taskId=task['id']))
+    assert texts(done) == ['hi + 3 + I']
+
+
+@covers(ROW)
+async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
+    """The `yes` was accepted while the task was still running."""
+    asks = asyncio.Event()
+
+    async def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await asks.wait()
+        return ModelResponse(parts=[ToolCallPart('delete', {'path': 'a'}, 'c1')])
+
+    tools = Tools()
+    with tools.agent.override(model=FunctionModel(model)):
+        async with serving(tools.agent, **ALL) as client:
+            assert isinstance(client.app, A2AApp)
+            backend = client.app.backend
+            task = await client.send('delete', returnImmediately=True)
+
+            async def ask() -> None:
+                asks.set()
+                await backend.events.wait(task['id'], 0)
+
+            backend.queue = Overtaken(backend.queue, ask)
+            again = await client.send(message('yes', taskId=task['id']))
+    assert (state_of(again), tools.deleted) == ('INPUT_REQUIRED', [])
+    assert question(again).startswith('That is no clear answer.')
 
 
 @covers(ROW)

@@ -32,7 +32,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolC
 
 from pydantic_ai_a2a import APIKeyAuth, BearerAuth, Workers, errors, to_a2a
 from pydantic_ai_a2a.conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN
-from pydantic_ai_a2a.ports import TaskReader
+from pydantic_ai_a2a.ports import Pause, TaskReader
 from pydantic_ai_a2a.types import Page, StoredTask, TaskQuery
 
 from ...client import Client, lifespan, message, rpc
@@ -168,6 +168,9 @@ class Raising(TaskReader):
         raise self.error from ValueError(SECRET)
 
     async def list(self, query: TaskQuery) -> Page:
+        raise self.error from ValueError(SECRET)
+
+    async def pause(self, task_id: str, owner: str) -> Pause | None:
         raise self.error from ValueError(SECRET)
 
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:

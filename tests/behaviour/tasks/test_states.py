@@ -181,15 +181,14 @@ async def test_of_two_calls_at_once_that_let_a_task_go_on_one_does() -> None:
     assert desk.calls == 2
 
 
-@pytest.mark.parametrize('checked', [False, True])
-async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then(checked: bool) -> None:
+async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_waited_for_then() -> None:
     desk = Desk(AuthRequired('Sign in.'))
     async with serving(desk.agent) as client:
         app = client.app
         assert isinstance(app, A2AApp)
         task = await client.send('hi')
         first = message('Signed in.', taskId=task['id'])
-        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=checked)
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
         with pytest.raises(UnsupportedOperationError, match='auth-required, and no longer waits for what it waited'):
             await app.resume_task(task['id'])
         assert desk.calls == 2
@@ -210,7 +209,7 @@ async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first
         assert isinstance(app, A2AApp)
         task = await client.send('I want a pizza')
         first = message('A pizza, as I said', taskId=task['id'])
-        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first), checked=False)
+        app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
         with pytest.raises(UnsupportedOperationError, match='input-required, and no longer waits for what it waited'):
             await app.resume_task(task['id'])
         asked = await client.get_task(task['id'])
