@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary, finalize
 from pydantic_ai.messages import ModelMessage
 
 from ..errors import BackendUnusable
-from ..ports import Accepted, Backend, Submission
+from ..ports import Accepted, Backend, Slot, Submission
 from .availability import Availability, probe
 from .event_bus import EventBus
 from .peers import Peers, WorkerCallbacks
@@ -190,12 +190,16 @@ class _Queue(SqlQueue):
         super().__init__(backend, due)
         self._backend = backend
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         process = self._backend.process
         if process.event_bus.watched(submission.task_id):  # another process may run it
             submission = replace(submission, watched_until=process.peers.now() + WATCH)
             process.peers.will_mark(submission.task_id, submission.watched_until)
-        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+        return await super().submit(
+            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )
 
 
 class _Events(SqlEvents):

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage
 from ..backends.memory import SqliteBackend
 from ..clock import STOP_TIME
 from ..errors import A2AError
-from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
+from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 from ..protocol import stored
 from ..types import TaskEvent, TaskHeader
 from .shared import Followed, adopt
@@ -203,14 +203,16 @@ class BrokeredBackend(Backend):
 
 
 class _WithholdingQueue(TaskQueue):
-    """A queue in memory without claims for tasks that the broker has not handed out yet."""
+    """A queue in memory without claims for tasks that the broker has not handed out yet, so slots are not used."""
 
     def __init__(self, memory: SqliteBackend, withheld: Collection[str]) -> None:
         self._memory = memory
         self._queue = memory.queue
         self._withheld = withheld
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         return await self._queue.submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:

@@ -40,6 +40,7 @@ from ..ports import (
     Marks,
     OnExpired,
     Pause,
+    Slot,
     Status,
     Submission,
     Subscription,
@@ -173,6 +174,8 @@ def _tried(memory: SqliteBackend, transaction: Transaction[T]) -> T:
 
 
 class _Queue(TaskQueue):
+    """A queue whose tasks are claimed after their submission, so slots are not used."""
+
     def __init__(self, backend: FastA2ABackend) -> None:
         self._backend = backend
         self._agent = backend.memory.namespace
@@ -181,7 +184,9 @@ class _Queue(TaskQueue):
 
     # --- the client's side ------------------------------------------------------------------------------------------
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         async def store(message: Submission) -> Accepted:
             return await self._memory.submit(message, queue_limit=queue_limit, idempotency_window=idempotency_window)
 

@@ -20,7 +20,7 @@ from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, Exporte
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .reading import EventLog, Pause, Subscription, TaskReader
-from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
+from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 
 __all__ = (
     'DEAD_LETTER',
@@ -48,6 +48,7 @@ __all__ = (
     'PushConfig',
     'PushConfigs',
     'QuotaStore',
+    'Slot',
     'Spent',
     'Status',
     'Submission',

@@ -22,6 +22,7 @@ __all__ = (
     'Claim',
     'Finish',
     'Marks',
+    'Slot',
     'Status',
     'Submission',
     'TaskQueue',
@@ -93,6 +94,15 @@ class Submission:
     """Limit of the task's push configurations."""
 
 
+class Slot(NamedTuple):
+    """A free slot of a worker, offered for the task of a message that is about to be stored."""
+
+    holder: str
+    """Name of the worker, as in `TaskQueue.claim`."""
+    lease: int
+    """Milliseconds for which other holders leave the task alone, as in `TaskQueue.claim`."""
+
+
 class Accepted(NamedTuple):
     """The result of a submission."""
 
@@ -101,6 +111,8 @@ class Accepted(NamedTuple):
     """Number of the newest event at the first acceptance of the message: a blocking send waits for later events."""
     replayed: bool
     """True if the message was accepted before: this submission stored nothing."""
+    claim: Claim | None = None
+    """The claim of the task for the offered slot; None if the task waits, or if the message queued no task."""
 
 
 class Status(NamedTuple):
@@ -206,7 +218,9 @@ class TaskQueue(ABC):
     """The state machine of tasks. Every method is one transaction."""
 
     @abstractmethod
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         """Store a message, and create a task or add the message to the continued task.
 
         A message to a waiting task is the answer of the client: the next run gets the answer before older unread
@@ -215,6 +229,10 @@ class TaskQueue(ABC):
         A message (owner, message id, digest) that was accepted before returns the first task again. Messages of an
         anonymous owner are recognised only with an id of 16 or more characters, and within `idempotency_window` (ms).
         With a window of 0, no message is recognised.
+
+        With `slot`, the same transaction claims the queued task of the message for the slot. The task waits instead if
+        another task of its context comes first, or if a claim could take another queued task. `Accepted.header` and
+        `Accepted.after` are the same as without a slot. A backend may ignore the slot.
 
         Raises:
             TaskNotFoundError: The owner has no such task to continue.

@@ -18,6 +18,7 @@ from .push import OutboxSuite, PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .runs import RunSuite
+from .slots import SlotSuite
 from .steering import SteeringSuite
 from .submit import SubmitSuite
 from .totals import TotalsSuite
@@ -26,7 +27,9 @@ from .untold import UntoldSuite
 __all__ = ('BackendSuite', 'DurableBackendSuite', 'HousekeepingSuite', 'PushSuite', 'TaskQueueSuite')
 
 
-class TaskQueueSuite(SubmitSuite, ClaimSuite, RunSuite, SteeringSuite, AnswerSuite, CancelSuite, QueueMachineSuite):
+class TaskQueueSuite(
+    SubmitSuite, SlotSuite, ClaimSuite, RunSuite, SteeringSuite, AnswerSuite, CancelSuite, QueueMachineSuite
+):
     """Tests of `TaskQueue`: order, one run for each context, leases and fences, all or nothing."""
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
 
-from ..ports import Accepted, Backend, Claim, Erased, Finish, Status, Submission
+from ..ports import Accepted, Backend, Claim, Erased, Finish, Slot, Status, Submission
 from ..types import TaskEvent, TaskState
 
 __all__ = (
@@ -85,9 +85,11 @@ def message(
     )
 
 
-async def submit(backend: Backend, submission: Submission, *, queue_limit: int = QUEUE_LIMIT) -> Accepted:
-    """Store a message."""
-    return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW)
+async def submit(
+    backend: Backend, submission: Submission, *, queue_limit: int = QUEUE_LIMIT, slot: Slot | None = None
+) -> Accepted:
+    """Store a message, with a slot for its task."""
+    return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=slot)
 
 
 async def claim(

@@ -18,6 +18,7 @@ from ...ports import (
     Marks,
     OnExpired,
     QuotaStore,
+    Slot,
     Status,
     Submission,
     Subscription,
@@ -71,9 +72,15 @@ def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **
         yield from runs.release(agent, claim)
 
 
+def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
+    """Release the task of a message whose caller has gone before it could run the task."""
+    if (claim := result[0].claim) is not None:
+        yield from runs.release(agent, claim)
+
+
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
-_SUBMIT = WriteKind(accept.submit, _of_submit, locks=accept.locks_of_submit, ready=True)
+_SUBMIT = WriteKind(accept.submit, _of_submit, locks=accept.locks_of_submit, undo=_unclaim_submitted, ready=True)
 _CANCEL = WriteKind(accept.cancel, _of_cancel, ready=True, cancels=True)
 _CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
 _RENEW = WriteKind(runs.renew, first=True)
@@ -93,20 +100,23 @@ class SqlQueue(Port, TaskQueue):
         self._budget = budget
         self._due = due or Due()
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         if (budget := self._budget) is not None:
             needed = COPIES * submission.size + ROW
             budget.left -= needed
             if budget.left < 0:
                 budget.measure(needed)
         accepted, _ = await self.database.write(
-            _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window
+            _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
-        if submission.push is not None:
+        claim = accepted.claim
+        if submission.push is not None or (claim is not None and claim.push):
             self._due.add(accepted.header.id)
         if accepted.header.id in self._due.tasks:
             self._due.tell()
-        if not accepted.replayed and accepted.header.queued:
+        if claim is None and not accepted.replayed and accepted.header.queued:
             for listener in tuple(self.database.ready_listeners):
                 listener(accepted.header.id)
         return accepted

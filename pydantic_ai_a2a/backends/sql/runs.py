@@ -11,7 +11,7 @@ from pydantic_ai.usage import RunUsage
 from ...conversion import turns
 from ...errors import LeaseLost
 from ...lifecycle import INTERRUPTED, TERMINAL
-from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Status
+from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
 from ...types import TaskEvent, TaskHeader
 from . import checkpoints, conversations, deliveries, quotas
 from .contexts import NEXT, QUEUED, let_go
@@ -41,6 +41,7 @@ __all__ = (
     'locks_of_finish',
     'release',
     'renew',
+    'take',
 )
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
@@ -64,13 +65,18 @@ _TOLD = (
     ' ORDER BY n DESC LIMIT 1)'
 )
 """The state of the newest status event."""
-_TAKE = (
+_SET_TAKEN = (
     # An answered task is `working` since its answer.
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
     ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
-    f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+)
+_TAKEN = f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+_TAKE = _SET_TAKEN + _TAKEN
+_TAKE_ALONE = (
+    f'{_SET_TAKEN} AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
+    f' AND q.id <> task.id){_TAKEN}'
 )
 
 
@@ -88,19 +94,29 @@ def claim(
     else:
         claimable = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
     for (claimable_id,) in claimable:
-        rows = yield _TAKE, (at, holder, lease, agent, claimable_id, holder)
-        if not rows:
-            continue  # a task that was asked for by its id cannot be claimed now
-        shown, push, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
-        header = header_of(rows[0], more_events=0 if shown == 'working' else 1)
-        events = [] if shown == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
-        yield [add_events(agent, claimable_id, events)]
-        if push:
-            yield from deliveries.enqueue(agent, header, push, events)
-        checkpoint = (yield from checkpoints.load(agent, claimable_id)) if checkpointed else None
-        claimed = _claim_of(header, run_row, holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
-        claims.append((claimed, events))
+        taken = yield from take(agent, Slot(holder, lease), claimable_id, at=at)
+        if taken is not None:  # a task that was asked for by its id may not be claimable now
+            claims.append(taken)
     return claims
+
+
+def take(
+    agent: str, slot: Slot, task_id: str, *, at: int, alone: bool = False
+) -> Transaction[tuple[Claim, list[TaskEvent]] | None]:
+    """Claim a task that this transaction has locked, if the task is claimable; `alone`: and no other queued task is."""
+    values = (at, slot.holder, slot.lease, agent, task_id, slot.holder)
+    rows = yield (_TAKE_ALONE, (*values, agent)) if alone else (_TAKE, values)
+    if not rows:
+        return None
+    shown, push, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
+    header = header_of(rows[0], more_events=0 if shown == 'working' else 1)
+    events = [] if shown == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
+    yield [add_events(agent, task_id, events)]
+    if push:
+        yield from deliveries.enqueue(agent, header, push, events)
+    checkpoint = (yield from checkpoints.load(agent, task_id)) if checkpointed else None
+    claimed = _claim_of(header, run_row, slot.holder, fence, attempt, checkpoint=checkpoint, push=bool(push))
+    return claimed, events
 
 
 def _claimable(agent: str, holder: str, limit: int) -> Transaction[Rows]:

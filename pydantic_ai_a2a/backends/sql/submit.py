@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...lifecycle import INTERRUPTED, check_cancel, check_message
-from ...ports import Accepted, Status, Submission
+from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
-from . import deliveries, pauses, webhooks
+from . import deliveries, pauses, runs, webhooks
 from .contexts import BEHIND, NEXT, ROUND, lock_rounds
 from .transaction import Lock
 from .vocabulary import (
@@ -39,9 +39,24 @@ def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
 
 
 def submit(
-    agent: str, message: Submission, *, queue_limit: int, idempotency_window: int
+    agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
 ) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
     """See `TaskQueue.submit`; also gives the events to publish."""
+    accepted, events = yield from _store(agent, message, queue_limit, idempotency_window)
+    header = accepted.header
+    if slot is None or accepted.replayed or not header.queued or not (message.new or events):
+        return accepted, events
+    taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
+    if taken is None:
+        return accepted, events
+    claimed, more = taken
+    return accepted._replace(claim=claimed), [*events, *more]
+
+
+def _store(
+    agent: str, message: Submission, queue_limit: int, idempotency_window: int
+) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+    """Store a message, which queues its task unless the task runs or is queued already."""
     key = _replay_key(message) if idempotency_window else None
     if key is not None:
         replayed = yield from _replay(agent, message, key, idempotency_window)
