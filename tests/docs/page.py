@@ -10,7 +10,6 @@ readers without a key, and the port is a free one.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
@@ -21,13 +20,15 @@ from contextlib import contextmanager, redirect_stdout
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
-from threading import Timer
+from tempfile import TemporaryFile
 from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from ..bounds import LIMIT
+from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
 from .blocks import Block
 from .expect import same_json, same_text
@@ -36,8 +37,8 @@ __all__ = ('Page', 'opened')
 
 _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
-_STARTED = re.compile(r'Uvicorn running on http://127.0.0.1:(\d+)')
-_WORKS = re.compile(r'the worker runs the tasks')
+_STARTED = r'Uvicorn running on http://127.0.0.1:\d+'
+_WORKS = r'the worker runs the tasks'
 _NOT_RUN = {'pip', 'make'}
 """Commands that need the network, or are what runs this test."""
 
@@ -49,8 +50,8 @@ class Page:
         self._directory = directory
         self._monkeypatch = monkeypatch
         self._main = self._module('page')
-        self._server: _Server | None = None
-        self._worker: _Started | None = None
+        self._server: Process | None = None
+        self._worker: Process | None = None
         monkeypatch.chdir(directory)
         monkeypatch.setenv('COLUMNS', '80')
 
@@ -69,10 +70,10 @@ class Page:
     def close(self) -> None:
         """Stop the server and its worker."""
         if self._worker is not None:
-            self._worker.stop()
+            self._worker.close()
             self._worker = None
         if self._server is not None:
-            self._server.stop()
+            self._server.close()
             self._server = None
 
     def _runner(self, block: Block) -> Callable[[Block, Block | None], None]:
@@ -121,7 +122,7 @@ class Page:
             self._client(['bash', '-euc', self._with_address(block.text)], output)
             return
         if block.words[0][1].startswith('client'):
-            self._client([_interpreter(*block.words[0][:2]), *block.words[0][1:]], output)
+            self._run_client(*block.words[0], output=output)
             return
         if command == 'export':
             for name, _, value in (word.partition('=') for words in block.words for word in words[1:]):
@@ -129,10 +130,10 @@ class Page:
             return
         ends = command == 'pydantic-ai-a2a' and block.words[0][1] not in ('serve', 'worker')
         if ends or '--help' in block.words[0]:
-            self._client([sys.executable, *_arguments(block.text)], output)
+            self._program(_arguments(block.text), output)
             return
         if command == 'pytest':
-            self._client([sys.executable, '-m', *block.words[0]], output)
+            self._program(['-m', *block.words[0]], output, fork=False)
             return
         if command == 'eval':
             script = block.text.replace('pydantic-ai-a2a)', f'{sys.executable} -m pydantic_ai_a2a)')
@@ -140,30 +141,69 @@ class Page:
             return
         assert output is None, f'nobody compares what {command!r} writes'
         if block.words[0][:2] == ['pydantic-ai-a2a', 'worker']:
-            self._worker = _Started(_arguments(block.text), _WORKS)
+            self._worker = self._start(_arguments(block.text), _WORKS)
             return
         if command in ('uvicorn', 'python', 'pydantic-ai-a2a'):
             assert len(block.words) == 1, 'a server is started by a block of its own'
             self.close()
-            self._server = _Server(block.text)
+            arguments = _arguments(block.text)
+            port = () if command == 'python' else ('--port', '0')
+            self._server = self._start([*arguments, *port], _STARTED)
         else:
             assert command in _NOT_RUN, f'nobody knows how to check {command!r}'
+
+    def _start(self, arguments: Sequence[str], up: str) -> Process:
+        """Start a process that goes on, and wait until its output has the pattern."""
+        started = Process(*arguments, cwd=self._directory)
+        try:
+            started.wait_for(up)
+        except BaseException:
+            started.close()
+            raise
+        return started
+
+    def _run_client(self, command: str, file: str, *arguments: str, output: Block | None) -> None:
+        if command != 'python':
+            self._client([_installed(command), file, *arguments], output)
+        elif file == 'client_0_3.py':
+            self._client([str(python_with_a2a_sdk_0_3()), file, *arguments], output)
+        else:
+            self._program(['-m', file.removesuffix('.py'), *arguments], output)
+
+    def _program(self, arguments: Sequence[str], output: Block | None, *, fork: bool = True) -> None:
+        """Run a Python module to its end."""
+        with (
+            TemporaryFile('w+') as errors,
+            process(*arguments, cwd=self._directory, fork=fork, errors=errors.fileno()) as running,
+        ):
+            code = running.exit_code()
+            errors.seek(0)
+            assert code == 0, running.output + errors.read()
+        self._compare(output, running.output)
 
     def _client(self, command: Sequence[str], output: Block | None) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+        self._compare(output, done.stdout)
+
+    def _compare(self, output: Block | None, written: str) -> None:
         if output is not None:
             same = same_json if output.language == 'json' else same_text
-            same(output.text, self._without_address(done.stdout))
+            same(output.text, self._without_address(written))
 
     def _with_address(self, text: str) -> str:
         if _ADDRESS not in text:
             return text
         assert self._server is not None, f'nothing listens at {_ADDRESS} yet'
-        return text.replace(_ADDRESS, self._server.address)
+        return text.replace(_ADDRESS, self._address)
 
     def _without_address(self, text: str) -> str:
-        return text if self._server is None else text.replace(self._server.address, _ADDRESS)
+        return text if self._server is None else text.replace(self._address, _ADDRESS)
+
+    @property
+    def _address(self) -> str:
+        assert self._server is not None
+        return urlsplit(self._server.url).netloc
 
 
 @contextmanager
@@ -177,14 +217,12 @@ def opened(directory: Path) -> Generator[Page]:
             page.close()
 
 
-def _interpreter(command: str, file: str) -> str:
-    """What runs a client."""
-    if command == 'python':
-        return str(python_with_a2a_sdk_0_3()) if file == 'client_0_3.py' else sys.executable
-    found = shutil.which(command)
-    if found is None:
+def _installed(command: str) -> str:
+    """Return the path of a program."""
+    path = shutil.which(command)
+    if path is None:
         missing(f'{command} is not installed')
-    return found
+    return path
 
 
 def _nothing(block: Block, output: Block | None) -> None:
@@ -203,54 +241,6 @@ def _run_tests(module: ModuleType) -> None:
 def _arguments(command: str) -> list[str]:
     """What Python is given to run a command that the package or one of its dependencies has installed."""
     words = shlex.split(command)
-    return (
-        words[1:]
-        if words[0] == 'python'
-        else ['-m', words[0].replace('pydantic-ai-a2a', 'pydantic_ai_a2a'), *words[1:]]
-    )
-
-
-class _Started:
-    """What a command has started, in a process of its own, as soon as it says that it is up."""
-
-    def __init__(self, arguments: Sequence[str], up: re.Pattern[str]) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=os.environ
-        )
-        try:
-            self.said = self._wait_for(up)
-        except BaseException:
-            self.stop()
-            raise
-
-    def _wait_for(self, up: re.Pattern[str]) -> re.Match[str]:
-        """What it says then, in its own words."""
-        assert self._process.stderr is not None
-        lines: list[str] = []
-        timer = Timer(LIMIT, self._process.kill)
-        timer.start()
-        try:
-            for line in self._process.stderr:
-                lines.append(line)
-                if said := up.search(line):
-                    return said
-        finally:
-            timer.cancel()
-        raise AssertionError('it did not start:\n' + ''.join(lines))
-
-    def stop(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.communicate(timeout=LIMIT)
-        finally:
-            self._process.kill()
-            self._process.wait()
-
-
-class _Server(_Started):
-    """What a command serves, on a free port."""
-
-    def __init__(self, command: str) -> None:
-        arguments = _arguments(command)
-        super().__init__([*arguments, '--port', '0'] if arguments[0] == '-m' else arguments, _STARTED)
-        self.address = f'127.0.0.1:{self.said[1]}'
+    if words[0] == 'python':
+        return ['-m', words[1].removesuffix('.py'), *words[2:]]
+    return ['-m', words[0].replace('pydantic-ai-a2a', 'pydantic_ai_a2a'), *words[1:]]

@@ -1,8 +1,8 @@
 """A script that imports the packages of servers, and forks a process for each request. A fork starts ten times faster.
 
-Standard input is a Unix socket. A request is JSON with `module`, `arguments`, `cwd` and `environment`. Two files come
-with the request: the output of the process, and a pipe for its states. The first state is the process ID. Each later
-state is a status of `waitpid` for a process that stops or ends. A state has 4 bytes.
+Standard input is a Unix socket. A request is JSON with `module`, `arguments`, `cwd` and `environment`. Three files come
+with the request: the output of the process, its standard error, and a pipe for its states. The first state is the
+process ID. Each later state is a status of `waitpid` for a process that stops or ends. A state has 4 bytes.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _PACKAGES = (
 )
 
 
-def _run(request: dict[str, Any], output: int) -> None:
+def _run(request: dict[str, Any], output: int, errors: int) -> None:
     """Do what `python -u -W error -m module` does."""
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(output, 1)
-    os.dup2(output, 2)
+    os.dup2(errors, 2)
     os.closerange(3, os.sysconf('SC_OPEN_MAX'))
     os.chdir(request['cwd'])
     os.environ.clear()
@@ -44,15 +44,17 @@ def _run(request: dict[str, Any], output: int) -> None:
     runpy.run_module(request['module'], run_name='__main__', alter_sys=True)
 
 
-def _watch(request: dict[str, Any], output: int, states: int) -> None:
+def _watch(request: dict[str, Any], output: int, errors: int, states: int) -> None:
     """Fork the process, and report its states until its end."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     pid = os.fork()
     if not pid:
-        _run(request, output)
+        _run(request, output, errors)
         return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.close(output)
+    os.close(errors)
     os.write(states, pid.to_bytes(4, 'little'))
     ended = False
     while not ended:
@@ -67,9 +69,10 @@ def _serve() -> None:
         import_module(package)
     [_] = os.listdir('/proc/self/task')  # a fork of a process with several threads may hang
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a watcher leaves no zombie
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage sets a handler of its own in each process
     with socket.socket(fileno=0) as requests:
         while True:
-            content, files, _, _ = socket.recv_fds(requests, 1_000_000, 2)
+            content, files, _, _ = socket.recv_fds(requests, 1_000_000, 3)
             if not content:
                 return
             if not os.fork():

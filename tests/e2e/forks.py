@@ -13,7 +13,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from os import environ
 from pathlib import Path
 from typing import IO
 
@@ -23,9 +22,8 @@ __all__ = ('Fork', 'can_fork')
 
 
 def can_fork(arguments: Sequence[str]) -> bool:
-    """Return whether a process with the arguments can be forked: a module on Linux, whose coverage is not measured."""
-    measured = any(name.startswith('COVERAGE_') for name in environ)
-    return sys.platform == 'linux' and arguments[0] == '-m' and not measured
+    """Return whether a process with the arguments can be forked: a module on Linux."""
+    return sys.platform == 'linux' and arguments[0] == '-m'
 
 
 @cache
@@ -49,12 +47,15 @@ def _server() -> socket.socket:
 class Fork:
     """A process, with the methods of `subprocess.Popen` that tests use."""
 
-    def __init__(self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], errors: int | None = None
+    ) -> None:
         _, module, *rest = arguments
         request = {'module': module, 'arguments': rest, 'cwd': str(cwd), 'environment': dict(environment)}
         output, output_of_process = os.pipe()
         states, states_of_process = os.pipe()
-        socket.send_fds(_server(), [json.dumps(request).encode()], [output_of_process, states_of_process])
+        files = [output_of_process, output_of_process if errors is None else errors, states_of_process]
+        socket.send_fds(_server(), [json.dumps(request).encode()], files)
         os.close(output_of_process)
         os.close(states_of_process)
         self.stdout: IO[str] = os.fdopen(output, encoding='utf-8')

@@ -28,14 +28,27 @@ ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """A Python process whose output is read all the time."""
+    """A Python process whose output is read all the time.
+
+    Args:
+        arguments: Arguments of Python.
+        cwd: Its directory.
+        env: Additions to the environment of this process.
+        fork: Whether the process may be forked.
+        errors: Descriptor of a file for standard error, which is otherwise a part of the output.
+    """
 
     def __init__(
-        self, *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, fork: bool = True
+        self,
+        *arguments: str,
+        cwd: Path = ROOT,
+        env: Mapping[str, str] | None = None,
+        fork: bool = True,
+        errors: int | None = None,
     ) -> None:
         environment = {**environ, **(env or {})}
         self._process = (
-            Fork(arguments, cwd=cwd, environment=environment)
+            Fork(arguments, cwd=cwd, environment=environment, errors=errors)
             if fork and can_fork(arguments)
             else subprocess.Popen(
                 [sys.executable, '-u', '-W', 'error', *arguments],
@@ -43,7 +56,7 @@ class Process:
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if errors is None else errors,
                 encoding='utf-8',
             )
         )
@@ -127,10 +140,14 @@ class Process:
 
 @contextmanager
 def process(
-    *arguments: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, fork: bool = True
+    *arguments: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    fork: bool = True,
+    errors: int | None = None,
 ) -> Generator[Process]:
     """A Python process that ends with the block; forked, where that is possible and not refused."""
-    running = Process(*arguments, cwd=cwd, env=env, fork=fork)
+    running = Process(*arguments, cwd=cwd, env=env, fork=fork, errors=errors)
     try:
         yield running
     finally:
