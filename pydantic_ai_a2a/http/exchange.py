@@ -138,7 +138,7 @@ class Exchange(ABC):
             operation, params, choice = decode(body) if size < LONG else await asyncio.to_thread(decode, body)
             if operation.stream:
                 params = self._resuming(params)
-            result = await dispatch.perform(
+            result = dispatch.perform(
                 operation,
                 params,
                 choice.codec,
@@ -149,10 +149,12 @@ class Exchange(ABC):
                 size=size,
                 unanswered=self.unanswered,
             )
+            # No variable keeps the request or the result: each part of a long answer is released once it is sent.
+            del body, params
             if operation.stream and not self.unanswered:
-                await self._stream(result, choice)
+                await self._stream(await result, choice)
             else:
-                await self._answer(operation, result, choice)
+                await self._answer(operation, await result, choice)
         except ClientGone as gone:
             dispatch.close(gone)
             await self._leave(gone)

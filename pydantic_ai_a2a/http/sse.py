@@ -1,10 +1,11 @@
-"""Event streams as Server-Sent Events, by plain ASGI sends. Knows frames and readers; no operation, no version."""
+"""Event streams as Server-Sent Events, by plain ASGI sends."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 from starlette.types import Receive, Send
 
@@ -48,7 +49,9 @@ class EventWriter:
         runs_here: Callable[[str], bool],
     ) -> None:
         self._send = send
-        self._before, self._after = envelope
+        before, after = envelope
+        self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
+        """The bytes between an event's number and its content, and behind the content."""
         self._held = Held(readers)
         self._encode = encoder(self._held)
         self._encode_first = encode_first
@@ -64,7 +67,8 @@ class EventWriter:
         await self._start()
         if stream.first is None:
             return
-        pieces = self._event(stream.first.header.last_event, self._encode_first(stream.first))
+        number = b'id: %d' % stream.first.header.last_event
+        pieces = chain((number, self._head), self._encode_first(stream.first), (self._tail,))
         stream.first = None
         await self._send_pieces(pieces, answer)
 
@@ -89,7 +93,7 @@ class EventWriter:
     async def write_one(self, data: bytes, answer: UnsentAnswer | None) -> None:
         """Send one event of what cannot be resumed, a long one as `answer`, and close (§3.1.2)."""
         await self._start()
-        await self._send_pieces((b'data: ', self._before, data, self._after, b'\n\n'), answer)
+        await self._send_pieces((self._head[1:], data, self._tail), answer)
         await self._send({'type': 'http.response.body', 'body': b''})
 
     async def _follow(self, stream: EventStream, subscription: Subscription) -> None:
@@ -103,13 +107,19 @@ class EventWriter:
                 await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
                 continue
             events, ended = _up_to(events, stream)
-            *before, last = events
-            pieces = [piece for event in before for piece in self._event(event.n, (self._encode(event, False),))]
-            pieces += self._event(last.n, (self._encode(last, ended),))
-            del events, before, last
+            pieces = self._framed(events, ended)
+            del events
             await self._events(pieces)
             if ended:
                 return
+
+    def _framed(self, events: Sequence[TaskEvent], ended: bool) -> list[bytes]:
+        """Return the pieces of events; `ended` if the last one ends the stream."""
+        pieces: list[bytes] = []
+        last = events[-1].n if ended else None
+        for event in events:
+            pieces += (b'id: %d' % event.n, self._head, self._encode(event, event.n == last), self._tail)
+        return pieces
 
     async def _events(self, pieces: list[bytes]) -> None:
         """Send the pieces of one or more events."""
@@ -146,11 +156,6 @@ class EventWriter:
         if isinstance(pieces, list):
             pieces.clear()  # the answer releases each piece once it is sent
         await answer.send(self._send, more=True)
-
-    def _event(self, n: int, data: Iterable[bytes]) -> Iterator[bytes]:
-        yield b'id: %d\ndata: ' % n + self._before
-        yield from data
-        yield self._after + b'\n\n'
 
 
 def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:

@@ -21,6 +21,7 @@ from starlette.types import Message
 
 from pydantic_ai_a2a import Limits, serve, to_a2a
 from pydantic_ai_a2a.http import unsent
+from pydantic_ai_a2a.http.base import CHUNK
 
 from ...client import LIMIT, Client, Exchange, message, rpc, texts
 from ...dialects import Call, only, unversioned
@@ -70,6 +71,45 @@ async def test_an_answer_that_is_not_read_is_given_up(method: str, caplog: pytes
         assert asked.bodies == 0
         stage.open('x' * LONG)
     assert [record.getMessage()[:30] for record in caplog.records if record.name == 'pydantic_ai_a2a'] == [LATE]
+
+
+class HalfRead(Unread):
+    """A request whose reader stalls in the middle of the answer."""
+
+    until: int
+    """The pieces that are read."""
+    stalled: asyncio.Event
+    """Set once they were read."""
+
+    async def _send(self, message: Message) -> None:
+        if message['type'] == 'http.response.body' and self.bodies == self.until:
+            self.reading.clear()
+            self.stalled.set()
+        await super()._send(message)
+
+
+@unversioned('memory is the same in all')
+async def test_the_part_of_an_answer_that_was_read_takes_no_memory() -> None:
+    async with serving(Agent('test')) as client:
+        for _ in range(10):
+            await client.send(message('x' * LONG))
+        tracemalloc.start()
+        try:
+            call = rpc('ListTasks', {'pageSize': 10})
+            assert isinstance(call, Call)
+            asked = HalfRead(client.app, 'POST', '/', {**client.headers, 'Content-Type': 'application/json'}, call)
+            asked.until = 9 * LONG // CHUNK
+            asked.waiting = asyncio.Event()
+            asked.stalled = asyncio.Event()
+            async with asyncio.timeout(LIMIT):
+                await asked.stalled.wait()
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        asked.reading.set()
+        asked.until = -1
+        await asked.task
+    assert held < 4 * LONG
 
 
 async def test_a_long_answer_goes_bit_by_bit_and_whole() -> None:
