@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 SCHEDULES ?= 2000
 SEED ?=
 
-.PHONY: help demo test cover core stress fuzz chaos interop lint docs bench clean
+.PHONY: help demo test cover core newest stress fuzz chaos interop lint docs package bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ cover: $(VENV)/.installed-dev ## Run all tests, measure branch coverage, and fai
 
 core: $(VENV)/.installed-dev ## Run the core of the tests on a newer Python, if one is here, and on the lowest versions of dependencies
 	@WORKERS=$(WORKERS) bash .ci/core
+
+newest: $(VENV)/.installed-dev ## Run all tests on the newest Pydantic AI and FastA2A, also on versions that are not allowed yet
+	@bash .ci/newest -n $(WORKERS) --dist worksteal $(ARGS)
 
 stress: $(VENV)/.installed-dev ## Try many schedules of the queue: holders crash and freeze, clocks are set, clients repeat themselves
 	HOSTILE_EXAMPLES=$(SCHEDULES) $(BIN)/python -m pytest -n $(WORKERS) tests/ports/test_hostile_schedule.py \
@@ -64,13 +67,18 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
 
+package: $(VENV)/.installed-dev ## Build the wheel and the source archive into dist/, and check what they contain
+	rm -rf dist
+	$(BIN)/uv build --quiet --out-dir dist
+	@$(BIN)/python -m tests.package
+
 bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written route, the backends, and slow clients
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/backends.py
 	$(BIN)/python benchmarks/slow.py
 
 clean: ## Remove .venv and everything else that these targets made
-	rm -rf $(VENV) .interop site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .interop site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One stamp for each extra of pyproject.toml; a changed pyproject.toml installs again.

@@ -1,0 +1,72 @@
+"""Checks the files of a release in dist/: `python -m tests.package`, which `make package` runs.
+
+The wheel must have exactly the files of the package and its metadata, and the source archive all that builds the wheel.
+With `RELEASE=1` in the environment, the changelog must have a dated section for the version.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from zipfile import ZipFile
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = 'pydantic_ai_a2a'
+METADATA = {'METADATA', 'RECORD', 'WHEEL', 'entry_points.txt', 'licenses/LICENSE'}
+LOCAL = ('.venv/', '.grimp_cache/', 'dist/', 'site/')
+SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
+
+
+def package_files(root: Path) -> set[str]:
+    """Return the files that the wheel must have: modules and the marker of types."""
+    paths = [*root.glob(f'{PACKAGE}/**/*.py'), root / PACKAGE / 'py.typed']
+    return {path.relative_to(root).as_posix() for path in paths}
+
+
+def faults(wheel: Path, archive: Path, version: str, root: Path = ROOT) -> Iterator[str]:
+    """Return a line for each file that a release lacks or has too much."""
+    package = package_files(root)
+    info = f'{PACKAGE}-{version}.dist-info'
+    with ZipFile(wheel) as files:
+        names = {*files.namelist()}
+        yield from _differences('the wheel', names, package | {f'{info}/{name}' for name in METADATA})
+        if f'{info}/METADATA' in names and f'\nVersion: {version}\n' not in files.read(f'{info}/METADATA').decode():
+            yield f'the wheel: METADATA does not have the version {version}'
+    with tarfile.open(archive) as members:
+        packed = {member.name.partition('/')[2] for member in members if member.isfile()}
+    wanted = package | SOURCES
+    yield from _differences(
+        'the source archive', {name for name in packed if name.startswith(PACKAGE)} | SOURCES, wanted
+    )
+    yield from (f'the source archive lacks {name}' for name in sorted(SOURCES - packed))
+    yield from (f'the source archive has {name}' for name in sorted(packed) if name.startswith(LOCAL))
+
+
+def _differences(place: str, names: set[str], wanted: set[str]) -> Iterator[str]:
+    yield from (f'{place} lacks {name}' for name in sorted(wanted - names))
+    yield from (f'{place} has {name}' for name in sorted(names - wanted))
+
+
+def changelog_faults(changelog: str, version: str) -> Iterator[str]:
+    """Return a line if the changelog has no dated section for the version."""
+    if not re.search(rf'^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$', changelog, re.MULTILINE):
+        yield f'CHANGELOG.md has no section "## {version} (YYYY-MM-DD)"'
+
+
+def main(environment: Mapping[str, str] = os.environ) -> int:
+    version = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']
+    name = ROOT / 'dist' / f'{PACKAGE}-{version}'
+    lines = [*faults(Path(f'{name}-py3-none-any.whl'), Path(f'{name}.tar.gz'), version)]
+    if environment.get('RELEASE'):
+        lines.extend(changelog_faults((ROOT / 'CHANGELOG.md').read_text(), version))
+    print('\n'.join(lines) or f'The wheel and the source archive of {version} have what they need.')
+    return bool(lines)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

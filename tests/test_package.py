@@ -1,0 +1,67 @@
+"""A release is refused if its files lack something, or have what only the developer's machine needs."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from inline_snapshot import snapshot
+
+from .package import METADATA, SOURCES, changelog_faults, faults
+
+INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
+MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py'}
+WHEEL = {*MODULES, *(f'{INFO}/{name}' for name in METADATA)}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A checkout with three files of the package."""
+    for name in MODULES | SOURCES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def build(root: Path, wheel: set[str], archive: set[str], version: str = '0.1.0') -> list[str]:
+    with ZipFile(root / 'files.whl', 'w') as files:
+        for name in wheel:
+            files.writestr(name, f'Name: pydantic-ai-a2a\nVersion: {version}\n')
+    with tarfile.open(root / 'files.tar.gz', 'w:gz') as members:
+        for name in archive:
+            members.add(root / 'pyproject.toml', f'pydantic_ai_a2a-0.1.0/{name}')
+    return [*faults(root / 'files.whl', root / 'files.tar.gz', '0.1.0', root)]
+
+
+def test_a_release_with_all_files_has_no_fault(root: Path) -> None:
+    assert build(root, WHEEL, MODULES | SOURCES | {'docs/index.md'}) == []
+
+
+def test_each_file_too_much_or_too_few_is_named(root: Path) -> None:
+    wheel = WHEEL - {'pydantic_ai_a2a/py.typed', f'{INFO}/METADATA'} | {'tests/test_card.py'}
+    archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/http/base.py', 'README.md'}
+    assert build(root, wheel, archive) == snapshot(
+        [
+            'the wheel lacks pydantic_ai_a2a-0.1.0.dist-info/METADATA',
+            'the wheel lacks pydantic_ai_a2a/py.typed',
+            'the wheel has tests/test_card.py',
+            'the source archive lacks pydantic_ai_a2a/http/base.py',
+            'the source archive lacks README.md',
+            'the source archive has .venv/bin/python',
+        ]
+    )
+
+
+def test_the_version_of_the_metadata_is_that_of_the_project(root: Path) -> None:
+    assert build(root, WHEEL, MODULES | SOURCES, version='0.0.9') == [
+        'the wheel: METADATA does not have the version 0.1.0'
+    ]
+
+
+@pytest.mark.parametrize(
+    ('heading', 'count'), [('## 0.1.0 (2026-12-01)', 0), ('## 0.1.0 (unreleased)', 1), ('## 0.2.0 (2026-12-01)', 1)]
+)
+def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: int) -> None:
+    assert len([*changelog_faults(f'# Changelog\n\n{heading}\n\n- Something.\n', '0.1.0')]) == count

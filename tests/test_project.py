@@ -1,0 +1,112 @@
+"""The files that a forge and contributors read agree with the Makefile and pyproject.toml."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from .bounds import LIMIT
+
+ROOT = Path(__file__).parent.parent
+GITHUB = ROOT / '.github'
+WORKFLOWS = sorted(GITHUB.glob('workflows/*.yml'))
+PROJECT = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def steps(path: Path) -> list[dict[str, Any]]:
+    return [step for job in load(path)['jobs'].values() for step in job.get('steps', ())]
+
+
+def make(*arguments: str) -> str:
+    command = ['make', '--no-print-directory', *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=True).stdout
+
+
+def supported() -> dict[str, str]:
+    rows = re.findall(r'^\| ([^|]+) \| ([^|]+) \|', (ROOT / 'SUPPORT.md').read_text(), re.MULTILINE)
+    return {name: versions.replace('`', '') for name, versions in rows}
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
+def test_the_make_targets_of_a_workflow_exist(path: Path) -> None:
+    targets = {*re.findall(r'^make (\w+)', make('help'), re.MULTILINE)}
+    commands = [step['run'].split() for step in steps(path) if 'run' in step]
+    named = {words[1] for words in commands if words[0] == 'make'}
+    assert named
+    assert named <= targets
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_only_read_but_for_the_jobs_that_publish_and_tag(path: Path) -> None:
+    workflow = load(path)
+    permissions = {name: job['permissions'] for name, job in workflow['jobs'].items() if 'permissions' in job}
+    assert workflow['permissions'] == {'contents': 'read'}
+    assert permissions == (
+        {'publish': {'id-token': 'write'}, 'tag': {'contents': 'write'}} if path.stem == 'release' else {}
+    )
+
+
+@pytest.mark.parametrize('path', WORKFLOWS, ids=lambda path: path.stem)
+def test_every_job_of_a_workflow_has_a_time_limit_and_every_action_a_version(path: Path) -> None:
+    jobs = load(path)['jobs'].values()
+    assert all('timeout-minutes' in job for job in jobs if 'steps' in job)
+    actions = [step['uses'] for step in steps(path) if 'uses' in step]
+    assert actions
+    assert [action for action in actions if not re.fullmatch(r'[\w-]+/[\w-]+@(v\d+|release/v\d+)', action)] == []
+
+
+def test_the_tests_run_on_linux_and_macos_with_each_supported_python() -> None:
+    matrix = load(GITHUB / 'workflows' / 'ci.yml')['jobs']['test']['strategy']['matrix']
+    classifiers = re.findall(r"Python :: (3\.\d+)'", str(PROJECT['classifiers']))
+    assert matrix == {
+        'os': ['ubuntu-latest', 'macos-latest'],
+        'python': ['3.11', '3.12', '3.13', '3.14'],
+    }
+    assert set(classifiers) <= {*matrix['python']}
+    assert supported()['Python'] == ', '.join(classifiers)
+
+
+def test_the_support_policy_names_the_versions_that_the_project_allows() -> None:
+    dependencies = dict(re.findall(r'^([\w-]+)(.*)$', '\n'.join(PROJECT['dependencies']), re.MULTILINE))
+    assert supported()['FastA2A'] == dependencies['fasta2a']
+    assert supported()['Pydantic AI'] == dependencies['pydantic-ai-slim']
+
+
+def test_the_hooks_of_pre_commit_are_the_linters_of_make_lint() -> None:
+    [local] = load(ROOT / '.pre-commit-config.yaml')['repos']
+    linters = [line for line in make('-n', 'lint').splitlines() if line.startswith('.venv/bin/')]
+    assert local['repo'] == 'local'
+    assert [hook['entry'] for hook in local['hooks']] == [
+        line for line in linters if 'pip install' not in line and not line.endswith('tests.audit')
+    ]
+
+
+@pytest.mark.parametrize('path', sorted(GITHUB.glob('ISSUE_TEMPLATE/*.yml')), ids=lambda path: path.stem)
+def test_an_issue_form_has_what_a_form_needs(path: Path) -> None:
+    form = load(path)
+    fields = [field for field in form['body'] if field['type'] != 'markdown']
+    assert form['name']
+    assert form['description']
+    assert len({field['id'] for field in fields}) == len(fields) > 0
+    assert all(field['attributes']['label'] for field in fields)
+
+
+def test_the_changelog_begins_with_the_version_of_the_project() -> None:
+    assert re.findall(r'^## (\S+)', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)[0] == PROJECT['version']
+
+
+def test_the_links_of_the_policies_lead_somewhere() -> None:
+    texts = [(ROOT / name).read_text() for name in ('SECURITY.md', 'SUPPORT.md')]
+    links = [link for text in texts for link in re.findall(r'\]\(([^)]+)\)', text)]
+    assert links
+    assert [link for link in links if '://' in link or not (ROOT / link).exists()] == []
