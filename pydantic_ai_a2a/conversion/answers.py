@@ -14,7 +14,7 @@ from .asking import to_write
 from .json_schema import problem
 from .pending import CallAnswer, Pending, PendingCall
 
-__all__ = ('KEY', 'answered', 'answers_calls', 'too_late')
+__all__ = ('KEY', 'answered', 'place_of_answers', 'too_late')
 
 KEY = 'callAnswers'
 """The one member of a data part that answers calls."""
@@ -32,12 +32,12 @@ class _Unclear(Exception):
     """Words of the client are no clear answer, so the client is asked again."""
 
 
-def answers_calls(message: Message) -> bool:
-    """Return True if a message has answers to calls, even if no call waits for an answer."""
-    for part in message['parts']:  # noqa: SIM110 - a generator costs a call for each part of every message
-        if 'data' in part and _is_answer(part):
-            return True
-    return False
+def place_of_answers(message: Message) -> int | None:
+    """Return the index of the part with answers to calls, even if no call waits for an answer; None for no part."""
+    for n, part in enumerate(message['parts']):
+        if 'data' in part and isinstance(part['data'], dict) and KEY in part['data']:
+            return n
+    return None
 
 
 def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:
@@ -61,8 +61,8 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
     """
     parts = message['parts']
     try:
-        if answers_calls(message):
-            new = _structured(pending, parts, rules)
+        if (place := place_of_answers(message)) is not None:
+            new = _structured(pending, parts, place, rules)
         elif pending.open:
             new = _plain(pending, parts, rules, late)
         else:
@@ -72,7 +72,10 @@ def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, l
         if pending.asked_again >= limit:
             raise _refused(pending, rules) from None
         return replace(pending, asked_again=pending.asked_again + 1)
-    return replace(pending, answers={**pending.answers, **{id_: replace(answer, by=by) for id_, answer in new.items()}})
+    decided = {**pending.answers}
+    for call_id, answer in new.items():
+        decided[call_id] = replace(answer, by=by)
+    return replace(pending, answers=decided)
 
 
 def too_late() -> InvalidParamsError:
@@ -86,16 +89,11 @@ def _refused(pending: Pending, rules: Approvals) -> InvalidParamsError:
     return InvalidParamsError.of('message.parts', f'must answer what the status message of the task asks. {what}')
 
 
-def _is_answer(part: Part) -> bool:
-    return isinstance(data := part.get('data'), dict) and KEY in data
-
-
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def _structured(pending: Pending, parts: Sequence[Part], rules: Approvals) -> dict[str, CallAnswer]:
+def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approvals) -> dict[str, CallAnswer]:
     """Return the answers of a data part with `callAnswers`. Words decide nothing, and must not contradict the data."""
-    at = next(n for n, part in enumerate(parts) if _is_answer(part))
     data = cast('dict[str, Any]', parts[at].get('data'))
     words = [part['text'] for part in parts if 'text' in part]
     if len(words) < len(parts) - 1 or len(data) > 1:
@@ -114,8 +112,9 @@ def _structured(pending: Pending, parts: Sequence[Part], rules: Approvals) -> di
         if call_id not in waiting:
             raise InvalidParamsError.of(f'{where}.id', 'is of no call that waits for an answer')
         new[call_id] = _answer(waiting[call_id], item, where, rules)
-    for call_id, answer in new.items():
-        _check_words(words, waiting[call_id], answer)
+    if words:
+        for call_id, answer in new.items():
+            _check_words(words, waiting[call_id], answer)
     return new
 
 

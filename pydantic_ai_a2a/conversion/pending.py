@@ -9,12 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import ModelRetry
-from pydantic_ai.tools import (
-    DeferredToolApprovalResult,
-    DeferredToolResults,
-    ToolApproved,
-    ToolDenied,
-)
+from pydantic_ai.tools import DeferredToolResults, ToolApproved, ToolDenied
 
 __all__ = (
     'CallAnswer',
@@ -87,6 +82,9 @@ class Pending:
         return [call for call in self.calls if call.id not in self.answers and call.kind != 'authorization']
 
 
+_GRANTED = CallAnswer(decision='approve')
+
+
 @cache
 def _pending_ta() -> TypeAdapter[Pending]:
     return TypeAdapter(Pending)
@@ -102,6 +100,8 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
 
 def still_shown(pending: Pending) -> set[str]:
     """Return the ids of the calls that clients have been shown as progress, with unchanged arguments."""
+    if not pending.shown_calls:
+        return set()
     calls = {call.id: call for call in pending.calls if call.id in pending.shown_calls}
     for call_id, answer in pending.answers.items():
         call = calls.get(call_id)
@@ -126,19 +126,18 @@ def results(pending: Pending) -> DeferredToolResults:
     Raises:
         KeyError: A call has no answer.
     """
-    approvals: dict[str, bool | DeferredToolApprovalResult] = {}
-    calls: dict[str, Any] = {}
+    deferred = DeferredToolResults()
     for call in pending.calls:
-        answer = CallAnswer(decision='approve') if call.kind == 'authorization' else pending.answers[call.id]
+        answer = _GRANTED if call.kind == 'authorization' else pending.answers[call.id]
         if answer.decision == 'approve':
-            approvals[call.id] = ToolApproved(override_args=call.changed if answer.args is None else answer.args)
+            args = call.changed if answer.args is None else answer.args
+            deferred.approvals[call.id] = ToolApproved(override_args=args)
         elif answer.decision == 'deny':
-            approvals[call.id] = ToolDenied(answer.reason) if answer.reason else ToolDenied()
+            deferred.approvals[call.id] = ToolDenied(answer.reason) if answer.reason else ToolDenied()
         else:
-            calls[call.id] = answer.result if answer.decision == 'result' else ModelRetry(answer.reason or '')
-    return DeferredToolResults(
-        calls=calls,
-        approvals=approvals,
-        metadata={call.id: call.metadata for call in pending.calls if call.metadata},
-        answered_by={call_id: answer.by for call_id, answer in pending.answers.items() if answer.by},
-    )
+            deferred.calls[call.id] = answer.result if answer.decision == 'result' else ModelRetry(answer.reason or '')
+        if call.metadata:
+            deferred.metadata[call.id] = call.metadata
+        if answer.by:
+            deferred.answered_by[call.id] = answer.by
+    return deferred

@@ -93,23 +93,11 @@ def _millis(value: object) -> int:
 
 def _finite(value: T) -> T:
     text = to_json(value)
-    if _holds_infinity(value, text) or (_holds_long_number(text) and _holds_long_integer(text)):
-        raise PydanticCustomError('finite', 'must not hold numbers beyond the range of a double')
+    if b'Infinity' in text or LONG_NUMBER in text.translate(DIGITS_AS_ZERO):  # perhaps in a string
+        as_double = json.loads(text, parse_int=float)
+        if to_json(as_double) != to_json(as_double, inf_nan_mode='null'):
+            raise PydanticCustomError('finite', 'must not hold numbers beyond the range of a double')
     return value
-
-
-def _holds_infinity(value: object, text: bytes) -> bool:
-    return b'Infinity' in text and text != to_json(value, inf_nan_mode='null')
-
-
-def _holds_long_number(text: bytes) -> bool:
-    """Return True if JSON has as many digits in a row as the largest double; they may be in a string."""
-    return len(text) >= len(LONG_NUMBER) and LONG_NUMBER in text.translate(DIGITS_AS_ZERO)
-
-
-def _holds_long_integer(text: bytes) -> bool:
-    as_double = json.loads(text, parse_int=float)
-    return _holds_infinity(as_double, to_json(as_double))
 
 
 _BASE64 = b'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'

@@ -66,7 +66,7 @@ def check_message(message: Message, size: int, limits: Limits) -> None:
     """
     parts = message['parts']
     if size > limits.text or len(parts) > 1 or 'text' not in parts[0] or 'metadata' in parts[0]:
-        _check_parts(parts, size, limits)
+        _check_parts(parts, limits)
     if 'metadata' in message:
         check_metadata(message['metadata'], 'message.metadata', limits)
     if 'reference_task_ids' in message:
@@ -94,31 +94,32 @@ def check_names(names: Sequence[str], field: str, limits: Limits) -> None:
     _at_most(limits.metadata, len(to_json(names)), 'bytes of JSON', field)
 
 
-def _check_parts(parts: Sequence[Part], size: int, limits: Limits) -> None:
+def _check_parts(parts: Sequence[Part], limits: Limits) -> None:
     _at_most(limits.parts, len(parts), 'parts', 'message.parts')
-    files = sum('raw' in part or 'url' in part for part in parts)
-    _at_most(limits.files, files, 'files', 'message.parts')
+    if len(parts) > limits.files:
+        files = [part for part in parts if 'raw' in part or 'url' in part]
+        _at_most(limits.files, len(files), 'files', 'message.parts')
     for index, part in enumerate(parts):
-        _check_part(part, f'message.parts[{index}]', size, limits)
+        _check_part(part, f'message.parts[{index}]', limits)
 
 
-def _check_part(part: Part, field: str, size: int, limits: Limits) -> None:
+def _check_part(part: Part, field: str, limits: Limits) -> None:
     if 'text' in part:
         _at_most(limits.text, len(part['text']), 'characters', f'{field}.text')
     if 'raw' in part:
         _at_most(limits.raw, _decoded_size(part['raw']), 'bytes, decoded', f'{field}.raw')
     if 'data' in part:
-        # What all parts take is no less than what one does.
-        _check_json(part['data'], f'{field}.data', limits.data, limits, at_most=size)
+        _check_json(part['data'], f'{field}.data', limits.data, limits)
     if 'metadata' in part:
-        _check_json(part['metadata'], f'{field}.metadata', limits.metadata, limits, at_most=size)
+        _check_json(part['metadata'], f'{field}.metadata', limits.metadata, limits)
 
 
-def _check_json(value: object, field: str, limit: int, limits: Limits, *, at_most: int | None = None) -> None:
-    if _deeper_than(limits.depth, value):
+def _check_json(value: object, field: str, limit: int, limits: Limits) -> None:
+    text = to_json(value)
+    # Most values have fewer objects and lists than the limit of the depth.
+    if text.count(b'[') + text.count(b'{') > limits.depth and _deeper_than(limits.depth, value):
         raise InvalidParamsError.of(field, f'must not be nested more than {limits.depth} deep')
-    if at_most is None or at_most > limit:
-        _at_most(limit, len(to_json(value)), 'bytes of JSON', field)
+    _at_most(limit, len(text), 'bytes of JSON', field)
 
 
 def _at_most(limit: int, size: int, unit: str, field: str) -> None:

@@ -76,8 +76,14 @@ def with_mark(body: bytes, **mark: Any) -> bytes:
 
 def audit_answers(call: Call, task_id: str, after: Pending) -> None:
     """Record the calls that a caller has decided, and the calls whose arguments the caller has changed."""
-    own = {call_id: decided for call_id, decided in after.answers.items() if decided.by == call.caller.id}
-    changed = [item.id for item in after.calls if item.id in own and own[item.id].args not in (None, item.args)]
+    decisions: dict[str, str] = {}
+    changed: list[str] = []
+    for item in after.calls:
+        decided = after.answers.get(item.id)
+        if decided is not None and decided.by == call.caller.id:
+            decisions[item.id] = decided.decision
+            if decided.args not in (None, item.args):
+                changed.append(item.id)
     facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
     audit(
         'calls-answered',
@@ -85,6 +91,6 @@ def audit_answers(call: Call, task_id: str, after: Pending) -> None:
         task=task_id,
         caller=call.caller.id,
         tenant=call.caller.tenant or None,
-        decisions={call_id: decided.decision for call_id, decided in own.items()},
+        decisions=decisions,
         **facts,
     )

@@ -26,7 +26,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..lifecycle import TERMINAL, check_subscribe
-from ..ports import Accepted, Backend, Pause, Submission, Subscription
+from ..ports import Accepted, Backend, Submission, Subscription
 from ..protocol import stored
 from ..protocol.limits import check_message, check_metadata, check_names
 from ..protocol.pages import task_before, task_token
@@ -189,7 +189,7 @@ class Service:
         check_message(message, size, self._limits)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
-        answers_calls = answers.answers_calls(message)
+        answers_calls = answers.place_of_answers(message) is not None
         if answers_calls and 'task_id' not in message:
             raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
         if answers_calls:
@@ -242,7 +242,8 @@ class Service:
             except QuotaExceededError as error:  # a repeated message still gets its task
                 submission = replace(submission, refusal=error)
         plain, decided = submission, None
-        first = pause = await self._pause(plain)
+        reader = self._backend.reader
+        first = pause = None if plain.new else await reader.pause(plain.task_id, plain.owner)
         while True:
             if pause is not None and plain.refusal is None:
                 submission, decided = answered(
@@ -261,15 +262,11 @@ class Service:
                 break
             except AnswerNeeded:  # the task has paused or gone on meanwhile
                 submission, decided = plain, None
-                pause = await self._pause(plain)
+                pause = await reader.pause(plain.task_id, plain.owner)
         logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
         if decided is not None and not accepted.replayed:
             audit_answers(call, accepted.header.id, decided)
         return accepted
-
-    async def _pause(self, submission: Submission) -> Pause | None:
-        """Return the current pause of the message's task, if any."""
-        return None if submission.new else await self._backend.reader.pause(submission.task_id, submission.owner)
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
         """Return the task at the time of the message's acceptance."""

@@ -17,7 +17,6 @@ from .vocabulary import (
     TASK,
     UNREAD,
     Transaction,
-    Write,
     add_events,
     end_unheld,
     find,
@@ -57,11 +56,10 @@ def _store(
     agent: str, message: Submission, queue_limit: int, idempotency_window: int
 ) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
     """Store a message, which queues its task unless the task runs or is queued already."""
-    key = _replay_key(message) if idempotency_window else None
-    if key is not None:
-        replayed = yield from _replay(agent, message, key, idempotency_window)
-        if replayed is not None:
-            return replayed, []
+    key = _replay_key(message, idempotency_window)
+    replayed = yield from _replay(agent, message, key, idempotency_window)
+    if replayed is not None:
+        return replayed, []
     if message.refusal is not None:
         raise message.refusal
     answer, answers = message.answer, False
@@ -94,19 +92,18 @@ def _store(
         ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
         (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind, request),
     )
-    if not message.new:
-        writes = [_watch(agent, message)]
-        yield [*writes, pauses.go_on(agent, message, rows[0][0])] if answers and header.queued else writes
+    if answers and header.queued:
+        yield [pauses.go_on(agent, message, rows[0][0])]
+    if not message.new and message.watched_until:
+        watch = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
+        yield watch, (message.watched_until, agent, message.task_id, message.watched_until)
     return Accepted(header, after, replayed=False), events
 
 
-def _watch(agent: str, message: Submission) -> Write:
-    statement = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
-    return statement, [(message.watched_until, agent, message.task_id, message.watched_until)]
-
-
-def _replay_key(message: Submission) -> str | None:
+def _replay_key(message: Submission, window: int) -> str | None:
     """Return the key for recognising a repeated message; None if repetitions are not recognised."""
+    if not window:
+        return None
     if not message.anonymous:
         return message.message_id
     # The id of a task is known to its client only, so a short message id with it cannot be another client's.
@@ -115,7 +112,9 @@ def _replay_key(message: Submission) -> str | None:
     return f'{message.message_id} {message.digest.hex()}'  # another content is another message
 
 
-def _replay(agent: str, message: Submission, key: str, window: int) -> Transaction[Accepted | None]:
+def _replay(agent: str, message: Submission, key: str | None, window: int) -> Transaction[Accepted | None]:
+    if key is None:
+        return None
     rows = yield (
         'SELECT seq, digest, task_id, after_event, accepted_at FROM inbox'
         ' WHERE agent = ? AND owner = ? AND replay_key = ?',
