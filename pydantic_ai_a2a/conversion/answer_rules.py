@@ -17,6 +17,7 @@ __all__ = (
     'instruction',
     'is_closed',
     'takes_words',
+    'typed',
     'verdict',
 )
 
@@ -52,7 +53,12 @@ def from_words(text: str, schema: Mapping[str, Any] | None) -> str | float | Non
     if schema is None:
         return text
     value = text if schema['type'] == 'string' else _number(text.strip())
-    return None if value is None or problem(value, schema, '') is not None else value
+    return None if value is None or problem(value, schema, '') is not None else typed(value, schema)
+
+
+def typed(value: Any, schema: Mapping[str, Any]) -> Any:
+    """Return a value of a schema in the schema's type: JSON writes the integer 1000 also as `1000.0` and `1e3`."""
+    return int(value) if isinstance(value, float) and schema.get('type') == 'integer' else value
 
 
 def _number(text: str) -> float | None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ..errors import InvalidParamsError
 from ..settings import Approvals
 from ..types import Message, Part
-from .answer_rules import from_words, is_closed, takes_words, verdict
+from .answer_rules import from_words, is_closed, takes_words, typed, verdict
 from .asking import to_write
 from .json_schema import problem
 from .pending import CallAnswer, Pending, PendingCall
@@ -142,6 +142,8 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')
     content: dict[str, Any] = {name: item.get(name)}
+    if name == 'result':
+        content[name] = typed(item[name], call.schema or {})
     return CallAnswer(decision=decision, **content)
 
 
@@ -188,7 +190,7 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool
         _check(value, call.schema, f'message.parts[{n}].data')
         if late:
             raise _Unclear  # bare data names no question, so it may be meant for the one before
-        answer = CallAnswer(decision='result', result=value)
+        answer = CallAnswer(decision='result', result=typed(value, call.schema))
         _check_words(words, call, answer)
         return {call.id: answer}
     if rules.plain_text_answers == 'none' or call.kind == 'external':

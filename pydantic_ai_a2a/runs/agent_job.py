@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 from pydantic_ai import CancellationToken
@@ -179,8 +178,9 @@ class AgentJob:
         """Return the messages of the claim's task up to the newest message of the run."""
         task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
         messages = [] if task is None else stored.load_task(task).get('history', [])
-        earlier = takewhile(lambda message: message['message_id'] != newest['message_id'], messages)
-        return [*earlier, newest]
+        # An anonymous client may use a message id twice in a task.
+        place = max((n for n, message in enumerate(messages) if message == newest), default=len(messages))
+        return [*messages[:place], newest]
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:

@@ -166,6 +166,18 @@ async def test_a_history_is_built_once_a_run_from_the_messages_of_the_task() -> 
     assert seen[3] == ['weather', 'weather', 'Rome', 'weather + Rome', 'Rome again']
 
 
+async def test_a_history_has_both_of_two_messages_with_one_id() -> None:
+    def question(text: str) -> str | InputRequired:
+        return text if 'Rome' in text else InputRequired('Where?')
+
+    asking = Agent(FunctionModel(heard), output_type=TextOutput(question))
+    worker = Reading(agent=asking, **parts())
+    async with serving(asking, workers=Workers(worker=worker)) as client:
+        task = await client.send(message('weather', messageId='m'))
+        await client.send(message('Rome', messageId='m', taskId=task['id']))
+    assert worker.read_messages == [['weather'], ['weather', 'Where?', 'Rome']]
+
+
 async def test_a_message_that_the_own_reading_refuses_fails_its_task_with_the_reason() -> None:
     worker = Reading(agent=agent, **parts())
     async with serving(agent, workers=Workers(worker=worker)) as client:
