@@ -28,9 +28,10 @@ demo: $(VENV)/.installed-demo ## Serve an agent and talk to it with the official
 test: $(VENV)/.installed-dev ## Run all tests
 	$(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 
-cover: $(VENV)/.installed-dev ## Run all tests, measure branch coverage, and fail below 100 %
+cover: $(VENV)/.installed-dev ## Run all tests and their long forms, measure branch coverage, and fail below 100 %
 	@$(BIN)/coverage erase
 	@$(MAKE) test PYTEST='coverage run -m pytest'
+	@$(MAKE) stress PYTEST='coverage run -m pytest' SCHEDULES=30 SEED=14
 	@$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
@@ -40,8 +41,8 @@ core: $(VENV)/.installed-dev ## Run the core of the tests on a newer Python, if 
 newest: $(VENV)/.installed-dev ## Run all tests on the newest Pydantic AI and FastA2A, also on versions that are not allowed yet
 	@bash .ci/newest -n $(WORKERS) --dist worksteal $(ARGS)
 
-stress: $(VENV)/.installed-dev ## Try many schedules of the queue: holders crash and freeze, clocks are set, clients repeat themselves
-	HOSTILE_EXAMPLES=$(SCHEDULES) $(BIN)/python -m pytest -n $(WORKERS) tests/ports/test_hostile_schedule.py \
+stress: $(VENV)/.installed-dev ## Run the long forms of tests, and many schedules of crashes, frozen processes and set clocks
+	STRESS=1 HOSTILE_EXAMPLES=$(SCHEDULES) $(BIN)/$(PYTEST) -n $(WORKERS) --dist worksteal -m 'hypothesis or long' \
 		$(if $(SEED),--hypothesis-seed=$(SEED)) $(ARGS)
 
 fuzz: $(VENV)/.installed-dev ## Send ten thousand hostile requests each way, and have two callers do all they can for long

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import settings
 
 from .bounds import TEST_LIMIT
+from .long import size
 from .postgres import Postgres, any_postgres
 
 # The same examples in every run and process, however busy the machine is.
-settings.register_profile('steady', deadline=None, derandomize=True, database=None)
+settings.register_profile('steady', max_examples=size(40, 100), deadline=None, derandomize=True, database=None)
 settings.load_profile('steady')
 
 

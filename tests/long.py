@@ -1,14 +1,25 @@
-"""How much the tests draw that send what nobody has thought of: the same little each time, or with `make fuzz` much."""
+"""How large tests are. `make test` runs short forms, `make stress` long ones, and `make fuzz` draws other examples."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from hypothesis import settings
 
+T = TypeVar('T')
+
 LONG = bool(os.environ.get('FUZZ'))
+STRESS = bool(os.environ.get('STRESS'))
+
+
+def size(short: T, long: T) -> T:
+    """Return the short size, or in `make stress` the long one.
+
+    `make stress` runs tests that are marked `long`, and all of hypothesis.
+    """
+    return long if STRESS else short
 
 
 def drawn(few: int, many: int) -> settings:

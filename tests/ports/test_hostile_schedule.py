@@ -495,6 +495,7 @@ class Schedule(RuleBasedStateMachine, Model):
             assert [self.completed[task.id, n] for n in range(len(task.messages))] == [1] * len(task.messages)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize('name', BACKENDS)
 def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
     name: str, request: pytest.FixtureRequest
@@ -508,7 +509,7 @@ def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
             store = f'hostile {next(stores)}'
             super().__init__([opened(store, 'agent') for _ in range(2 if name in DURABLE else 1)])
 
-    chosen = settings(max_examples=60 if name == 'memory' else 15, stateful_step_count=60)
+    chosen = settings(max_examples=20 if name == 'memory' else 5, stateful_step_count=60)
     if many := environ.get('HOSTILE_EXAMPLES'):
         chosen = settings(max_examples=int(many), stateful_step_count=100, derandomize=False, print_blob=True)
     run_state_machine_as_test(Made, settings=chosen)

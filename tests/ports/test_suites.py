@@ -6,10 +6,24 @@ import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 
 from pydantic_ai_a2a.testing import BackendSuite, CheckpointSuite, ConversationStoreSuite, DurableSuite, PushSuite
+from pydantic_ai_a2a.testing.base import MakeBackend
+
+from ..long import size
 
 
 class TestBackend(BackendSuite, CheckpointSuite):
     """Over all of `BACKENDS`; the one in memory has the statements for checkpoints, too."""
+
+    examples = size(12, BackendSuite.examples)
+    orders = size(8, BackendSuite.orders)
+
+    @pytest.mark.long
+    def test_the_total_of_a_list_is_the_number_of_its_tasks(self, make_backend: MakeBackend) -> None:
+        super().test_the_total_of_a_list_is_the_number_of_its_tasks(make_backend)
+
+    @pytest.mark.long
+    def test_whatever_happens_the_queue_keeps_its_promises(self, make_backend: MakeBackend) -> None:
+        super().test_whatever_happens_the_queue_keeps_its_promises(make_backend)
 
 
 class TestPush(PushSuite):

@@ -17,6 +17,7 @@ from pydantic_ai_a2a.protocol.v0_3 import V0_3
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 from pydantic_ai_a2a.types import SendParams
 
+from ..long import size
 from .fuzzing import JSON, REQUESTS, changed
 
 every_codec = pytest.mark.parametrize('codec', [V1_0(), V0_3(), FastA2ADialect()], ids=lambda codec: codec.dialect)
@@ -68,14 +69,14 @@ def test_any_params(codec: Codec, id: Any, params: Any, data: st.DataObject) -> 
 
 @every_codec
 @given(data=st.data())
-@settings(max_examples=500)
+@settings(max_examples=size(200, 500))
 def test_valid_requests_with_changed_values(codec: Codec, data: st.DataObject) -> None:
     check(codec, json.dumps(data.draw(changed(codec.dialect))).encode())
 
 
 @every_codec
 @given(data=st.data())
-@settings(max_examples=300)
+@settings(max_examples=size(120, 300))
 def test_valid_requests_with_changed_bytes(codec: Codec, data: st.DataObject) -> None:
     body = json.dumps(data.draw(st.sampled_from(REQUESTS[codec.dialect]))).encode()
     start = data.draw(st.integers(min_value=0, max_value=len(body)))

@@ -12,7 +12,7 @@ from pydantic_ai_a2a.protocol.codec import Params, RpcRefused
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
-from ..long import drawn
+from ..long import drawn, size
 from .fuzzing import changed
 
 CODEC = V1_0()
@@ -46,7 +46,7 @@ def with_params(request: Any) -> bool:
     return isinstance(request, dict) and isinstance(cast('dict[str, Any]', request).get('params'), dict)
 
 
-@drawn(300, 3_000)
+@drawn(size(120, 300), 3_000)
 @given(changed('1.0').filter(with_params))
 def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -> None:
     method: Any = request.get('method')
@@ -54,7 +54,7 @@ def test_a_body_is_read_as_the_params_of_json_rpc_are(request: dict[str, Any]) -
     assert over_http(method, request['params']) == over_json_rpc(method, request['params'])
 
 
-@drawn(100, 1_000)
+@drawn(size(40, 100), 1_000)
 @given(changed('1.0').filter(with_params))
 def test_what_the_path_says_may_be_missing_in_the_body(request: dict[str, Any]) -> None:
     rest = {name: value for name, value in request['params'].items() if name != 'id'}

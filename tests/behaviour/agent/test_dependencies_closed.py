@@ -1,4 +1,4 @@
-"""A database session for each run: a thousand runs, of which many come to no good end, leave none open."""
+"""A database session for each run: hundreds of runs, of which many come to no good end, leave none open."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pydantic_ai_a2a import CallContext
 
 from ...client import Client, state_of
 from ...dialects import unversioned
+from ...long import size
 from ..stage import prompts, serving
 
 pytestmark = unversioned('what a run depends on is below what versions differ in')
@@ -107,15 +108,18 @@ async def begun(client: Client, prompt: str, count: int) -> list[str]:
     return [(await client.send(prompt, returnImmediately=True))['id'] for _ in range(count)]
 
 
+@pytest.mark.long
 async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, 'pydantic_ai_a2a')  # hundreds of tracebacks
     sessions, crowd = Sessions(tmp_path / 'sessions.db'), Crowd()
+    timed_out, done, failed = size((50, 75, 75), (200, 350, 250))
+    count = timed_out + done + failed + 8 * AT_ONCE
     async with serving(crowd.agent, deps_factory=sessions, timeout=0.01) as client:
-        assert await ends(client, 'wait', 200) == {'FAILED': 200}
+        assert await ends(client, 'wait', timed_out) == {'FAILED': timed_out}
     crowd.waiting = 0
     async with serving(crowd.agent, deps_factory=sessions) as client:
-        assert await ends(client, 'say', 350) == {'COMPLETED': 350}
-        assert await ends(client, 'fail', 250) == {'FAILED': 250}
+        assert await ends(client, 'say', done) == {'COMPLETED': done}
+        assert await ends(client, 'fail', failed) == {'FAILED': failed}
         for n in range(1, 8):
             tasks = await begun(client, 'wait', AT_ONCE)
             await crowd.wait_for(n * AT_ONCE)
@@ -123,4 +127,4 @@ async def test_as_many_sessions_are_closed_as_were_opened(tmp_path: Path, caplog
             assert Counter(map(state_of, canceled)) == {'CANCELED': AT_ONCE}
         await begun(client, 'wait', AT_ONCE)  # these the server ends
         await crowd.wait_for(8 * AT_ONCE)
-    assert sessions.counted() == (1000, 1000, 1000, 350)
+    assert sessions.counted() == (count, count, count, done)

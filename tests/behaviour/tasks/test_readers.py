@@ -13,18 +13,19 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai_a2a import Limits
 
 from ...client import LIMIT, Event, Stream, state_of, texts
+from ...long import size
 from ..rows import covers
 from ..stage import ended, heard, prompts, serving
 from .test_subscribe import written
 
 ROW = 'reader that stops reading'
 CHUNK = 'x' * 60_000
-CHUNKS = 200
-"""12 MB altogether."""
+CHUNKS = size(60, 200)
+"""3.6 MB altogether, or 12."""
 
 
 def flood() -> tuple[Agent[object, str], asyncio.Event]:
-    """An agent that says 12 MB once the event is set, if the prompt is `flood`."""
+    """An agent that says all chunks once the event is set, if the prompt is `flood`."""
     go = asyncio.Event()
 
     async def stream(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str]:
@@ -44,6 +45,7 @@ async def read_on(stream: Stream, into: list[Event]) -> None:
         into.append(await anext(stream))
 
 
+@pytest.mark.long
 @covers(ROW)
 async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resumes_with_exactly_the_rest() -> None:
     agent, go = flood()
@@ -70,6 +72,7 @@ async def test_a_reader_that_stalls_is_dropped_while_others_are_served_and_resum
     assert written(got[1:] + rest) == 'begin ' + CHUNK * CHUNKS + ' end'
 
 
+@pytest.mark.long
 @covers(ROW)
 async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
     agent, go = flood()
@@ -86,6 +89,7 @@ async def test_a_reader_may_fall_behind_as_far_as_the_limit_says() -> None:
     assert written(events) == 'begin ' + CHUNK * CHUNKS + ' end'
 
 
+@pytest.mark.long
 @covers(ROW)
 async def test_a_reader_that_keeps_up_is_never_dropped_however_much_there_is() -> None:
     agent, go = flood()

@@ -26,6 +26,7 @@ from pydantic_ai_a2a.testing import values
 
 from ...client import LIMIT, Client, RpcError, message, state_of, texts
 from ...dialects import unversioned
+from ...long import size
 from ...webhooks import webhook
 from ..asking import Tools
 from ..queues import StorageError
@@ -34,6 +35,7 @@ from ..stage import Stage, ended, heard, serving, tasks_of
 
 ROW = '10,000 tasks'
 FEW = 100
+MANY = size(2_000, 9_000)
 ALIKE = unversioned('what is kept does not depend on who asks')
 
 
@@ -79,14 +81,15 @@ def objects() -> int:
 
 
 @ALIKE
+@pytest.mark.long
 @covers(ROW)
-async def test_ten_thousand_tasks_take_no_more_memory_than_the_last_few() -> None:
+async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
     backend = SqliteBackend('agent', reader_lag=10**6)
     retention = Retention(max_tasks=FEW, max_contexts=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
         before = objects(), pages(backend)
-        await send_many(client, 9000)
+        await send_many(client, MANY)
         after = objects(), pages(backend)
         tasks, contexts = await stored(client)
     assert FEW <= tasks <= 3 * FEW

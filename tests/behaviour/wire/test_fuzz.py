@@ -19,7 +19,7 @@ from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Exchange, lifespan
 from ...dialects import json_rpc, spoken, unversioned
-from ...long import LONG, drawn
+from ...long import LONG, drawn, size
 from ...protocol.fuzzing import changed
 from .test_hostile_input import LEAKS
 
@@ -80,7 +80,7 @@ async def stored(app: A2AApp) -> set[tuple[str, int]]:
 
 @unversioned('requests and headers of all versions are mixed')
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
-@drawn(40, 200)
+@drawn(size(15, 40), 200)
 @given(requests=st.lists(st.tuples(changed().map(written) | mangled(), headers), min_size=10, max_size=10))
 async def test_changed_requests_are_served_or_refused_without_a_trace(
     round_: int, requests: list[tuple[bytes, dict[str, str]]]
@@ -103,7 +103,7 @@ async def test_changed_requests_are_served_or_refused_without_a_trace(
             before = after
 
 
-@drawn(200, 1_000)
+@drawn(size(50, 200), 1_000)
 @given(data=st.data())
 @json_rpc('the requests are JSON-RPC')
 async def test_a_changed_request_of_a_version_is_answered_in_that_version(data: st.DataObject) -> None:
@@ -124,7 +124,7 @@ async def test_a_changed_request_of_a_version_is_answered_in_that_version(data: 
 
 
 @unversioned('no version is named')
-@drawn(300, 1_000)
+@drawn(size(100, 300), 1_000)
 @given(body=st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
 async def test_any_bytes_are_refused(body: bytes) -> None:
     app = to_a2a(Agent('test'))

@@ -19,7 +19,7 @@ from pydantic_ai_a2a import to_a2a
 
 from ...client import LIMIT, Answer, Exchange, lifespan
 from ...dialects import PATHS, only, spoken
-from ...long import LONG, drawn
+from ...long import LONG, drawn, size
 from ...protocol.fuzzing import changed
 from .test_fuzz import EVERYTHING, KNOWN_ERRORS, mangled, stored
 from .test_hostile_input import LEAKS
@@ -126,7 +126,7 @@ def check(answer: Answer) -> bool:
 
 
 @pytest.mark.parametrize('round_', range(5 if LONG else 1))
-@drawn(40, 200)
+@drawn(size(15, 40), 200)
 @given(requests=st.lists(messages() | anything, min_size=10, max_size=10))
 async def test_any_requests_are_served_or_refused_without_a_trace(round_: int, requests: list[Sent]) -> None:
     app = to_a2a(Agent('test'), **EVERYTHING)
