@@ -42,9 +42,9 @@ from .client import LIMIT, Client, lifespan, message, texts
 SEND_CALLS = 610
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
-GET_CALLS = 140
-HTTP_GET_CALLS = 200
-CARD_CALLS = 55
+GET_CALLS = 135
+HTTP_GET_CALLS = 190
+CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 300, 'file': 355}
 """In the thread of the event loop."""

@@ -40,7 +40,7 @@ from .app import A2AApp
 from .combinations import check_auth, check_parts, check_run
 from .conversion import Conversion
 from .parts import Assembly
-from .routes import app_routes, fallback, tenants_of
+from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
 from .stores import choose_backend
 
 __all__ = ('to_a2a',)
@@ -228,6 +228,7 @@ def to_a2a(
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
     index, discovery = Index(card, url), Discovery(card, url)
+    exact = exact_routes(serving, discovery, parts.ready)
     return A2AApp(
         store,
         serving.dispatcher,
@@ -239,8 +240,8 @@ def to_a2a(
         **_shown(about, name or agent.name, url, docs_url),
         debug=debug,
         fallback=fallback(serving, discovery, index, routes or (), exception_handlers),
-        routes=app_routes(serving, discovery, parts.ready, index, routes or ()),
-        middleware=[*cors_middleware(access.cors), *(middleware or ())],
+        routes=app_routes(serving, exact, discovery, index, routes or ()),
+        middleware=[*cors_middleware(access.cors), *(middleware or ()), Middleware(ExactPaths, exact)],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
     )

@@ -68,18 +68,23 @@ class Dispatch:
         caller: The caller, if the caller is known; else `admit` finds the caller.
     """
 
+    headers: tuple[tuple[str, str], ...] = ()
+    """Headers of the answer: the active extensions (§4.6)."""
+    held: ExitStack | None = None
+    """Span, stream slot and subscription of the request, until `close`; None without them."""
+    _counted = False
+    """True once the rates of the caller have counted the request."""
+    _is_direct: bool | None = None
+    """True if the agent answers the message with a message; None until the user's function was asked."""
+    _tenant = ''
+    """The tenant that the request names."""
+
     def __init__(self, parts: Dispatcher, request: RequestInfo, caller: Caller | None = None) -> None:
         self._parts = parts
         self._request = request
         self._admitted = caller
-        self._caller = caller  # in the tenant that the request names
-        self._counted = False
-        self._is_direct: bool | None = None
-        self._tenant = ''  # that the request names
-        self.headers: tuple[tuple[str, str], ...] = ()
-        """Headers of the answer: the active extensions (§4.6)."""
-        self.held: ExitStack | None = None
-        """Span, stream slot and subscription of the request, until `close`; None without them."""
+        self._caller = caller
+        """The caller, in the tenant that the request names."""
 
     async def admit(self) -> None:
         """Find the caller. The request's body need not have been read.

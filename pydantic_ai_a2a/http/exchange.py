@@ -78,6 +78,12 @@ class Exchange(ABC):
     """True if the client wants no result."""
     attributes: Mapping[str, str]
     """Attributes of the binding, for an operation's span."""
+    _task: asyncio.Task[Any] | None = None
+    """The task of a stream."""
+    _streaming = False
+    """True once an event stream has begun."""
+    _unread = True
+    """True until the body was read."""
 
     def __init__(self, serving: Serving, scope: Scope, receive: Receive, send: Send) -> None:
         self.correlation_id = new_correlation_id()
@@ -86,9 +92,6 @@ class Exchange(ABC):
         self.receive = receive
         self.send = send
         self.dispatch = Dispatch(serving.dispatcher, request_info(scope, self.correlation_id))
-        self._task: asyncio.Task[Any] | None = None  # of a stream
-        self._streaming = False  # True once an event stream has begun
-        self._unread = True  # until the body was read
 
     @abstractmethod
     def decode(self, body: bytes) -> Request:
