@@ -42,11 +42,11 @@ from .client import LIMIT, Client, lifespan, message, texts
 SEND_CALLS = 610
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
-GET_CALLS = 135
+GET_CALLS = 130
 HTTP_GET_CALLS = 190
 CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
-SEND_OWN_CALLS = {'memory': 300, 'file': 355}
+SEND_OWN_CALLS = {'memory': 305, 'file': 355}
 """In the thread of the event loop."""
 DELTA_CALLS = 100
 DELTA_CALLBACKS = 1

@@ -70,6 +70,7 @@ def _second(seconds: int) -> bytes:
     return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S').encode()
 
 
+@lru_cache(maxsize=16)
 def timestamp(ms: int) -> bytes:
     """Write a time as a JSON string: UTC with `Z`, in milliseconds (§5.6.1)."""
     return b'"%s.%03dZ"' % (_second(ms // 1000), ms % 1000)

@@ -6,7 +6,7 @@ null and empty strings as unset, unknown fields ignored. Answers are written can
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, NotRequired, cast
 
@@ -242,13 +242,6 @@ def _payload(event: TaskEvent, last: bool) -> bytes:
     return event.payload
 
 
-def _array(pieces: list[bytes], before: bytes, values: Sequence[bytes]) -> None:
-    for value in values:
-        pieces += (before, value)
-        before = b','
-    pieces += (b']',)
-
-
 class V1_0(HttpCodec):
     """A2A 1.0. The stored form is its JSON, so encoding joins bytes."""
 
@@ -275,10 +268,13 @@ class V1_0(HttpCodec):
         header = task.header
         status = stored.status(header.state, header.status_at, header.status_message)
         pieces = [b'{"id":%s,"contextId":%s,"status":%s' % (to_json(header.id), to_json(header.context_id), status)]
-        if task.artifacts:
-            _array(pieces, b',"artifacts":[', task.artifacts)
-        if task.history:
-            _array(pieces, b',"history":[', task.history)
+        for name, values in ((b'artifacts', task.artifacts), (b'history', task.history)):
+            before = b',"%b":[' % name
+            for value in values or ():
+                pieces += (before, value)
+                before = b','
+            if values:
+                pieces += (b']',)
         pieces += (b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata,)
         return pieces
 
