@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
+from opentelemetry.trace import Span
+
 from .. import telemetry
 from ..auth.guard import Guard
 from ..auth.request import RequestInfo, header
@@ -17,7 +19,7 @@ from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
 from ..quotas import Metering, audit_refusal
 from ..runs.direct import Direct
 from ..service.tasks import EventStream, Service
-from ..types import Call, Caller, SendParams
+from ..types import Call, Caller, CreatePushParams, ListPushParams, PushParams, SendParams, StoredTask
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo
 from .refusals import as_error, audit_refused
@@ -131,9 +133,9 @@ class Dispatch:
         parts, request = self._parts, self._request
         caller, params = await self._check(operation, params, codec, tenant)
         await parts.start()
-        traceparent = None
+        traceparent = span = None
         if telemetry.recording():
-            self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
+            span = self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
             traceparent = telemetry.traceparent()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
         call = Call(caller, request.correlation_id, traceparent, facts, size)
@@ -147,9 +149,13 @@ class Dispatch:
             if parts.direct is not None and isinstance(params, SendParams) and await self._takes(parts.direct, params):
                 return await self._reply(parts.direct, call, params, gone)
             method = getattr(parts.service, operation.service)
-            if not operation.stream:
-                return await method(call, params)
-            return None if unanswered else self._follow(await method(call, params, on_drop))
+            if operation.stream:
+                result = None if unanswered else self._follow(await method(call, params, on_drop))
+            else:
+                result = await method(call, params)
+            if span is not None:
+                _name_task(span, params, result)
+            return result
         except QuotaExceededError as error:
             if parts.metering is not None:
                 audit_refusal(error, caller, request.address, request.correlation_id)
@@ -277,3 +283,14 @@ class Dispatch:
         if stream.subscription is not None:
             self._hold(closing(stream.subscription))
         return stream
+
+
+def _name_task(span: Span, params: Params | None, result: object) -> None:
+    """Name the task in the span of an operation that has succeeded; the ids of refused requests are callers' text."""
+    task = result.first if isinstance(result, EventStream) else result
+    if isinstance(task, StoredTask):
+        telemetry.name_task(span, task.header.id, task.header.context_id)
+    elif isinstance(result, EventStream):
+        telemetry.name_task(span, result.task_id)
+    elif isinstance(params, CreatePushParams | PushParams | ListPushParams):
+        telemetry.name_task(span, params.task_id)

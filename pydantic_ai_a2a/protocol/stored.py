@@ -65,6 +65,11 @@ def new_id() -> str:
     return f'{time_ns() // 1_000_000:012x}{urandom(10).hex()}'
 
 
+def time_of(identifier: str) -> float:
+    """Return the time at which `new_id` made an id, in seconds since the epoch."""
+    return int(identifier[:12], 16) / 1000
+
+
 @lru_cache(maxsize=16)
 def _second(seconds: int) -> bytes:
     return datetime.fromtimestamp(seconds, UTC).strftime('%Y-%m-%dT%H:%M:%S').encode()

@@ -17,7 +17,7 @@ from ..ports import Delivery, Outbox, TaskReader
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
-from ..telemetry import push_span, traceparent
+from ..telemetry import metrics, push_span, traceparent
 from .secrets import Cipher, Unreadable
 from .webhook import Undelivered, Webhooks
 
@@ -155,6 +155,8 @@ class Sender:
         except (Undelivered, Unreadable) as error:
             await self._failed(delivery, str(error))
         else:
+            if metrics.instruments is not None:
+                metrics.instruments.deliver('accepted')
             await self._outbox.done(delivery)
 
     async def _failed(self, delivery: Delivery, error: str) -> None:
@@ -169,6 +171,8 @@ class Sender:
             failures,
             self._settings.tries,
         )
+        if metrics.instruments is not None:
+            metrics.instruments.deliver('dead' if pause is None else 'failed')
         await self._outbox.failed(delivery, at=self._now(), pause=pause, error=error)
 
     async def _body(self, delivery: Delivery) -> bytes:

@@ -30,6 +30,7 @@ from ..ports import Backend, Claim
 from ..protocol import stored
 from ..quotas import Metering
 from ..settings import LONG, Settings
+from ..telemetry import metrics
 from ..types import Message
 from .recorder import Recorder
 
@@ -119,7 +120,7 @@ class AgentJob:
         if self._backend.durable:
             turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)
             usage = turn.usage
-        if self._metering is not None or recorder.tells:
+        if self._metering is not None or recorder.tells or metrics.instruments is not None:
             usage = recorder.usage = usage or RunUsage()
         if self._metering is not None:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner))

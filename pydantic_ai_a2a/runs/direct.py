@@ -19,7 +19,6 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
-from .. import telemetry
 from ..agent.exits import Exited
 from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
@@ -39,6 +38,7 @@ from ..settings import Rule
 from ..types import Message, TaskEvent, TaskHeader
 from .ends import run_failure
 from .job import Job
+from .observed import observed_run
 from .outcomes import Outcome, outcome_of
 from .recorder import Recorder
 from .retries import Call, Retries
@@ -165,7 +165,7 @@ class Direct:
             recorder = Recorder(claim, turn, self._backend.now)
             recorder.usage = RunUsage()
             try:
-                with telemetry.run_span(header.id, header.context_id, submission.traceparent):
+                with observed_run(claim, recorder):
                     result = await (await self._job.begin(claim, recorder, self._job.token(), header.id))
                 await self._job.record(claim, recorder, result)
             except BaseException as error:  # a PanicException of Rust code, or sys.exit(), too

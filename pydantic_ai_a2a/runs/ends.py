@@ -15,6 +15,7 @@ from ..conversion.failure import Failure
 from ..errors import LeaseLost
 from ..ports import Backend, Claim
 from ..quotas import Metering
+from ..telemetry import metrics
 from ..types import Caller, TaskHeader
 from .pending_writes import Attempt, PendingWrites
 from .recorder import Recorder
@@ -52,7 +53,7 @@ class RunEnds:
         self._metering = metering
         self._beside = beside
         self._wait = wait
-        self.on_expired = None if hooks.on_failure is None else self._expired
+        self.on_expired = None if hooks.on_failure is None and metrics.instruments is None else self._expired
 
     async def canceled(self, claim: Claim, recorder: Recorder, canceled: RunCancelled) -> None:
         """Record a cancelled run.
@@ -117,7 +118,9 @@ class RunEnds:
         await self._settle(claim, recorder)  # another process may have ended the task
 
     async def charge(self, claim: Claim, recorder: Recorder) -> None:
-        """Charge the usage of a run whose task was ended by another process, now or after the store is back."""
+        """Charge the usage of a run that has lost its lease, now or after the store is back."""
+        if metrics.instruments is not None:
+            metrics.instruments.lose_lease()
         await self._pending_writes.give(claim.header.id, partial(self._settle, claim, recorder))
 
     async def _settle(self, claim: Claim, recorder: Recorder) -> None:
@@ -125,8 +128,11 @@ class RunEnds:
             await self._metering.settle(claim.header.id, claim.run, claim.header.owner, recorder.usage)
 
     def _expired(self, header: TaskHeader, kind: str, correlation_id: str) -> None:
-        """Call the hook for a task without an answer of its client in time."""
-        self._beside(self._hooks.failed(run_failure(header, kind, correlation_id)))
+        """Count a task without an answer of its client in time, and call the hook."""
+        if metrics.instruments is not None:
+            metrics.instruments.enter('failed', kind)
+        if self._hooks.on_failure is not None:
+            self._beside(self._hooks.failed(run_failure(header, kind, correlation_id)))
 
     async def is_queued(self, task_id: str) -> bool:
         """True if the task is there and waits for a worker."""

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary, ref
 from ..clock import STOP_TIME
 from ..errors import BackendUnusable
 from ..service.streams import OpenStreams
+from ..telemetry import metrics
 from .signals import Handler, Shutdown
 from .worker import Worker
 
@@ -171,6 +172,7 @@ class Hosting:
                 self._draining = self._streams.closing = False
             if self.runs_tasks:
                 self._check_alone()
+            metrics.begin()
             host = self._hosts[loop] = _Host(
                 self._make_worker,
                 self._agent if self.runs_tasks else self._store,
@@ -325,6 +327,7 @@ class _Host:
         try:
             await self._entered
             worker = self.worker = self._make_worker()
+            metrics.watch(worker)
             try:
                 await (worker.start() if self._runs_tasks else worker.ask_store())
                 with self._signals():

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import replace
-from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from pydantic_core import to_json
@@ -18,6 +17,7 @@ from ..conversion.failure import Failure
 from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import run_metadata, stored
 from ..settings import Results
+from ..telemetry import metrics
 from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
 from .retries import Retries
 
@@ -260,7 +260,7 @@ class Recorder:
         if self._charges is not None and self.usage is not None:
             rest['charges'] = self._charges(self._claim.header.owner, self.usage)
         self.unstored = Finish(status=status, events=before, final=final, taken=self.taken, **rest)
-        following = await self.store(partial(self._queue.finish, self._claim, self.unstored))
+        following = await self.store(self.store_end)
         self.unstored = None
         return following
 
@@ -271,7 +271,11 @@ class Recorder:
             LeaseLost: The task is no longer ours.
         """
         assert self.unstored is not None, 'the run has ended'
-        return await self._queue.finish(self._claim, self.unstored)
+        following = await self._queue.finish(self._claim, self.unstored)
+        # With a next message, the task goes on in the state `working`. A run without a task has no fence.
+        if metrics.instruments is not None and following is None and self._claim.fence:
+            metrics.instruments.enter(self.unstored.status.state, self.unstored.failure)
+        return following
 
     def _closing(
         self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None

@@ -17,7 +17,6 @@ from typing import Any
 
 from pydantic_ai.exceptions import RunCancelled
 
-from .. import telemetry
 from ..clock import STOP_TIME
 from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
 from ..ports import Backend, Claim
@@ -26,6 +25,7 @@ from ..settings import Settings
 from .ends import RunEnds, run_id
 from .heartbeat import Heartbeat
 from .job import Job, Token
+from .observed import observed_run
 from .outcomes import Outcome, outcome_of
 from .pending_writes import PendingWrites
 from .recorder import Recorder
@@ -114,6 +114,11 @@ class Worker:
     def running(self, task_id: str) -> bool:
         """Return True if this worker will record the end of the task: a running task, or a waiting one in memory."""
         return task_id in self._running or (task_id in self._waiting and not self._backend.durable)
+
+    @property
+    def waiting(self) -> int:
+        """Number of tasks that wait here for a free slot, from any thread."""
+        return 0 if self._draining else len(self._waiting)
 
     def begin_drain(self) -> None:
         """Start no further task."""
@@ -364,7 +369,7 @@ class Worker:
             return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
         own_task = asyncio.current_task(self._loop)
         try:
-            with telemetry.run_span(claim.header.id, claim.header.context_id, claim.traceparent):
+            with observed_run(claim, recorder):
                 try:
                     result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
                 except RunCancelled as error:

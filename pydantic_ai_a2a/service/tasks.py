@@ -32,6 +32,7 @@ from ..protocol.limits import check_message, check_metadata, check_names
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
 from ..settings import LONG, Settings
+from ..telemetry import metrics
 from ..types import (
     Call,
     CancelParams,
@@ -264,6 +265,8 @@ class Service:
                 submission, decided = plain, None
                 pause = await reader.pause(plain.task_id, plain.owner)
         logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
+        if metrics.instruments is not None and submission.new and not accepted.replayed:
+            metrics.instruments.enter('submitted')
         if decided is not None and not accepted.replayed:
             audit_answers(call, accepted.header.id, decided)
         return accepted
@@ -311,6 +314,8 @@ class Service:
     ) -> StoredTask:
         """Cancel a task of an owner, or of any owner for None. `facts` returns the canceller for the audit log."""
         header = await self._backend.queue.cancel(task_id, owner, at=self._now())
+        if metrics.instruments is not None and header.state == 'canceled':
+            metrics.instruments.enter('canceled')
         record: dict[str, Fact] = {'task': task_id, 'context': header.context_id, 'ended': 'asked'}
         try:
             task = await self._canceled(header, owner)
@@ -332,6 +337,8 @@ class Service:
             if task.header.state not in TERMINAL:
                 with suppress(TaskNotCancelableError):  # the task has ended meanwhile
                     await queue.cancel(task_id, owner, at=self._now(), force=True)
+                    if metrics.instruments is not None:
+                        metrics.instruments.enter('canceled')
         task = await self._load(task_id, owner, None)
         if task.header.state != 'canceled':
             raise TaskNotCancelableError

@@ -95,8 +95,9 @@ async def test_an_operation_and_its_run_are_two_spans_in_the_callers_trace(metho
     assert (run.name, run.kind) == ('a2a run', SpanKind.CONSUMER)
     assert is_child(run, operation)
     assert trace_of(operation) == trace_of(run) == TRACE
-    assert operation.attributes == {'rpc.system': 'jsonrpc', 'rpc.method': method}
-    assert run.attributes == {'a2a.task.id': task['id'], 'gen_ai.conversation.id': task['context_id']}
+    ids = {'a2a.task.id': task['id'], 'gen_ai.conversation.id': task['context_id']}
+    assert operation.attributes == {'rpc.system': 'jsonrpc', 'rpc.method': method, **ids}
+    assert run.attributes == ids
 
 
 @covers('`traceparent`')
@@ -239,6 +240,31 @@ async def test_every_operation_is_one_span(spans: Spans) -> None:
     names = ['SendMessage', 'run', 'GetTask', 'SubscribeToTask', 'CancelTask']
     names += ['ListTasks'] * client.dialect.has_lists
     assert sorted(span.name for span in spans.all()) == sorted(f'a2a {name}' for name in names)
+    of_task = [span for span in spans.all() if span.name != 'a2a ListTasks']
+    assert [dict(span.attributes or {}).get('a2a.task.id') for span in of_task] == [task['id']] * len(of_task)
+
+
+@only('1.0', 'older versions have not all operations')
+async def test_a_span_names_the_task_of_a_webhook_and_of_a_resumed_stream(spans: Spans) -> None:
+    release = asyncio.Event()
+
+    async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1']))
+    async with webhook() as hook, lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        task = await client.send(returnImmediately=True)
+        config = await client.call('CreateTaskPushNotificationConfig', {'taskId': task['id'], 'url': hook.url})
+        await client.call('ListTaskPushNotificationConfigs', {'taskId': task['id']})
+        await client.call('DeleteTaskPushNotificationConfig', {'taskId': task['id'], 'id': config['id']})
+        async with client.subscribe(task['id'], **{'Last-Event-ID': '1'}) as stream:
+            release.set()
+            await stream.rest()
+    names = ['CreateTaskPushNotificationConfig', 'ListTaskPushNotificationConfigs', 'DeleteTaskPushNotificationConfig']
+    named = [spans.one(f'a2a {name}') for name in [*names, 'SubscribeToTask']]
+    assert [dict(span.attributes or {})['a2a.task.id'] for span in named] == [task['id']] * 4
 
 
 async def test_a_message_that_is_sent_again_is_not_run_again(spans: Spans) -> None:

@@ -1,4 +1,4 @@
-"""The spans of this package: one per operation, run and push notification, in the caller's trace.
+"""The spans of this package: one for each operation, run and push notification, in the caller's trace.
 
 Spans are made only if an OpenTelemetry SDK is configured. Attributes are ids and names, never content.
 """
@@ -12,10 +12,10 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import ProxyTracerProvider, Span, SpanKind, Status, StatusCode
 
-__all__ = ('SCOPE', 'operation_span', 'push_span', 'recording', 'run_span', 'traceparent')
+__all__ = ('SCOPE', 'name_task', 'operation_span', 'push_span', 'recording', 'run_span', 'traceparent')
 
 SCOPE = 'pydantic_ai_a2a'
-"""Instrumentation scope of the spans, and name of the logger."""
+"""Instrumentation scope of spans and metrics, and name of the logger."""
 
 _NOTHING: AbstractContextManager[None] = nullcontext()
 
@@ -40,14 +40,19 @@ def operation_span(
     return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
 
 
+def name_task(span: Span, task_id: str, context_id: str | None = None) -> None:
+    """Name the task, and the context if known, in the span of an operation whose caller may see the task."""
+    span.set_attribute('a2a.task.id', task_id)
+    if context_id is not None:
+        span.set_attribute('gen_ai.conversation.id', context_id)
+
+
 def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return {name.decode('latin-1'): value.decode('latin-1') for name, value in headers}
 
 
-def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span | None]:
+def run_span(task_id: str, context_id: str, parent: str | None) -> AbstractContextManager[Span]:
     """Open a consumer span `a2a run` around one agent run; `parent` is the traceparent of the submitting process."""
-    if not recording():
-        return _NOTHING
     context = None
     if parent is not None and not trace.get_current_span().get_span_context().is_valid:
         context = propagate.extract({'traceparent': parent})

@@ -1,0 +1,116 @@
+"""The metrics of this package. Without a meter provider of an OpenTelemetry SDK, no instrument is made.
+
+The attributes of a metric come from short lists that the package has: states, kinds of failure, classes of errors. They
+never name an owner, a task, a context or a text of a caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+from weakref import WeakSet
+
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation, get_meter_provider
+
+from .spans import SCOPE
+
+__all__ = ('Instruments', 'Metrics', 'metrics')
+
+_SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)
+"""Bounds of the buckets of durations: the bounds of the SDK are for milliseconds."""
+
+
+class Queue(Protocol):
+    """The tasks that a worker has not started."""
+
+    @property
+    def waiting(self) -> int:
+        """Number of tasks that wait for a free slot, from any thread."""
+        ...
+
+
+class Instruments:
+    """The instruments of one meter provider.
+
+    Args:
+        provider: The meter provider.
+        queues: The queues of the running workers, whose lengths are observed.
+    """
+
+    def __init__(self, provider: MeterProvider, queues: WeakSet[Queue]) -> None:
+        self.provider = provider
+        self._queues = queues
+        meter = provider.get_meter(SCOPE)
+        self._tasks = meter.create_counter('a2a.task.transitions', '{task}', 'Tasks that have entered a state.')
+        self._queue_time = meter.create_histogram(
+            'a2a.queue.duration',
+            's',
+            'Time from the submission of a task to the start of its first run.',
+            explicit_bucket_boundaries_advisory=_SECONDS,
+        )
+        self._runs = meter.create_up_down_counter('a2a.run.active', '{run}', 'Runs at this moment.')
+        self._run_time = meter.create_histogram(
+            'a2a.run.duration', 's', 'Time of an agent run.', explicit_bucket_boundaries_advisory=_SECONDS
+        )
+        self._tokens = meter.create_counter('a2a.run.tokens', '{token}', 'Tokens that runs have used.')
+        self._lost = meter.create_counter('a2a.lease.lost', '{lease}', 'Leases that a worker has lost during a run.')
+        self._webhooks = meter.create_counter('a2a.push.deliveries', '{delivery}', 'Tries to call a webhook.')
+        meter.create_observable_gauge(
+            'a2a.queue.length', [self._observe], '{task}', 'Tasks of this process that wait for a free slot.'
+        )
+
+    def enter(self, state: str, failure: str | None = None) -> None:
+        """Count a task that has entered a state, with the kind of its failure."""
+        attributes = {'a2a.task.state': state}
+        if failure is not None:
+            attributes['error.type'] = failure
+        self._tasks.add(1, attributes)
+
+    def begin_run(self, waited: float | None) -> None:
+        """Count a run that begins. For the first run of a task, `waited` is the task's time in the queue (s)."""
+        self._runs.add(1)
+        if waited is not None:
+            self._queue_time.record(max(0.0, waited))
+
+    def end_run(self, seconds: float, error: BaseException | None, tokens: Sequence[int]) -> None:
+        """Count a run that has ended, with the tokens of its input and of its output."""
+        self._runs.add(-1)
+        self._run_time.record(seconds, {} if error is None else {'error.type': type(error).__qualname__})
+        for kind, number in zip(('input', 'output'), tokens, strict=True):
+            self._tokens.add(number, {'gen_ai.token.type': kind})
+
+    def lose_lease(self) -> None:
+        """Count a lease that was lost during a run."""
+        self._lost.add(1)
+
+    def deliver(self, outcome: Literal['accepted', 'failed', 'dead']) -> None:
+        """Count a try to call a webhook: `failed` is tried again, `dead` is not."""
+        self._webhooks.add(1, {'a2a.push.outcome': outcome})
+
+    def _observe(self, options: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(sum(queue.waiting for queue in list(self._queues)))]
+
+
+class Metrics:
+    """The metrics of this process."""
+
+    def __init__(self) -> None:
+        self.instruments: Instruments | None = None
+        """The instruments; None without an SDK. Callers look here first: a disabled metric costs no call."""
+        self._queues: WeakSet[Queue] = WeakSet()
+
+    def begin(self) -> None:
+        """Make the instruments if an SDK is configured. Called at the start of an app."""
+        provider = get_meter_provider()
+        if type(provider).__module__.partition('.metrics')[0] == 'opentelemetry':  # the API's own: nobody reads them
+            self.instruments = None
+        elif self.instruments is None or self.instruments.provider is not provider:
+            self.instruments = Instruments(provider, self._queues)
+
+    def watch(self, queue: Queue) -> None:
+        """Observe the length of a worker's queue, as long as the worker exists."""
+        if self.instruments is not None:
+            self._queues.add(queue)
+
+
+metrics = Metrics()

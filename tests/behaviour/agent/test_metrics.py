@@ -1,0 +1,269 @@
+"""The metrics that an OpenTelemetry SDK reads: tasks, runs, tokens and webhooks, without a name of a caller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
+
+from pydantic_ai_a2a import Limits, Messages, Push, Retention, Workers, to_a2a
+from pydantic_ai_a2a.telemetry import metrics
+
+from ...client import LIMIT, Client, RpcError, lifespan, message, state_of
+from ...dialects import only
+from ...webhooks import webhook
+from ..asking import Tools
+from ..stage import ended, serving
+
+pytestmark = only('1.0', 'metrics are the same in each version')
+
+USAGE = RequestUsage(input_tokens=7, output_tokens=3)
+
+
+class Metrics:
+    """The metrics of one test."""
+
+    def __init__(self, reader: InMemoryMetricReader) -> None:
+        self._reader = reader
+
+    def points(self) -> dict[str, list[tuple[dict[str, Any], Any]]]:
+        """Return the attributes and the value of each point, of a histogram its count."""
+        data = self._reader.get_metrics_data()
+        assert data is not None
+        [scope] = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+        assert scope.scope.name == 'pydantic_ai_a2a'
+        return {
+            metric.name: [
+                (dict(point.attributes or {}), getattr(point, 'value', getattr(point, 'count', None)))
+                for point in metric.data.data_points
+            ]
+            for metric in scope.metrics
+        }
+
+    def tasks(self) -> dict[str, int]:
+        """Return how many tasks have entered each state, with the kind of a failure."""
+        return {' '.join(attributes.values()): value for attributes, value in self.points()['a2a.task.transitions']}
+
+    def text(self) -> str:
+        data = self._reader.get_metrics_data()
+        return '' if data is None else data.to_json()
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Metrics]:
+    # OpenTelemetry's own function sets the provider of a process once and for all tests that follow.
+    reader = InMemoryMetricReader()
+    provider = MeterProvider([reader])
+    monkeypatch.setattr('opentelemetry.metrics._internal._METER_PROVIDER', provider)
+    monkeypatch.setattr(metrics, 'instruments', None)
+    yield Metrics(reader)
+    provider.shutdown()
+
+
+async def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[TextPart('done')], usage=USAGE)
+
+
+async def test_a_task_is_counted_with_its_run_its_tokens_and_its_time_in_the_queue(measured: Metrics) -> None:
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        await Client(app).send()
+        points = measured.points()
+    assert points == snapshot(
+        {
+            'a2a.task.transitions': [
+                ({'a2a.task.state': 'submitted'}, 1),
+                ({'a2a.task.state': 'completed'}, 1),
+            ],
+            'a2a.queue.duration': [({}, 1)],
+            'a2a.run.active': [({}, 0)],
+            'a2a.run.duration': [({}, 1)],
+            'a2a.run.tokens': [({'gen_ai.token.type': 'input'}, 7), ({'gen_ai.token.type': 'output'}, 3)],
+            'a2a.queue.length': [({}, 0)],
+        }
+    )
+
+
+async def test_a_message_that_is_sent_again_is_no_second_task(measured: Metrics) -> None:
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        sent = message()
+        await Client(app).send(sent)
+        await Client(app).send(sent)
+    assert measured.tasks() == {'submitted': 1, 'completed': 1}
+
+
+async def test_a_failed_task_is_counted_with_the_kind_of_its_failure(measured: Metrics) -> None:
+    async def fail(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        raise ValueError('SECRET')
+
+    app = to_a2a(Agent(FunctionModel(fail)))
+    async with lifespan(app):
+        await Client(app).send()
+    assert measured.tasks() == {'submitted': 1, 'failed internal': 1}
+    assert measured.points()['a2a.run.duration'] == [({'error.type': 'ValueError'}, 1)]
+
+
+async def test_no_metric_names_a_task_a_context_or_a_text_of_the_caller(measured: Metrics) -> None:
+    app = to_a2a(Agent(FunctionModel(answer)), push=Push(private_hosts=['127.0.0.1']))
+    async with webhook() as hook, lifespan(app):
+        client = Client(app)
+        task = await client.send(
+            message('SECRET', contextId='SECRET', metadata={'SECRET': 'SECRET'}),
+            taskPushNotificationConfig={'url': hook.url},
+        )
+        await hook.got(3)
+        with pytest.raises(RpcError):
+            await client.get_task('SECRET')
+        text = measured.text()
+    assert 'a2a.run.duration' in text
+    assert [secret for secret in ('SECRET', task['id'], hook.url) if secret in text] == []
+
+
+async def test_tasks_that_wait_for_a_slot_are_the_length_of_the_queue(measured: Metrics) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        started.set()
+        await release.wait()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(wait)), workers=Workers(running=1))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        await client.send(returnImmediately=True)
+        await started.wait()
+        last = [await client.send(returnImmediately=True) for _ in range(2)][-1]
+        points = measured.points()
+        async with client.subscribe(last['id']) as stream:
+            release.set()
+            await stream.rest()
+        assert (points['a2a.queue.length'], points['a2a.run.active']) == ([({}, 2)], [({}, 1)])
+        points = measured.points()
+        assert (points['a2a.queue.length'], points['a2a.queue.duration']) == ([({}, 0)], [({}, 3)])
+
+
+async def test_cancelled_tasks_are_counted_queued_or_running(measured: Metrics) -> None:
+    started = asyncio.Event()
+
+    async def wait(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        started.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    app = to_a2a(Agent(FunctionModel(wait)), workers=Workers(running=1))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        running = await client.send(returnImmediately=True)
+        await started.wait()
+        queued = await client.send(returnImmediately=True)
+        for task in (queued, running):
+            await client.call('CancelTask', {'id': task['id']})
+    assert measured.tasks() == {'submitted': 2, 'canceled': 2}
+
+
+async def test_a_run_that_does_not_stop_loses_its_lease_when_its_task_is_cancelled(measured: Metrics) -> None:
+    started, release, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def ignore(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        started.set()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        stopped.set()
+        return ModelResponse(parts=[TextPart('done')])
+
+    app = to_a2a(Agent(FunctionModel(ignore)), limits=Limits(cancel_grace=0.01))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        task = await client.send(returnImmediately=True)
+        await started.wait()
+        canceled = await client.call('CancelTask', {'id': task['id']})
+        release.set()
+        await stopped.wait()
+    assert state_of(canceled) == 'CANCELED'
+    assert measured.tasks() == {'submitted': 1, 'canceled': 1}
+    assert measured.points()['a2a.lease.lost'] == [({}, 1)]
+
+
+async def test_a_task_whose_client_does_not_answer_in_time_is_a_failed_task(measured: Metrics) -> None:
+    retention = Retention(waiting=timedelta(milliseconds=1))
+    async with serving(Tools().agent, retention=retention, workers=Workers(lease=0.03)) as client:
+        await ended(client, (await client.send('delete'))['id'])
+    assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'failed expired': 1}
+
+
+@pytest.mark.parametrize('place', ['memory', 'file'])
+async def test_the_tokens_of_a_task_that_waits_for_its_client_are_counted_once(
+    place: str, measured: Metrics, tmp_path: Path
+) -> None:
+    async def ask(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart('delete', {}, 'call')], usage=USAGE)
+        return ModelResponse(parts=[TextPart('done')], usage=USAGE)
+
+    agent = Agent(FunctionModel(ask))
+
+    @agent.tool_plain(requires_approval=True)
+    def delete() -> str:
+        return 'deleted'
+
+    backend = 'memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}'
+    app = to_a2a(agent, backend=backend)
+    async with lifespan(app):
+        client = Client(app)
+        task = await client.send()
+        data = {'callAnswers': [{'id': 'call', 'decision': 'approve'}]}
+        await client.send(message(taskId=task['id'], parts=[{'data': data}]))
+    assert measured.tasks() == {'submitted': 1, 'input-required': 1, 'completed': 1}
+    assert [value for _, value in measured.points()['a2a.run.tokens']] == [14, 6]
+    assert measured.points()['a2a.queue.duration'] == [({}, 1)]
+
+
+async def test_each_try_to_call_a_webhook_is_counted_with_its_outcome(measured: Metrics) -> None:
+    push = Push(private_hosts=['127.0.0.1'], backoff=0.01, tries=2)
+    app = to_a2a(Agent(FunctionModel(answer)), push=push)
+    async with webhook(200, 503, 503, 200) as hook, lifespan(app):
+        await Client(app).send(taskPushNotificationConfig={'url': hook.url})
+        await hook.got(4)
+    outcomes = {attributes['a2a.push.outcome']: n for attributes, n in measured.points()['a2a.push.deliveries']}
+    assert outcomes == {'accepted': 2, 'failed': 1, 'dead': 1}
+
+
+async def test_an_answer_without_a_task_is_a_run_and_no_task(measured: Metrics) -> None:
+    app = to_a2a(Agent(FunctionModel(answer)), messages=Messages(reply='message'))
+    async with lifespan(app):
+        await Client(app).call('SendMessage', {'message': message()})
+    points = measured.points()
+    assert 'a2a.task.transitions' not in points
+    assert points['a2a.run.duration'] == [({}, 1)]
+    assert [value for _, value in points['a2a.run.tokens']] == [7, 3]
+
+
+async def test_without_a_meter_provider_there_is_no_instrument(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, 'instruments', None)
+    app = to_a2a(Agent(FunctionModel(answer)))
+    async with lifespan(app):
+        await Client(app).send()
+    assert metrics.instruments is None
+
+
+async def test_a_second_app_counts_with_the_instruments_of_the_first(measured: Metrics) -> None:
+    for _ in range(2):
+        app = to_a2a(Agent(FunctionModel(answer)))
+        async with lifespan(app):
+            await Client(app).send()
+    assert measured.tasks() == {'submitted': 2, 'completed': 2}
