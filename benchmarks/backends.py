@@ -232,7 +232,7 @@ def parse() -> argparse.Namespace:
     options.turns = TURNS[-1] + AROUND
     if options.quick:
         options.rounds, options.seconds, options.connections, options.tasks, options.turns = 1, 0.2, 4, 50, 50 + AROUND
-        options.recoveries = 1
+        options.recoveries = 2
     return options
 
 

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import count
@@ -45,11 +45,16 @@ _SETTINGS = {
 }
 _EMPTY = """
 SELECT format('DROP SCHEMA %I CASCADE', nspname) FROM pg_namespace
-WHERE nspname !~ '^(pg_|information_schema$)' \\gexec
+WHERE nspname !~ '^(pg_|information_schema$)' AND nspname <> ALL ('{{{schemas}}}') \\gexec
+SET session_replication_role = replica;
+SELECT format('DELETE FROM %I.%I', schemaname, tablename) FROM pg_tables
+WHERE schemaname = ANY ('{{{schemas}}}') AND tablename <> 'a2a_schema' \\gexec
+SELECT format('ALTER SEQUENCE %I.%I RESTART', schemaname, sequencename) FROM pg_sequences \\gexec
 CREATE SCHEMA public;
 GRANT USAGE ON SCHEMA public TO PUBLIC;
 """
-"""Commands of `psql`. A transaction for each schema: all of them in one may need more locks than there are."""
+"""Commands of `psql`. A transaction for each schema: all of them in one may need more locks than there are. Triggers do
+not see that rows are deleted."""
 _WARDEN = """
 import os, shutil, signal, sys, time
 sys.stdin.read()
@@ -81,7 +86,7 @@ class Postgres(ABC):
     def __init__(self) -> None:
         self._packages = _packages()
         self._names = count()
-        self._empty: list[str] = []
+        self._empty: dict[tuple[str, ...], list[str]] = {}
 
     @abstractmethod
     def url(self, database: str = 'postgres', user: str = 'postgres', password: str = '') -> str:
@@ -129,8 +134,11 @@ class Postgres(ABC):
         """Drop a database, whoever is connected to it."""
         self.run(f'DROP DATABASE {name} WITH (FORCE)')
 
-    def _empty_again(self, name: str) -> str:
-        """Delete all that a database holds; its new name, which a connection of an earlier test does not find."""
+    def _empty_again(self, name: str, schemas: Sequence[str]) -> str:
+        """Delete all that a database holds; its new name, which a connection of an earlier test does not find.
+
+        Of the schemas, only the rows are deleted.
+        """
         new_name = self._new_name()
         commands = f"""
             ALTER DATABASE {name} ALLOW_CONNECTIONS false;
@@ -139,24 +147,30 @@ class Postgres(ABC):
             ALTER DATABASE {new_name} RESET ALL;
             ALTER DATABASE {new_name} ALLOW_CONNECTIONS true;
             \\c {new_name}
-            {_EMPTY}
+            {_EMPTY.format(schemas=','.join(schemas))}
         """
         self._run('postgres', commands=commands)
         return new_name
 
     @contextmanager
-    def database(self) -> Generator[str]:
-        """The URL of an empty database, for the block. It is emptied for the next block: a new one costs more."""
-        name = self._empty.pop() if self._empty else self.create()
+    def database(self, *schemas: str) -> Generator[str]:
+        """The URL of an empty database, for the block. It is emptied for the next block: a new one costs more.
+
+        The next block that names the same schemas finds their tables, without rows: a store that takes its steps anew
+        costs more.
+        """
+        empty = self._empty.setdefault(schemas, [])
+        name = empty.pop() if empty else self.create()
         try:
             yield self.url(name)
         finally:
-            self._empty.append(self._empty_again(name))
+            empty.append(self._empty_again(name, schemas))
 
     def close(self) -> None:
         """Drop the databases that were made for blocks."""
-        while self._empty:
-            self.drop(self._empty.pop())
+        for empty in self._empty.values():
+            while empty:
+                self.drop(empty.pop())
 
 
 class GivenPostgres(Postgres):

@@ -41,6 +41,34 @@ WHERE nspname NOT LIKE 'pg%' AND nspname <> 'information_schema'
 """
 
 
+def test_tables_of_a_schema_stay_for_the_next_block_without_their_rows(postgres: Postgres) -> None:
+    create = """
+    CREATE TABLE kept.a2a_schema (version INTEGER);
+    CREATE TABLE kept.t (n INTEGER GENERATED ALWAYS AS IDENTITY, text TEXT);
+    CREATE TABLE kept.log (n INTEGER);
+    CREATE FUNCTION kept.log() RETURNS trigger LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO kept.log VALUES (OLD.n); RETURN OLD; END $$;
+    CREATE TRIGGER deleted AFTER DELETE ON kept.t FOR EACH ROW EXECUTE FUNCTION kept.log();
+    INSERT INTO kept.a2a_schema VALUES (1);
+    """
+    add = "INSERT INTO kept.t (text) VALUES ('row') RETURNING n"
+    names: list[str] = []
+    for statements in (f'CREATE SCHEMA kept; CREATE SCHEMA other; {create}', 'SELECT 1'):
+        with postgres.database('kept') as url:
+            name = urlsplit(url).path[1:]
+            postgres.run(statements, name)
+            assert postgres.run('SELECT version FROM kept.a2a_schema', name) == ['1']
+            assert postgres.run('SELECT 1 FROM kept.log', name) == []
+            assert postgres.run(add, name) == ['1']
+            names.append(name)
+
+    assert len({*names}) == 2
+    with postgres.database('kept') as url:
+        name = urlsplit(url).path[1:]
+        assert postgres.run("SELECT 1 FROM pg_namespace WHERE nspname = 'other'", name) == []
+        assert postgres.run('SELECT 1 FROM kept.t', name) == []
+
+
 def test_what_was_committed_outlives_a_restart_and_a_kill() -> None:
     with postgres_server() as server:
         server.run('CREATE TABLE kept (n INTEGER)')

@@ -22,11 +22,13 @@ from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.base import MakeBackend, OpenBackend
 
 from ..bounds import LIMIT
+from ..postgres import Postgres as Server
 
 Open = Callable[[str, str], Backend]
 """Opens the store of this name, for this agent namespace."""
 
-_names = count()
+STORES = ('store', 'store_0')
+"""Schemas of the stores that nearly all tests open. Their tables are made once."""
 
 
 def memory(_: pytest.FixtureRequest) -> Open:
@@ -44,7 +46,7 @@ def file(request: pytest.FixtureRequest) -> Open:
 
 
 def postgres(request: pytest.FixtureRequest) -> Open:
-    url: str = request.getfixturevalue('postgres_url')
+    url: str = request.getfixturevalue('stores_url')
 
     def open_schema(store: str, namespace: str) -> Backend:
         database = Postgres(url, schema=store.replace(' ', '_'), pool_size=4, acquire_timeout=LIMIT)
@@ -62,11 +64,19 @@ DURABLE = {name: opening for name, opening in BACKENDS.items() if name != 'memor
 """Those whose stores outlive the process."""
 
 
+@pytest.fixture
+def stores_url(postgres: Server) -> Iterator[str]:
+    """The URL of a database whose `STORES` are empty, or are not there yet."""
+    with postgres.database(*STORES) as url:
+        yield url
+
+
 @pytest.fixture(params=[*BACKENDS.values()], ids=[*BACKENDS])
 def make_backend(request: pytest.FixtureRequest) -> MakeBackend:
     """Makes an empty backend."""
     opened: Open = request.param(request)
-    return lambda: opened(f'store {next(_names)}', 'agent')
+    numbers = count()
+    return lambda: opened(f'store {next(numbers)}', 'agent')
 
 
 @pytest.fixture(params=[*DURABLE.values()], ids=[*DURABLE])
