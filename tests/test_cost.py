@@ -27,8 +27,8 @@ from typing import Any
 import pydantic_core
 import pytest
 from pydantic import TypeAdapter
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, UserPromptPart
+from pydantic_ai import Agent, Tool
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 from starlette.types import ASGIApp, Message
@@ -48,6 +48,8 @@ CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 305, 'file': 355}
 """In the thread of the event loop."""
+RESUME_OWN_CALLS = {'memory': 1.2, 'file': 1.3}
+"""For each call of a plain send. In a file, a run that calls a tool stores a checkpoint."""
 DELTA_CALLS = 100
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
@@ -250,6 +252,31 @@ async def test_a_plain_send_enters_few_rooms_and_calls_few_functions_of_the_pack
         entered = await rooms(served(app, sends('SendMessage')))
     assert len(entered) <= SEND_ROOMS[place]
     assert entered.total() <= SEND_OWN_CALLS[place]
+
+
+@pytest.mark.parametrize('place', ['memory', 'file'])
+async def test_an_answer_to_an_approval_enters_and_calls_little_more_than_a_plain_send(
+    place: str, tmp_path: Path
+) -> None:
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if said(messages) == 'hello' or len(messages) > 2:
+            return await answer(messages, info)
+        return ModelResponse(parts=[ToolCallPart('delete', {'path': 'a'}, 'c1')], usage=RequestUsage(input_tokens=1))
+
+    async def delete(path: str) -> str:
+        return f'deleted {path}'
+
+    agent = Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=True)], name='agent')
+    approval = {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}
+    app = to_a2a(agent, backend='memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}')
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        sent = await rooms(served(app, sends('SendMessage')))
+        tasks = [await Client(app).send('delete') for _ in range(WARM_UP + REPEATS)]
+        answers = [message(parts=[{'data': approval}], taskId=task['id']) for task in tasks]
+        bodies = [request('SendMessage', {'message': answer}) for answer in answers]
+        resumed = await rooms(served(app, iter(bodies)))
+    assert resumed.keys() - sent.keys() <= {'audit.py', 'lifecycle.py'}
+    assert resumed.total() <= RESUME_OWN_CALLS[place] * sent.total()
 
 
 async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_its_agent(

@@ -102,29 +102,32 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
     items: Any = data[KEY]
     if not isinstance(items, list) or not items:
         raise InvalidParamsError.of(field, 'must be a list of answers')
-    waiting = {call.id: call for call in pending.open}
+    calls: list[PendingCall] = []
     new: dict[str, CallAnswer] = {}
     for n, item in enumerate(cast('list[Any]', items)):
         where = f'{field}[{n}]'
-        call_id = _id(item, where)
-        if call_id in pending.answers or call_id in new:
+        call = _call_of(item, pending, where)
+        if call.id in pending.answers or call.id in new:
             raise InvalidParamsError.of(f'{where}.id', 'is answered already')
-        if call_id not in waiting:
-            raise InvalidParamsError.of(f'{where}.id', 'is of no call that waits for an answer')
-        new[call_id] = _answer(waiting[call_id], item, where, rules)
+        new[call.id] = _answer(call, item, where, rules)
+        calls.append(call)
     if words:
-        for call_id, answer in new.items():
-            _check_words(words, waiting[call_id], answer)
+        for call in calls:
+            _check_words(words, call, new[call.id])
     return new
 
 
-def _id(item: Any, where: str) -> str:
+def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
+    """Return the call that an answer names."""
     if not isinstance(item, dict):
         raise InvalidParamsError.of(where, 'must be an object')
     call_id = cast('dict[str, Any]', item).get('id')
     if not isinstance(call_id, str):
         raise InvalidParamsError.of(f'{where}.id', 'must be the id of a pending call')
-    return call_id
+    for call in pending.calls:
+        if call.id == call_id and call.kind != 'authorization':
+            return call
+    raise InvalidParamsError.of(f'{where}.id', 'is of no call that waits for an answer')
 
 
 def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:

@@ -57,7 +57,9 @@ def answered(
     answer = Answer(pause=pause, pending=pending.dump(after), rest=rest, again=again)
     if again or after is before:
         return replace(submission, answer=answer), None
-    by = {name: value for name, value in (('id', call.caller.id), ('tenant', call.caller.tenant)) if value}
+    by: dict[str, str] = {'id': call.caller.id} if call.caller.id else {}
+    if call.caller.tenant:
+        by['tenant'] = call.caller.tenant
     return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by)), after
 
 

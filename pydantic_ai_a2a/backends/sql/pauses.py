@@ -45,7 +45,9 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
     return [event]
 
 
-def go_on(agent: str, message: Submission, seq: int) -> Write:
-    """Let the next run of a task begin with an answer, by the row of the answer in the inbox."""
+def go_on(agent: str, message: Submission) -> Write:
+    """Let the next run of a task begin with an answer, the newest message in the inbox."""
     pending = None if message.answer is None else message.answer.pending
-    return f'UPDATE task SET answer = ?, pending = ? WHERE {TASK}', [(seq, pending, agent, message.task_id)]
+    newest = '(SELECT MAX(seq) FROM inbox WHERE inbox.agent = task.agent AND inbox.task_id = task.id)'
+    statement = f'UPDATE task SET answer = {newest}, pending = ?, status_message = NULL WHERE {TASK}'
+    return statement, [(pending, agent, message.task_id)]

@@ -11,12 +11,13 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from . import deliveries, pauses, runs, webhooks
 from .contexts import BEHIND, NEXT, ROUND, lock_rounds
-from .transaction import Lock
+from .transaction import Lock, LockTasks
 from .vocabulary import (
     ADD_ITEM,
     TASK,
     UNREAD,
     Transaction,
+    Write,
     add_events,
     end_unheld,
     find,
@@ -27,6 +28,11 @@ from .vocabulary import (
 
 __all__ = ('cancel', 'locks_of_submit', 'submit')
 
+_ADD_TO_INBOX = (
+    'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer, request)'
+    " VALUES (?, ?, ?, ?, ?, (SELECT MAX(seq) FROM item WHERE agent = ? AND task_id = ? AND kind = 'message'),"
+    ' ?, ?, ?, ?)'
+)
 REPLAYABLE_ANONYMOUS_ID = 16
 """From this length on a message id is unlikely to be another anonymous client's."""
 
@@ -68,7 +74,9 @@ def _store(
         header = yield from _create(agent, message, queue_limit)
     else:
         # Its run may be about to end, and then has to see the message or be over.
-        header = yield from find_locked(agent, message.task_id, message.owner, locked_context=answer is not None)
+        if answer is not None:  # the context is locked already
+            yield LockTasks(agent, [message.task_id])
+        header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
         yield from pauses.check(agent, header, message)
         answers = header.state in INTERRUPTED
@@ -77,26 +85,24 @@ def _store(
     if message.push is not None:  # gets the event that follows
         yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
     events: list[TaskEvent] = []
+    first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
         events = yield from pauses.ask_for_rest(agent, header, answer, message.at)
     elif answers:
         yield from _check_tasks(agent, message)
         header, events = yield from _continue(agent, header, message.at)
+        first = [message_to_history(agent, header.id)]
+        last = [add_events(agent, header.id, events), pauses.go_on(agent, message)]
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
-    rows = yield f'{ADD_ITEM} RETURNING seq', (agent, header.id, 'message', message.message_id, body)
-    kind = (2 if message.answers_calls else 1) if answers else 0
+    kind = 1 + message.answers_calls if answers else 0
     request = None if message.new else message.request or b''  # the first message's is the task's
-    rows = yield (
-        'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer, request)'
-        ' VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq',
-        (agent, message.owner, key, message.digest, header.id, rows[0][0], after, message.at, kind, request),
-    )
-    if answers and header.queued:
-        yield [pauses.go_on(agent, message, rows[0][0])]
+    row = (agent, message.owner, key, message.digest, header.id, agent, header.id, after, message.at, kind, request)
     if not message.new and message.watched_until:
         watch = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
-        yield watch, (message.watched_until, agent, message.task_id, message.watched_until)
+        last.append((watch, [(message.watched_until, agent, message.task_id, message.watched_until)]))
+    item = (agent, header.id, 'message', message.message_id, body)
+    yield [*first, (ADD_ITEM, [item]), (_ADD_TO_INBOX, [row]), *last]
     return Accepted(header, after, replayed=False), events
 
 
@@ -201,9 +207,8 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     """Queue an answered task; the state becomes `working`."""
     event = status_event(header, Status('working', at, None), header.last_event + 1)
     yield lock_rounds(agent, header.owner)
-    yield [message_to_history(agent, header.id), add_events(agent, header.id, [event])]
     rows = yield (  # one statement, because another task of the context may be running
-        "UPDATE task SET state = 'working', status_at = ?, status_message = NULL, queued = 1, run = run + 1,"
+        "UPDATE task SET state = 'working', status_at = ?, queued = 1, run = run + 1,"
         ' queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?),'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
         (at, agent, agent, agent, header.owner, agent, header.id),

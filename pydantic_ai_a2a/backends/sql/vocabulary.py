@@ -88,13 +88,10 @@ def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]
     return header_of(rows[0])
 
 
-def find_locked(
-    agent: str, task_id: str, owner: str | None, *, locked_context: bool = False
-) -> Transaction[TaskHeader]:
-    """Lock a task and, unless it is locked already, the context against other writers. Return the result of `find`."""
-    if not locked_context:
-        header = yield from find(agent, task_id, owner)
-        yield Lock((agent, header.owner, header.context_id))
+def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
+    """Lock a task and the context against other writers, and return the result of `find`."""
+    header = yield from find(agent, task_id, owner)
+    yield Lock((agent, header.owner, header.context_id))
     yield LockTasks(agent, [task_id])
     return (yield from find(agent, task_id, owner))
 
