@@ -24,6 +24,7 @@ from .values import (
     state_of,
     submit,
     text_of,
+    turn,
 )
 
 __all__ = ('SlotSuite',)
@@ -71,7 +72,7 @@ class SlotSuite(PortSuite):
 
     async def test_the_message_that_goes_on_with_a_conversation_gets_its_head(self, backend: Backend) -> None:
         await submit(backend, message('hi', new='t', context='c'))
-        await run(backend, 't')
+        await run(backend, 't', messages=turn('hi', 'hello'))
         accepted = await submit(backend, message('more', new='u', context='c'), slot=SLOT)
         claimed = accepted.claim
         assert claimed is not None
