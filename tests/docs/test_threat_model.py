@@ -8,7 +8,7 @@ import pytest
 
 from .blocks import ROOT, table
 
-PAGE = ROOT / 'docs' / 'threat-model.md'
+PAGE = ROOT / 'docs' / 'security-model.md'
 
 
 def claims() -> list[list[str]]:
@@ -19,7 +19,11 @@ def claims() -> list[list[str]]:
 
 
 def test_all_that_is_said_to_be_stopped_has_a_test() -> None:
-    stopped = PAGE.read_text().partition('## What the defaults stop')[2].partition('## What they do not stop')[0]
+    stopped = (
+        PAGE.read_text()
+        .partition('## Attacks that the defaults stop')[2]
+        .partition('## Attacks that the defaults do not stop')[0]
+    )
     rows = [line for line in stopped.splitlines() if line.startswith('| ') and not line.startswith('| Attack')]
     assert len(table(PAGE, 'Attack')) > 0
     assert len(claims()) == len(rows)

@@ -201,6 +201,6 @@ def test_a_drain_delay_cannot_be_negative() -> None:
 
 
 def test_the_documentation_says_what_each_word_means() -> None:
-    rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'operate.md', 'Component')]
+    rows = [(names, word) for names, word, _ in table(ROOT / 'docs' / 'observe.md', 'Component')]
     assert {word for _, word in rows} == set(get_args(health.Component))
     assert {name for names, _ in rows for name in names.split(', ')} == {'any', *OK}

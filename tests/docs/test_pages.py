@@ -1,0 +1,49 @@
+"""The pages of the documentation: their place in the navigation, their headings and their length."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ..words import QUESTION_WORDS
+from .blocks import ROOT
+
+DOCS = ROOT / 'docs'
+PAGES = sorted(DOCS.glob('*.md'))
+MOST_WORDS = 1500
+MOST_WORDS_TO_BEGIN = 900
+
+
+def _lines(path: Path) -> list[str]:
+    """Return the lines of a page without its blocks of code."""
+    return re.sub(r'^ *```.*?^ *```$', '', path.read_text(), flags=re.MULTILINE | re.DOTALL).splitlines()
+
+
+def _words(path: Path) -> int:
+    """Return the number of words outside blocks of code and tables."""
+    return sum(len(line.split()) for line in _lines(path) if not line.startswith('|'))
+
+
+def test_the_navigation_lists_every_page_once() -> None:
+    navigation = (ROOT / 'mkdocs.yml').read_text().partition('\nnav:\n')[2].partition('\n\n')[0]
+    assert sorted(re.findall(r': (\S+\.md)$', navigation, re.MULTILINE)) == [path.name for path in PAGES]
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+def test_a_page_has_one_title_and_headings_without_question_words(path: Path) -> None:
+    headings = [line.partition(' ') for line in _lines(path) if re.match('#+ ', line)]
+    assert [marks for marks, _, _ in headings].count('#') == 1
+    assert [
+        text for _, _, text in headings if text.partition(' ')[0].lower() in QUESTION_WORDS and text != 'How it works'
+    ] == []
+
+
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
+def test_a_page_is_short(path: Path) -> None:
+    assert _words(path) <= MOST_WORDS
+
+
+def test_the_first_page_can_be_read_at_once() -> None:
+    assert len((DOCS / 'get-started.md').read_text().split()) <= MOST_WORDS_TO_BEGIN
