@@ -107,6 +107,7 @@ class Assembly:
             now=backend.now,
             metering=metering,
             push=registration,
+            offers=self.hosting.offer,
         )
 
     def serving(

@@ -15,8 +15,8 @@ from itertools import islice
 from threading import Lock
 
 from ..lifecycle import STOPPED
-from ..ports import Subscription
-from ..types import TaskEvent
+from ..ports import Ending, Subscription
+from ..types import StoredTask, TaskEvent
 
 __all__ = ('EventBus', 'Read')
 
@@ -36,13 +36,17 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> No
 class _Waiter:
     """A future for resolving from any thread."""
 
-    __slots__ = ('certain', 'future', 'loop')
+    __slots__ = ('certain', 'future', 'loop', 'prepared', 'task')
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
         self.certain = False
         """True once the awaited event is stored, including events that arrived between the hint and the read."""
+        self.prepared: tuple[TaskEvent, StoredTask] | None = None
+        """The last event that a run of this process is about to store, and the task with this event."""
+        self.task: StoredTask | None = None
+        """The stopped task, if a run of this process has stored its end."""
 
     def resolve(self, certain: bool) -> None:
         """Wake the waiting caller; `certain` if the awaited event is stored, not only announced."""
@@ -50,6 +54,12 @@ class _Waiter:
             self._set(certain)
         else:
             _soon(self.loop, partial(self._set, certain))
+
+    def stop(self, last: TaskEvent) -> None:
+        """Wake the waiting caller with the task: the event `last`, which stops the task, is stored."""
+        if self.prepared is not None and self.prepared[0] is last:  # the very event: another run stores an equal one
+            self.task = self.prepared[1]
+        self.resolve(True)
 
     def _set(self, certain: bool) -> None:
         self.certain = self.certain or certain
@@ -233,7 +243,7 @@ class EventBus:
         if task_id in self._waiters and events[-1].state in STOPPED:  # nothing follows it in one publication
             with self.lock:
                 for waiter in self._waiters.get(task_id, ()):
-                    waiter.resolve(True)
+                    waiter.stop(events[-1])
 
     def hint(self, task_id: str, newest: int | None) -> None:
         """Wake readers for the event `newest` of another process; None: another process has erased the task."""
@@ -297,23 +307,66 @@ class EventBus:
         """True if the task has a reader in this process."""
         return task_id in self._tails
 
+    def awaited(self, task_id: str) -> bool:
+        """True if a caller of this process waits for the end of the task."""
+        return task_id in self._waiters
+
+    def prepare(self, task_id: str, final: TaskEvent, task: StoredTask) -> None:
+        """Give the waiting callers the task as it is once the event `final` is published."""
+        with self.lock:
+            for waiter in self._waiters.get(task_id, ()):
+                waiter.prepared = final, task
+
+    def expect(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> Ending:
+        """See `EventLog.expect`; `stopped` reads whether the task has stopped."""
+        return _Ending(self, task_id, stopped)
+
     async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
         """Wait until a stopping event is published; return at once if `stopped` returns true."""
+        ending = _Ending(self, task_id, stopped)
+        try:
+            if not await stopped():
+                await ending.wait()
+        finally:
+            ending.close()
+
+    def add_waiter(self, task_id: str) -> _Waiter:
+        """Register a waiter of the running event loop for the end of a task."""
+        waiter = _Waiter()
+        with self.lock:
+            self._waiters.setdefault(task_id, []).append(waiter)
+        if self._on_use is not None:
+            self._on_use()
+        return waiter
+
+    def remove_waiter(self, task_id: str, waiter: _Waiter) -> None:
+        """Forget a waiter."""
+        with self.lock:
+            waiters = self._waiters[task_id]
+            waiters.remove(waiter)
+            if not waiters:
+                del self._waiters[task_id]
+
+
+class _Ending(Ending):
+    def __init__(self, event_bus: EventBus, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
+        self._event_bus = event_bus
+        self._task_id = task_id
+        self._stopped = stopped
+        self._waiter = event_bus.add_waiter(task_id)
+
+    async def wait(self) -> StoredTask | None:
         while True:
-            waiter = _Waiter()
-            with self.lock:
-                self._waiters.setdefault(task_id, []).append(waiter)
-            if self._on_use is not None:
-                self._on_use()
-            try:
-                if await stopped():
-                    return
-                await waiter.future
-                if waiter.certain:
-                    return
-            finally:
-                with self.lock:
-                    waiters = self._waiters[task_id]
-                    waiters.remove(waiter)
-                    if not waiters:
-                        del self._waiters[task_id]
+            waiter = self._waiter
+            await waiter.future
+            if waiter.certain:
+                return waiter.task
+            # Another process may have ended the task. The next waiter is registered before the read.
+            self._waiter = self._event_bus.add_waiter(self._task_id)
+            self._waiter.prepared = waiter.prepared
+            self._event_bus.remove_waiter(self._task_id, waiter)
+            if await self._stopped():
+                return None
+
+    def close(self) -> None:
+        self._event_bus.remove_waiter(self._task_id, self._waiter)

@@ -19,7 +19,7 @@ from .backend import Backend
 from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, ExportedConversation, Housekeeping, OnExpired
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
-from .reading import EventLog, Pause, Subscription, TaskReader
+from .reading import Ending, EventLog, Pause, Subscription, TaskReader
 from .tasks import Accepted, Answer, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 
 __all__ = (
@@ -35,6 +35,7 @@ __all__ = (
     'DeadDelivery',
     'DeadLetter',
     'Delivery',
+    'Ending',
     'Erased',
     'EventLog',
     'ExportedConversation',

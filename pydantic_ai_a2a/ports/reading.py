@@ -70,6 +70,18 @@ class Subscription(ABC):
         """Stop. Idempotent; never blocks."""
 
 
+class Ending(ABC):
+    """The registered wait of one caller for the end of a task."""
+
+    @abstractmethod
+    async def wait(self) -> StoredTask | None:
+        """Return once the task has stopped: the whole task, if a run of this process has just stored it, or None."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Unregister the caller, once."""
+
+
 class EventLog(ABC):
     """The numbered events of each task."""
 
@@ -80,6 +92,13 @@ class EventLog(ABC):
     @abstractmethod
     async def wait(self, task_id: str, after: int) -> None:
         """Return once an event after this number has moved the task to an interrupted or terminal state."""
+
+    def expect(self, task_id: str) -> Ending | None:
+        """Register a wait for the end of a task before its first message is stored.
+
+        None: the caller has to `wait` after the message is stored.
+        """
+        return None
 
     def release(self, held: Callable[[str], bool]) -> None:  # noqa: B027 - a store that ends with its process needs none
         """End every `wait` in this event loop for tasks of other holders, which continue in other processes.

@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary, ref
 
 from ..clock import STOP_TIME
 from ..errors import BackendUnusable
+from ..service.offers import Offer
 from ..service.streams import OpenStreams
 from ..telemetry import metrics
 from .signals import Handler, Shutdown
@@ -113,6 +114,11 @@ class Hosting:
     def running(self, task_id: str) -> bool:
         """Return True if the task runs in this process."""
         return any(host.worker is not None and host.worker.running(task_id) for host in list(self._hosts.values()))
+
+    def offer(self) -> Offer | None:
+        """Return the offer of a slot of the running loop's worker; None if tasks have to wait."""
+        host = self._hosts.get(asyncio.get_running_loop())
+        return None if host is None or host.worker is None else host.worker.offer()
 
     @property
     def begun(self) -> bool:

@@ -19,8 +19,9 @@ from pydantic_ai.exceptions import RunCancelled
 
 from ..clock import STOP_TIME
 from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
-from ..ports import Backend, Claim
+from ..ports import Backend, Claim, Slot
 from ..quotas import Metering
+from ..service.offers import Offer
 from ..settings import Settings
 from .ends import RunEnds, run_id
 from .heartbeat import Heartbeat
@@ -84,6 +85,7 @@ class Worker:
             backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
         )
         self._slots = settings.workers.running
+        self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
         self._draining = False
         self._finished = 0
@@ -211,8 +213,31 @@ class Worker:
         if (running := self._running.get(task_id)) is not None:
             running.token.cancel()
 
+    def offer(self) -> Offer | None:
+        """Reserve a slot for a message that is about to be stored; None if the task has to wait."""
+        if self._stop_listening is None or self._waits():
+            return None
+        self._slots -= 1
+        return self._offer
+
+    def _settle(self, claim: Claim | None) -> None:
+        """Run the claimed task in a slot that was offered, or return the slot."""
+        self._slots += 1
+        if claim is None:
+            if self._waiting or self._behind:
+                self._fill_soon()
+        elif self._draining:
+            self._beside(self._ends.release(claim, self._recorder(claim)))
+        else:
+            context = copy_context()
+            self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
+
+    def _waits(self) -> bool:
+        """True if a new task has to wait: for earlier tasks, for a slot, or for another worker."""
+        return bool(self._waiting) or self._behind or self._draining or self._slots <= 0
+
     def _begin(self, task_id: str, context: Context) -> None:
-        if self._waiting or self._behind or self._draining or self._slots <= 0:
+        if self._waits():
             self._waiting[task_id] = context  # behind earlier tasks
             if not self._draining and self._slots > 0:
                 self._fill_soon()

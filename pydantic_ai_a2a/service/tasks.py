@@ -53,6 +53,8 @@ from ..types import (
     TaskState,
 )
 from .answering import answered, audit_answers, with_mark, without_marks
+from .ends import shortened, within
+from .offers import Offers, no_offers
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
@@ -110,8 +112,10 @@ class Service:
         now: Callable[[], int],
         metering: Metering | None = None,
         push: Registration | None = None,
+        offers: Offers = no_offers,
     ) -> None:
         self._backend = backend
+        self._offers = offers
         self._limits = settings.limits
         self._max_wait = settings.limits.max_wait
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
@@ -131,11 +135,22 @@ class Service:
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         submission = await self.check(call, params)
-        accepted = await self._submit(submission, call, params.message)
-        task_id = accepted.header.id
         if params.return_immediately:
+            accepted = await self._submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
-        await self._wait(task_id, accepted.after, self._max_wait)
+        ending = self._backend.events.expect(submission.task_id) if submission.new else None
+        try:
+            accepted = await self._submit(submission, call, params.message)
+            task_id, task = accepted.header.id, None
+            if ending is None or task_id != submission.task_id or accepted.replayed:
+                await within(self._max_wait, self._backend.events.wait(task_id, accepted.after))
+            else:
+                task = await within(self._max_wait, ending.wait())
+        finally:
+            if ending is not None:
+                ending.close()
+        if task is not None:
+            return shortened(task, params.history_length)
         return await self._load(task_id, call.caller.owner, params.history_length)
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
@@ -222,19 +237,6 @@ class Service:
             only_waiting=self._only_waiting,
         )
 
-    async def _wait(self, task_id: str, after: int, seconds: float | None) -> None:
-        """Wait until the task has stopped, for at most `seconds`."""
-        waiting = self._backend.events.wait(task_id, after)
-        if seconds is None:
-            await waiting
-            return
-        stopped = asyncio.ensure_future(waiting)
-        try:
-            for done in (await asyncio.wait([stopped], timeout=seconds))[0]:
-                done.result()
-        finally:
-            stopped.cancel()
-
     async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
         if self._metering is not None:
             submission = replace(submission, task_limit=self._metering.task_limit)
@@ -257,9 +259,7 @@ class Service:
                     limit=self._limits.messages,
                 )
             try:
-                accepted = await self._backend.queue.submit(
-                    submission, queue_limit=self._limits.queue, idempotency_window=self._idempotency_window
-                )
+                accepted = await self._store(submission)
                 break
             except AnswerNeeded:  # the task has paused or gone on meanwhile
                 submission, decided = plain, None
@@ -269,6 +269,22 @@ class Service:
             metrics.instruments.enter('submitted')
         if decided is not None and not accepted.replayed:
             audit_answers(call, accepted.header.id, decided)
+        return accepted
+
+    async def _store(self, submission: Submission) -> Accepted:
+        """Store a message, and begin the run of the task at once if a slot is free and no other task comes first."""
+        offer, claim = self._offers(), None
+        try:
+            accepted = await self._backend.queue.submit(
+                submission,
+                queue_limit=self._limits.queue,
+                idempotency_window=self._idempotency_window,
+                slot=None if offer is None else offer.slot,
+            )
+            claim = accepted.claim
+        finally:
+            if offer is not None:
+                offer.settle(claim)
         return accepted
 
     async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
@@ -332,7 +348,7 @@ class Service:
         """Return the task after its run has stopped or was given up."""
         queue, task_id = self._backend.queue, header.id
         if header.state not in TERMINAL:
-            await self._wait(task_id, header.last_event, self._limits.cancel_grace)
+            await within(self._limits.cancel_grace, self._backend.events.wait(task_id, header.last_event))
             task = await self._load(task_id, owner, None)
             if task.header.state not in TERMINAL:
                 with suppress(TaskNotCancelableError):  # the task has ended meanwhile

@@ -10,6 +10,7 @@ from .claim import ClaimSuite
 from .conversations import ContextSuite, ConversationStoreSuite
 from .dead_letters import DeadLetterSuite
 from .durable import DurableSuite
+from .endings import EndingSuite
 from .events import EventLogSuite
 from .export import ExportSuite
 from .housekeeping import RetentionSuite
@@ -46,6 +47,7 @@ class BackendSuite(
     TaskReaderSuite,
     TotalsSuite,
     EventLogSuite,
+    EndingSuite,
     HousekeepingSuite,
     QuotaSuite,
     ConversationStoreSuite,

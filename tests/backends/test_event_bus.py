@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from pydantic_ai_a2a.backends.event_bus import EventBus
-from pydantic_ai_a2a.types import TaskEvent
+from pydantic_ai_a2a.types import StoredTask, TaskEvent, TaskHeader
 
 from ..bounds import LIMIT
 
@@ -158,3 +158,56 @@ async def test_events_that_are_told_late_are_read_in_their_order() -> None:
     async with asyncio.timeout(LIMIT):
         assert await reader.next() == stored
     reader.close()
+
+
+async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hint_only() -> None:
+    asked: list[bool] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped() -> bool:
+        asked.append(len(asked) == 1)
+        return asked[-1]
+
+    event_bus = EventBus(read, 1000)
+    ending = event_bus.expect('t', stopped)
+    assert event_bus.awaited('t')
+    waiting = asyncio.ensure_future(ending.wait())
+    async with asyncio.timeout(LIMIT):
+        for _ in range(2):
+            event_bus.hint('t', 1)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert await waiting is None
+    ending.close()
+    assert (asked, event_bus.in_use) == ([False, True], False)
+
+
+async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None:
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped() -> bool:
+        raise AssertionError('nobody asks')
+
+    header = TaskHeader(
+        id='t',
+        context_id='c',
+        owner='/',
+        state='completed',
+        status_at=0,
+        status_message=None,
+        metadata=None,
+        last_event=2,
+    )
+    given: list[StoredTask | None] = []
+    for final in (event(2), event(2)):
+        event_bus = EventBus(read, 1000)
+        ending = event_bus.expect('t', stopped)
+        event_bus.prepare('t', final, StoredTask(header, [], []))
+        event_bus.publish('t', [final if not given else event(2)])
+        async with asyncio.timeout(LIMIT):
+            given.append(await ending.wait())
+        ending.close()
+    assert given == [StoredTask(header, [], []), None]

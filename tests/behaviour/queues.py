@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Status, Submission, TaskQueue
+from pydantic_ai_a2a.ports import Accepted, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
 from pydantic_ai_a2a.types import TaskEvent, TaskHeader
 
 
@@ -19,8 +19,12 @@ class Wrapped(TaskQueue):
     def __init__(self, inner: TaskQueue) -> None:
         self.inner = inner
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
-        return await self.inner.submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
+        return await self.inner.submit(
+            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )
 
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         return await self.inner.cancel(task_id, owner, at=at, force=force)
@@ -72,8 +76,12 @@ class Overtaken(Wrapped):
         super().__init__(inner)
         self._first: Callable[[], Awaitable[object]] | None = first
 
-    async def submit(self, submission: Submission, *, queue_limit: int, idempotency_window: int) -> Accepted:
+    async def submit(
+        self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
+    ) -> Accepted:
         if self._first is not None:
             first, self._first = self._first, None
             await first()
-        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+        return await super().submit(
+            submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
+        )

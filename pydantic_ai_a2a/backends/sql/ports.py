@@ -10,6 +10,7 @@ from ...ports import (
     Accepted,
     Checkpoint,
     Claim,
+    Ending,
     Erased,
     EventLog,
     ExportedConversation,
@@ -32,6 +33,7 @@ from . import conversations, erase, export, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
 from .database import Database, Port, Published, WriteKind, reading, writing
+from .ended import ended_task
 from .push_ports import Due
 from .transaction import Transaction
 
@@ -160,6 +162,9 @@ class SqlQueue(Port, TaskQueue):
             self._due.tell()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        event_bus = self.database.event_bus
+        if event_bus.awaited(claim.header.id) and (task := ended_task(claim, finish)) is not None:
+            event_bus.prepare(claim.header.id, finish.final, task)
         following, _ = await self.database.write(_FINISH, self.agent, claim, finish)
         if claim.header.id in self._due.tasks:
             self._due.tell()
@@ -196,6 +201,11 @@ class SqlEvents(Port, EventLog):
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         return self.database.event_bus.subscribe(task_id, on_drop)
+
+    def expect(self, task_id: str) -> Ending:
+        return self.database.event_bus.expect(
+            task_id, lambda: self.database.read(reads.stopped_after, self.agent, task_id, 0)
+        )
 
     async def wait(self, task_id: str, after: int) -> None:
         await self.database.event_bus.wait(

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a import Workers
+from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
-from pydantic_ai_a2a.ports import Claim, TaskQueue
-from pydantic_ai_a2a.testing.values import claim_one, message, submit
+from pydantic_ai_a2a.ports import Accepted, Claim, Submission, TaskQueue
+from pydantic_ai_a2a.testing.values import claim_one, claim_some, message, submit
 
-from ...client import texts
+from ...client import LIMIT, Client, RpcError, lifespan, texts
 from ...dialects import unversioned
 from ..metered import AUTH, by
 from ..queues import Wrapped
@@ -131,3 +134,54 @@ async def test_many_queued_tasks_of_one_caller_delay_another_callers_task_by_one
         await stage.reached('2')
         stage.open(*flood)
     assert stage.began[:4] == ['0', '1', 'hi', '2']
+
+
+class Held(Wrapped):
+    """Answers the first submission only when the test says so, or refuses it then."""
+
+    def __init__(self, inner: TaskQueue, *, refuses: bool = False) -> None:
+        super().__init__(inner)
+        self.refuses = refuses
+        self.stored = asyncio.Event()
+        self.answers = asyncio.Event()
+
+    async def submit(self, submission: Submission, **options: Any) -> Accepted:
+        if self.stored.is_set():
+            return await super().submit(submission, **options)
+        accepted = None if self.refuses else await super().submit(submission, **options)
+        self.stored.set()
+        await self.answers.wait()
+        if accepted is None:
+            raise StoreUnavailable
+        return accepted
+
+
+async def test_a_slot_that_was_kept_for_a_refused_message_goes_to_the_task_that_waits(backend: SqliteBackend) -> None:
+    stage, queue = Stage(), Held(backend.queue, refuses=True)
+    backend.queue = queue
+    stage.open('waits')
+    async with serving(stage.agent, backend=backend, workers=Workers(running=1)) as client:
+        refused = asyncio.ensure_future(client.send('refused'))
+        await queue.stored.wait()
+        task = await client.send('waits', returnImmediately=True)
+        assert stage.began == []
+        queue.answers.set()
+        with pytest.raises(RpcError):
+            await refused
+        assert texts(await ended(client, task['id'])) == ['waits']
+
+
+async def test_a_task_whose_message_is_answered_during_the_drain_is_handed_back(tmp_path: Path) -> None:
+    backend = SqliteFileBackend(SqliteFile(path=tmp_path / 'tasks.db'), 'agent', reader_lag=10**6)
+    stage, queue = Stage(), Held(backend.queue)
+    backend.queue = queue
+    app = to_a2a(stage.agent, backend=backend)
+    async with asyncio.timeout(LIMIT):
+        async with lifespan(app):
+            sending = asyncio.ensure_future(Client(app).send('hi', returnImmediately=True))
+            await queue.stored.wait()
+        queue.answers.set()
+        task = await sending
+        [claimed] = await claim_some(backend, 1, 'another', limit=1, at=SYSTEM.now())
+    backend.close()
+    assert (claimed.header.id, claimed.attempt, stage.began) == (task['id'], 1, [])

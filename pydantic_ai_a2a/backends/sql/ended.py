@@ -1,0 +1,31 @@
+"""The whole task at the end of a run, from the claim and the end alone, so that no read is needed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ports import Claim, Finish
+from ...types import StoredTask
+
+__all__ = ('ended_task',)
+
+
+def ended_task(claim: Claim, end: Finish) -> StoredTask | None:
+    """Return the task as the end of its only run stores it, or None if the task may hold more.
+
+    The run is the first one under the first claim, and has stored no events: so there was no status and no second
+    message. A task with unread messages goes on, and its last event is not stored.
+    """
+    only = claim.fence == claim.run == 1 and [*end.events, end.final][0].n == claim.header.last_event + 1
+    if not only or end.status.state != 'completed' or end.taken or end.last or end.artifacts is None:
+        return None
+    header = replace(
+        claim.header,
+        state=end.status.state,
+        status_at=end.status.at,
+        status_message=end.status.message,
+        metadata=claim.header.metadata if end.metadata is None else end.metadata,
+        last_event=end.final.n,
+    )
+    history = [claim.message, *(body for _, body in end.history)]
+    return StoredTask(header, history, [body for _, body in end.artifacts])

@@ -1,0 +1,26 @@
+"""Free slots of the workers of this process, offered for the tasks of messages that are about to be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from ..ports import Claim, Slot
+
+__all__ = ('Offer', 'Offers', 'no_offers')
+
+
+class Offer(NamedTuple):
+    """A slot that is reserved until the call of `settle`."""
+
+    slot: Slot
+    settle: Callable[[Claim | None], object]
+    """Run the claimed task in the slot; None returns the slot. To be called once."""
+
+
+Offers: TypeAlias = Callable[[], Offer | None]
+"""Returns the offer of a free slot, or None if tasks have to wait."""
+
+
+def no_offers() -> None:
+    """Offer no slot."""

@@ -1,0 +1,129 @@
+"""Tests of callers that wait for the end of a task since before its first message was stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from ..ports import Backend, Claim
+from ..types import StoredTask
+from .base import PortSuite
+from .values import (
+    AT,
+    LIMIT,
+    OWNER,
+    chunk,
+    claim_one,
+    ending,
+    expire,
+    message,
+    status_event,
+    submit,
+)
+
+__all__ = ('EndingSuite',)
+
+RESULT: dict[str, Any] = {
+    'history': [('answered', b'{"messageId":"answered","parts":[]}')],
+    'artifacts': [('a', b'{"artifactId":"a","parts":[{"text":"hi"}]}')],
+}
+
+End = Callable[[Backend, Claim], Awaitable[object]]
+
+
+async def completed(backend: Backend, claimed: Claim) -> None:
+    """End the run with a result."""
+    end = ending(claimed, metadata=b'{"usage":1}', **RESULT)
+    assert await backend.queue.finish(claimed, end) is None
+
+
+async def completed_without_result(backend: Backend, claimed: Claim) -> None:
+    """End the run without artifacts, so that streamed ones are kept."""
+    await backend.queue.emit(claimed, [chunk(2, 'a', append=False)])
+    await backend.queue.finish(claimed, ending(claimed, after=2))
+
+
+async def completed_after_a_note(backend: Backend, claimed: Claim) -> None:
+    """End the run after a status with a message, which moves into the history."""
+    note = b'{"messageId":"note","parts":[]}'
+    end = ending(claimed, 'working', status_message=note)
+    await backend.queue.emit(claimed, [status_event(2, 'working')], end.status)
+    await backend.queue.finish(claimed, ending(claimed, after=2, **RESULT))
+
+
+async def completed_with_a_second_message(backend: Backend, claimed: Claim) -> None:
+    """End both runs of a task with two messages."""
+    await submit(backend, message('more', to='t'))
+    following = await backend.queue.finish(claimed, ending(claimed, **RESULT))
+    assert following is not None
+    await backend.queue.finish(following, ending(following))
+
+
+async def completed_by_another_holder(backend: Backend, claimed: Claim) -> None:
+    """End the task by the holder that took it over."""
+    await expire(backend, 't')
+    another = await claim_one(backend, 't', 'another')
+    await backend.queue.finish(another, ending(another, **RESULT))
+
+
+async def failed(backend: Backend, claimed: Claim) -> None:
+    """End the run with a failure."""
+    await backend.queue.finish(claimed, ending(claimed, 'failed', failure='x', status_message=b'{"parts":[]}'))
+
+
+async def interrupted(backend: Backend, claimed: Claim) -> None:
+    """Let the task wait for its client."""
+    await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=b'{"parts":[]}'))
+
+
+async def canceled(backend: Backend, claimed: Claim) -> None:
+    """Take the task away from its run."""
+    await backend.queue.cancel('t', OWNER, at=AT, force=True)
+
+
+async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredTask | None]:
+    """Return the task that a waiting caller got, and the task that a read returns then."""
+    waiting = backend.events.expect('t')
+    await submit(backend, message('hi', new='t'))
+    claimed = await claim_one(backend, 't')
+    async with asyncio.timeout(LIMIT):
+        if waiting is None:
+            await end(backend, claimed)
+            return None, await backend.reader.load('t', None)
+        try:
+            ended = asyncio.ensure_future(waiting.wait())
+            await asyncio.sleep(0)
+            assert not ended.done()
+            await end(backend, claimed)
+            return await ended, await backend.reader.load('t', None)
+        finally:
+            waiting.close()
+
+
+class EndingSuite(PortSuite):
+    """Tests of the end of a task for a caller that waits since before the submission."""
+
+    @pytest.mark.parametrize(
+        'end',
+        [
+            completed,
+            completed_without_result,
+            completed_after_a_note,
+            completed_with_a_second_message,
+            completed_by_another_holder,
+            failed,
+            interrupted,
+            canceled,
+        ],
+    )
+    async def test_who_waits_for_a_new_task_gets_the_stored_task_or_reads_it(self, backend: Backend, end: End) -> None:
+        task, stored = await end_of(backend, end)
+        assert stored is not None
+        assert task is None or (task.header, [*(task.history or ())], [*(task.artifacts or ())]) == (
+            stored.header,
+            [*(stored.history or ())],
+            [*(stored.artifacts or ())],
+        )
