@@ -18,21 +18,30 @@ __all__ = (
     'BEHIND',
     'NEXT',
     'QUEUED',
+    'QUEUE_SEQ',
     'ROUND',
     'any_queued',
     'let_go',
     'lock_rounds',
 )
 
-_LIVE = "state IN ('submitted', 'working')"
-_OTHERS = (
-    f'FROM task e WHERE e.agent = task.agent AND e.owner = task.owner AND e.context_id = task.context_id AND e.{_LIVE}'
+_OTHERS = 'FROM task e WHERE e.agent = {0}.agent AND e.owner = {0}.owner AND e.context_id = {0}.context_id'
+_RUNNING = f"{_OTHERS} AND e.state = 'working' AND e.queued = 0"
+_WAITING = f'{_OTHERS} AND e.queued = 1'
+_RUNNING_OTHER, _WAITING_OTHER = _RUNNING.format('task'), _WAITING.format('task')
+_FIRST = (
+    f'NOT EXISTS (SELECT 1 {_RUNNING_OTHER})'
+    f' AND NOT EXISTS (SELECT 1 {_WAITING_OTHER} AND e.queue_seq < task.queue_seq)'
 )
-_FIRST = f'NOT EXISTS (SELECT 1 {_OTHERS} AND e.queue_seq < task.queue_seq)'
 QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
 """The task waits for a worker, and is the first of its context to run."""
-NEXT = f'(SELECT e.id {_OTHERS} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1)'
-"""The next first task of a context, after the end of a task."""
+NEXT = (
+    f'COALESCE((SELECT e.id {_RUNNING_OTHER} AND e.id <> task.id),'
+    f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'
+)
+"""The next first task of a context, after the end of a task: the running task, which is before all queued tasks."""
+QUEUE_SEQ = '(SELECT COALESCE(MAX(seq), 0) + 1 FROM item)'
+"""The next `queue_seq`. Each live task has a message with this number or a higher one, stored after the task."""
 _CLAIMABLE = 'FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
 # Without statistics, PostgreSQL would read the whole queue for MIN and MAX.
 _NOW = f'(SELECT q.round {_CLAIMABLE} ORDER BY q.round, q.queue_seq LIMIT 1)'
@@ -40,8 +49,9 @@ _NEXT_OF_OWNER = f'(SELECT q.round + 1 {_CLAIMABLE} AND q.owner = ? ORDER BY q.r
 ROUND = f'(SELECT COALESCE(MAX(round), 0) FROM (SELECT {_NOW} AS round UNION ALL SELECT {_NEXT_OF_OWNER}) AS rounds)'
 """The round of a new queued task (agent, agent, owner)."""
 BEHIND = (
-    'CASE WHEN EXISTS (SELECT 1 FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ?'
-    f' AND e.{_LIVE}) THEN 1 ELSE 0 END'
+    'CASE WHEN EXISTS'
+    ' (SELECT 1 FROM (SELECT CAST(? AS TEXT) AS agent, CAST(? AS TEXT) AS owner, CAST(? AS TEXT) AS context_id) AS n'
+    f' WHERE EXISTS (SELECT 1 {_RUNNING.format("n")}) OR EXISTS (SELECT 1 {_WAITING.format("n")})) THEN 1 ELSE 0 END'
 )
 """1 if a context (agent, owner, context) has a live task before a new task, else 0."""
 

@@ -64,6 +64,12 @@ _HISTORY = f'{_CHAIN.format("")} SELECT id, parent_id, message FROM chain WHERE 
 _SINCE = f'{_CHAIN.format(" AND entry.id <> ?")} SELECT id, parent_id, message FROM chain ORDER BY depth DESC'
 
 _BRANCH = 'INSERT INTO conversation_branch (agent, owner, id, tip) VALUES (?, ?, ?, ?)'
+_TIPS = 'SELECT tip FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
+_SHARE = (
+    'INSERT INTO conversation_branch (agent, owner, id, tip) SELECT agent, owner, id, head_id FROM conversation'
+    ' WHERE agent = ? AND owner = ? AND head_id = ? ON CONFLICT DO NOTHING'
+)
+"""Note an entry as a tip of all conversations with this entry as the newest one: no index finds these conversations."""
 _DROP_BRANCHES = 'DELETE FROM conversation_branch WHERE agent = ? AND owner = ? AND id = ?'
 _LEFT = 'SELECT tip FROM entry_erased WHERE agent = ? AND owner = ? ORDER BY tip LIMIT 1'
 _LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFLICT DO NOTHING'
@@ -71,7 +77,6 @@ _NOT_LEFT = 'DELETE FROM entry_erased WHERE agent = ? AND owner = ? AND tip = ?'
 _UNUSED = (
     'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
     ' AND child.parent_id = e.id{})'
-    ' AND NOT EXISTS (SELECT 1 FROM conversation c WHERE c.agent = e.agent AND c.owner = e.owner AND c.head_id = e.id)'
     ' AND NOT EXISTS'
     ' (SELECT 1 FROM conversation_branch b WHERE b.agent = e.agent AND b.owner = e.owner AND b.tip = e.id)'
 )
@@ -188,15 +193,16 @@ def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transacti
     Return the number of deleted entries; `drop_left` deletes the rest. Return None without such a conversation.
     """
     yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
-    rows = yield _RECORD, (agent, owner, conversation_id)
+    rows = yield HEAD, (agent, owner, conversation_id)
     if not rows:
         return None
-    record = _record_ta().validate_json(rows[0][0])
     key = (agent, owner, conversation_id)
+    branches = yield _TIPS, key
+    tips = {tip for (tip,) in (*rows, *branches) if tip is not None}
     yield [
         ('DELETE FROM conversation WHERE agent = ? AND owner = ? AND id = ?', [key]),
         (_DROP_BRANCHES, [key]),
-        (_LEAVE, [(agent, owner, tip) for tip in (record.head_id, *record.branches) if tip is not None]),
+        (_LEAVE, [(agent, owner, tip) for tip in sorted(tips)]),
     ]
     return (yield from _drop_left(agent, owner, limit))
 
@@ -295,6 +301,7 @@ class SqlConversationStore(ConversationStore):
             _write(*owner, record, round(record.updated_at.timestamp() * 1000)),
             (_DROP_BRANCHES, [(*owner, record.conversation_id)]),
             (_BRANCH, [(*owner, record.conversation_id, tip) for tip in record.branches]),
+            (_SHARE, [(*owner, entry_id) for entry_id in sorted(_shared(record, new_entries))]),
         ]
 
     def _check(self, conversation_id: str, expected_revision: str | None) -> Transaction[None]:
@@ -340,6 +347,12 @@ class SqlConversationStore(ConversationStore):
         if not rows:
             raise LookupError(head_id)
         return [StoredEntry(*row) for row in rows]
+
+
+def _shared(record: ConversationRecord, new_entries: Sequence[ConversationEntry]) -> set[str]:
+    """Return the entries that another conversation may have as the newest one: those that were there before."""
+    before = {record.head_id, *(entry.parent_id for entry in new_entries)} - {entry.id for entry in new_entries}
+    return {entry_id for entry_id in before if entry_id is not None}
 
 
 def _entries(rows: Sequence[Any]) -> list[ConversationEntry]:

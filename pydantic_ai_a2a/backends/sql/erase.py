@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...errors import UnsupportedOperationError
 from ...lifecycle import INTERRUPTED
 from ...ports import Erased, Status
-from . import conversations, totals
+from . import conversations, ranges, totals
 from .sweep import ROWS, TASKS, Told, drop_events, drop_task
 from .transaction import Lock
 from .vocabulary import HEADER, Rows, Transaction, header_of, status_event
@@ -37,7 +37,8 @@ def _tasks(agent: str, owner: str, context_id: str | None) -> tuple[str, tuple[s
 
 def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
     where, values = _tasks(agent, owner, context_id)
-    rows = yield f"SELECT id FROM task WHERE {where} AND state IN ('submitted', 'working') LIMIT 1", values
+    live, all_values = ranges.union(ranges.LIVE_RANGES, 'id', where, values)
+    rows = yield f'{live} LIMIT 1', all_values
     if rows:
         raise UnsupportedOperationError(
             f'The task {rows[0][0]} is queued or running; cancel it before what it belongs to is erased.'
@@ -48,7 +49,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     """A batch of tasks, each with its events first, which may take several batches."""
     where, values = _tasks(agent, owner, context_id)
     # A message that comes now may have made a task, or let one go on.
-    idle = f"{where} AND state NOT IN ('submitted', 'working')"
+    idle = f'{where} AND {ranges.STOPPED}'
     rows = yield (
         f'SELECT {HEADER} FROM task WHERE {idle} ORDER BY id /* COLLATE "C" */ LIMIT ? /* FOR UPDATE */',
         (*values, TASKS),

@@ -12,7 +12,7 @@ from ...lifecycle import INTERRUPTED, STOPPED, TERMINAL
 from ...ports import Pause
 from ...protocol import stored
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
-from . import totals
+from . import ranges, totals
 from .damage import check_stored
 from .vocabulary import BY_ID_AND_OWNER, HEADER, LAST_EVENT, TASK, Transaction, header_of
 
@@ -21,6 +21,7 @@ __all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after'
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
+_NEWEST = 'ORDER BY status_at DESC, id DESC'
 _NO_LIMIT = 2**31
 _NUMBERS = ' UNION ALL '.join(
     'SELECT seq FROM (SELECT seq FROM item'
@@ -73,7 +74,6 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
     wanted: tuple[tuple[str, Any], ...] = (
         ('owner = ?', query.owner),
         ('context_id = ?', query.context_id),
-        ('state = ?', query.state),
         ('status_at >= ?', query.since),
     )
     for condition, value in wanted:
@@ -81,16 +81,21 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
             conditions.append(condition)
             values.append(value)
     where = ' AND '.join(conditions)
+    of_state = ranges.of_state(query.state)
     if query.context_id is None and query.since is None:
         total = yield totals.count(agent, query.owner, () if query.state is None else (query.state,))
     else:
-        total = yield f'SELECT COUNT(*) FROM task WHERE {where}', tuple(values)
+        total = yield ranges.number(of_state, where, values)
     if query.before is not None:
         where += ' AND (status_at, id) < (?, ?)'
         values = [*values, *query.before]
+    found, all_values = ranges.union(
+        of_state, 'status_at, id', where, (*values, query.page_size + 1), f'{_NEWEST} LIMIT ?'
+    )
     rows = yield (
-        f'SELECT {HEADER} FROM task WHERE {where} ORDER BY status_at DESC, id DESC LIMIT ?',
-        (*values, query.page_size + 1),
+        f'SELECT {HEADER} FROM task WHERE agent = ? AND id IN'
+        f' (SELECT id FROM ({found}) AS found {_NEWEST} LIMIT ?) {_NEWEST}',
+        (agent, *all_values, query.page_size + 1),
     )
     tasks: list[StoredTask] = []
     room = sys.maxsize if query.max_bytes is None else query.max_bytes

@@ -62,29 +62,19 @@ CREATE TABLE task (
     PRIMARY KEY (agent, id)
 ) /* WITH (fillfactor = 80) */
 
--- Finds the next `queue_seq`.
-CREATE INDEX task_seq ON task (agent, queue_seq)
+-- Lists the stopped tasks of an owner, in the order of pages.
+CREATE INDEX task_owner ON task (agent, owner, state, status_at, id)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
 
--- Lists the tasks of an owner, in the order of pages.
-CREATE INDEX task_owner ON task (agent, owner, status_at, id)
+-- Lists the stopped tasks of a context, in the order of pages.
+CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
 
--- Lists the tasks of an owner in one state.
-CREATE INDEX task_owner_state ON task (agent, owner, state, status_at, id)
+-- Finds the queued tasks of a context, in their order.
+CREATE INDEX task_line ON task (agent, owner, context_id, queue_seq) WHERE queued = 1
 
--- Lists the tasks of a context.
-CREATE INDEX task_context ON task (agent, owner, context_id, status_at, id)
-
--- Lists the tasks of a context in one state.
-CREATE INDEX task_context_state ON task (agent, owner, context_id, state, status_at, id)
-
--- Finds the tasks that run before and after a task of its context.
-CREATE INDEX task_live ON task (agent, owner, context_id, queue_seq) WHERE state IN ('submitted', 'working')
-
--- Keeps a context from running two tasks at once.
+-- Keeps a context from running two tasks at once, and finds running tasks.
 CREATE UNIQUE INDEX task_running ON task (agent, owner, context_id) WHERE state = 'working' AND queued = 0
-
--- Finds running tasks whose lease has expired.
-CREATE INDEX task_held ON task (agent, queue_seq) WHERE state = 'working' AND queued = 0
 
 -- Finds running tasks that have to be cancelled.
 CREATE INDEX task_canceling ON task (agent, cancel_requested) WHERE state = 'working' AND cancel_requested = 1
@@ -175,13 +165,10 @@ CREATE TABLE conversation (
     updated_at BIGINT NOT NULL,
     record BLOB NOT NULL, -- the whole ConversationRecord, as JSON
     PRIMARY KEY (agent, owner, id)
-)
+) WITHOUT ROWID
 
 -- Finds the oldest conversations.
 CREATE INDEX conversation_updated ON conversation (agent, updated_at)
-
--- Finds out if a message is the newest one of a conversation.
-CREATE INDEX conversation_head ON conversation (agent, owner, head_id)
 
 -- Model messages of conversations. Conversations that were forked share them.
 CREATE TABLE entry (
@@ -191,12 +178,12 @@ CREATE TABLE entry (
     parent_id TEXT, -- the message before; NULL for the first one
     message BLOB NOT NULL, -- the model message, as JSON
     PRIMARY KEY (agent, owner, id)
-)
+) WITHOUT ROWID
 
 -- Finds the messages that follow a message.
-CREATE INDEX entry_parent ON entry (agent, owner, parent_id)
+CREATE INDEX entry_parent ON entry (agent, owner, parent_id) WHERE parent_id IS NOT NULL
 
--- Newest messages of the branches that a conversation has left.
+-- Newest messages of the branches that a conversation has left, and of conversations that share the newest message.
 CREATE TABLE conversation_branch (
     agent TEXT NOT NULL,
     owner TEXT NOT NULL,
@@ -287,7 +274,7 @@ CREATE TABLE spending (
 -- Finds rows that no longer count, which sweeps delete.
 CREATE INDEX spending_until ON spending (agent, until)
 
--- Numbers of tasks and of conversations, up to the last sweep: see the module `totals`.
+-- Numbers of stopped tasks and of conversations, up to the last sweep: see the module `totals`.
 CREATE TABLE total (
     agent TEXT NOT NULL,
     owner TEXT NOT NULL, -- empty for all owners together
@@ -305,18 +292,21 @@ CREATE TABLE total_change (
     new_kind TEXT -- counted once more
 )
 
--- Finds the changes of an owner.
-CREATE INDEX total_change_owner ON total_change (agent, owner)
-
-CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW BEGIN
+CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW WHEN (NEW.state NOT IN ('submitted', 'working')) BEGIN
     INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
 END
 
-CREATE TRIGGER task_moved AFTER UPDATE OF state ON task FOR EACH ROW WHEN (OLD.state <> NEW.state) BEGIN
-    INSERT INTO total_change (agent, owner, old_kind, new_kind) VALUES (NEW.agent, NEW.owner, OLD.state, NEW.state);
+CREATE TRIGGER task_stopped AFTER UPDATE OF state ON task FOR EACH ROW
+    WHEN (OLD.state <> NEW.state AND NEW.state NOT IN ('submitted', 'working')) BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
 END
 
-CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW BEGIN
+CREATE TRIGGER task_left AFTER UPDATE OF state ON task FOR EACH ROW
+    WHEN (OLD.state <> NEW.state AND OLD.state NOT IN ('submitted', 'working')) BEGIN
+    INSERT INTO total_change (agent, owner, old_kind) VALUES (NEW.agent, NEW.owner, OLD.state);
+END
+
+CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW WHEN (OLD.state NOT IN ('submitted', 'working')) BEGIN
     INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, OLD.owner, OLD.state);
 END
 

@@ -9,8 +9,8 @@ from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
-from . import deliveries, pauses, runs, webhooks
-from .contexts import BEHIND, NEXT, ROUND, lock_rounds
+from . import deliveries, pauses, ranges, runs, webhooks
+from .contexts import BEHIND, NEXT, QUEUE_SEQ, ROUND, lock_rounds
 from .transaction import Lock, LockTasks
 from .vocabulary import (
     ADD_ITEM,
@@ -144,7 +144,7 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
     rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
         " traceparent, dialect, watched_until, queued, behind, round) SELECT ?, ?, ?, ?, 'submitted', ?,"
-        ' (SELECT COALESCE(MAX(queue_seq), 0) + 1 FROM task WHERE agent = ?), ?, ?, ?, ?, 1,'
+        f' {QUEUE_SEQ}, ?, ?, ?, ?, 1,'
         f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
         (
             agent,
@@ -152,7 +152,6 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
             message.owner,
             message.context_id,
             message.at,
-            agent,
             message.request,
             message.traceparent,
             message.dialect,
@@ -188,10 +187,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
     if message.task_limit is None:
         return
     yield Lock((agent, message.owner, 'tasks', ''))  # after all other locks, and whoever has it waits for none
-    rows = yield (
-        "SELECT COUNT(*) FROM task WHERE agent = ? AND owner = ? AND state IN ('submitted', 'working')",
-        (agent, message.owner),
-    )
+    rows = yield ranges.number(ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
     if rows[0][0] >= message.task_limit:
         raise QuotaExceededError.of('tasks', 1000)
 
@@ -209,9 +205,9 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
     yield lock_rounds(agent, header.owner)
     rows = yield (  # one statement, because another task of the context may be running
         "UPDATE task SET state = 'working', status_at = ?, queued = 1, run = run + 1,"
-        ' queue_seq = (SELECT MAX(queue_seq) + 1 FROM task WHERE agent = ?),'
+        f' queue_seq = {QUEUE_SEQ},'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
-        (at, agent, agent, agent, header.owner, agent, header.id),
+        (at, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
         yield from deliveries.enqueue(agent, header, rows[0][0], [event])

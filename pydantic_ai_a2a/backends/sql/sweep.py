@@ -14,7 +14,7 @@ from ...ports import OnExpired, Status
 from ...protocol import stored
 from ...settings import Retention
 from ...types import TaskEvent, TaskHeader
-from . import conversations, deliveries, quotas, totals
+from . import conversations, deliveries, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 from .vocabulary import (
@@ -43,11 +43,10 @@ TASKS = 50
 EXPIRED = 'expired'
 """Failure class of a task without an answer in time."""
 _NO_LIMIT = 2**62
-_UNENDED = ', '.join(f"'{state}'" for state in sorted(LIVE | INTERRUPTED))
-_LIVES = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
-_IDLE = (
-    'SELECT owner, id, updated_at FROM conversation c WHERE agent = ?'
-    f' AND NOT EXISTS ({_LIVES} AND state IN ({_UNENDED}))'
+_OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
+_UNENDED = (*ranges.LIVE_RANGES, f"state IN ('auth-required', 'input-required') AND {ranges.STOPPED}")
+_IDLE = 'SELECT owner, id, updated_at FROM conversation c WHERE agent = ?' + ''.join(
+    f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
 )
 
 

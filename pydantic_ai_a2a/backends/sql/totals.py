@@ -1,9 +1,9 @@
-"""The number of tasks of each owner in each state, and of conversations, without counting rows. Pure, like `sql`.
+"""The number of tasks of each owner in each state, and of conversations. Pure, like `sql`.
 
-A trigger adds a row to `total_change` in each transaction that adds, changes or deletes a task, and likewise for
-conversations. Transactions only add rows, and never wait for each other because of a total. Each sweep moves changes
-into `total`, with one row for each owner and state. A total is the sum of `total` and the newer changes: a few rows for
-any number of tasks.
+Live tasks are few, and are counted. For stopped tasks, a trigger adds a row to `total_change` in each transaction that
+stops, changes or deletes one, and likewise for conversations. Transactions only add rows, and never wait for each other
+because of a total. Each sweep moves changes into `total`, with one row for each owner and state. A total is the sum of
+`total` and the newer changes: a few rows for any number of tasks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ...lifecycle import LIVE
+from . import ranges
 from .transaction import Lock, Statement, Transaction
 
 __all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_sweep')
@@ -46,13 +48,18 @@ def count(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement
     """
     among = f'IN ({", ".join("?" * len(kinds))})' if kinds else f"<> '{CONVERSATIONS}'"
     of_owner, owners = ('', ()) if owner is None else (' AND owner = ?', (owner,))
-    return (
+    changed = (
         'SELECT CAST(COALESCE((SELECT SUM(number) FROM total'
         f' WHERE agent = ? AND owner = ? AND kind {among}), 0) AS BIGINT)'
         f' + (SELECT COUNT(CASE WHEN new_kind {among} THEN 1 END) - COUNT(CASE WHEN old_kind {among} THEN 1 END)'
-        f' FROM total_change WHERE agent = ?{of_owner})',
-        (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners),
+        f' FROM total_change WHERE agent = ?{of_owner})'
     )
+    values = (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners)
+    live = ranges.LIVE_RANGES if not kinds else [of for kind in kinds if kind in LIVE for of in ranges.of_state(kind)]
+    if not live:
+        return changed, values
+    counted, more = ranges.number(live, f'agent = ?{of_owner}', (agent, *owners))
+    return f'{changed} + ({counted})', (*values, *more)
 
 
 def fold(agent: str) -> Transaction[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -15,7 +16,7 @@ import pytest
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.statements import translated
-from pydantic_ai_a2a.backends.sql import erase, reads, sweep, totals
+from pydantic_ai_a2a.backends.sql import erase, ranges, reads, runs, sweep, totals
 from pydantic_ai_a2a.backends.sql.database import WriteKind
 from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
 from pydantic_ai_a2a.backends.sql.transaction import Statement, Transaction
@@ -29,6 +30,7 @@ from ...postgres import Postgres as Server
 from ..gates import database
 
 FEW, MANY = 1000, 20_000
+PAGE = 10
 KEEP = Retention(events=timedelta(days=1), max_tasks=2 * MANY, max_contexts=2 * MANY)
 TASKS = """
     INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)
@@ -49,6 +51,9 @@ NUMBERS = (
     'WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n < {last})'
     ' SELECT n FROM numbers'
 )
+SORTED = re.compile(r'Sort  \(cost=\S+ rows=(\d+)')
+LONGEST = len(ranges.of_state(None)) * (PAGE + 1)
+"""The most rows of a page's ranges."""
 QUERIES = {
     'state': {'state': 'completed'},
     'rare state': {'state': 'input-required'},
@@ -116,7 +121,7 @@ def steps(connection: sqlite3.Connection, transaction: Transaction[Any], without
 
 def query(name: str) -> TaskQuery:
     values: dict[str, Any] = QUERIES[name]
-    return TaskQuery(owner=OWNER, page_size=10, before=(AT, 't'), **values)
+    return TaskQuery(owner=OWNER, page_size=PAGE, before=(AT, 't'), **values)
 
 
 def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
@@ -125,6 +130,23 @@ def test_a_sweep_without_work_costs_the_same_however_many_tasks_are_stored(conne
         grow(connection, first, last)
         taken.append(steps(connection, sweep.sweep('agent', KEEP, AT)))
     assert abs(taken[0] - taken[1]) < 100
+
+
+def test_a_claim_costs_the_same_however_many_tasks_are_stored(connection: sqlite3.Connection) -> None:
+    taken: list[int] = []
+    for first, last in ((1, FEW), (FEW + 1, MANY)):
+        grow(connection, first, last)
+        claim = runs.claim('agent', 'holder', at=AT, lease=1000, limit=10, task_id=None)
+        taken.append(steps(connection, claim))
+    assert taken[0] == taken[1]
+
+
+def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    connection.execute("UPDATE conversation SET record = 'oops' WHERE id = 'idle 10'")
+    perform(connection, sweep.sweep('agent', Retention(events=timedelta(days=1), max_contexts=8), AT))
+    rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
+    assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
 
 def total(connection: sqlite3.Connection, *kinds: str) -> int:
@@ -191,10 +213,17 @@ def test_a_page_of_a_list_costs_the_same_however_many_tasks_are_stored(
 
 @pytest.mark.parametrize('name', [name for name, values in QUERIES.items() if {'context_id', 'since'} & values.keys()])
 def test_the_total_of_a_context_or_of_a_time_is_counted_in_an_index(connection: sqlite3.Connection, name: str) -> None:
-    counting = [each for each in statements_of(connection, query(name)) if each[0].startswith('SELECT COUNT')]
-    [(statement, values)] = counting
-    [(*_, plan)] = connection.execute(f'EXPLAIN QUERY PLAN {statement}', values).fetchall()
-    assert 'USING COVERING INDEX' in plan
+    [(statement, values)] = [
+        each for each in statements_of(connection, query(name)) if each[0].startswith('SELECT COUNT')
+    ]
+    plan = [row[3] for row in connection.execute(f'EXPLAIN QUERY PLAN {statement}', values)]
+    searches = [step for step in plan if step.startswith('SEARCH')]
+    assert len(searches) == len(ranges.of_state(query(name).state))
+    stopped = [step for step in searches if 'state=?' in step]
+    assert stopped
+    assert all('USING COVERING INDEX' in step for step in stopped)
+    live = [step for step in searches if step not in stopped]
+    assert all(any(f'task_{name}' in step for name in ('line', 'round', 'running')) for step in live)
 
 
 def statements_of(connection: sqlite3.Connection, wanted: TaskQuery) -> list[Statement]:
@@ -247,7 +276,7 @@ async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgre
         for statement, values in pages:
             plan = await plan_of(connection, statement, values)
             assert 'Seq Scan on task' not in plan, plan
-            assert 'Sort' not in plan, plan
+            assert all(int(rows) <= LONGEST for rows in SORTED.findall(plan)), plan
         for statement, values in sweeping:
             plan = await plan_of(connection, statement, values)
             assert 'Seq Scan on task' not in plan, plan
