@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import httpx2
 
@@ -30,6 +32,12 @@ def _resolve(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
+@cache
+def _authorities() -> ssl.SSLContext:
+    """Return a TLS context with the certificate authorities of the system, which take long to read."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
 class Webhooks:
     """Calls webhooks, from one event loop.
 
@@ -48,7 +56,7 @@ class Webhooks:
         # proxy. Of connections none is kept: the next one to an address may be for another host, which would have to
         # show a certificate of its own.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
-        self._transport = httpx2.AsyncHTTPTransport(trust_env=False, limits=limits)
+        self._transport = httpx2.AsyncHTTPTransport(verify=_authorities(), trust_env=False, limits=limits)
 
     async def close(self) -> None:
         """Release threads and connections."""
