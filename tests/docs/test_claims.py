@@ -32,6 +32,7 @@ from pydantic_ai_a2a.protocol.v1_0 import V1_0
 
 from ..bounds import LIMIT
 from .blocks import ROOT, blocks, table
+from .pictures import PICTURES
 from .rooms import PICTURE, layers, picture
 
 PACKAGE = ROOT / 'pydantic_ai_a2a'
@@ -121,6 +122,11 @@ def test_the_files_of_the_examples_and_the_rooms_of_the_changes_are_there() -> N
 
 def test_the_picture_of_the_rooms_shows_their_imports() -> None:
     assert PICTURE.read_text() == picture(), 'run: python -m tests.docs.rooms'
+
+
+@pytest.mark.parametrize('path', PICTURES, ids=lambda path: path.stem)
+def test_a_picture_is_drawn_by_its_script(path: Path) -> None:
+    assert path.read_text() == PICTURES[path](), 'run: python -m tests.docs.pictures'
 
 
 @pytest.mark.parametrize('path', [ROOT / 'README.md', ROOT / 'CONTRIBUTING.md'], ids=lambda path: path.stem)
