@@ -13,9 +13,7 @@ from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import (
     AfterValidator,
-    Field,
     PlainValidator,
-    StrictBool,
     with_config,
 )
 from pydantic_core import PydanticCustomError, from_json, to_json
@@ -28,14 +26,9 @@ from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
 from .envelope import Requests
 from .fields import (
     CAMEL_CASE,
-    Count,
     FlatPart,
-    Id,
-    Ids,
-    Line,
-    Lines,
-    MaybeId,
-    Millis,
+    ListFields,
+    MessageFields,
     Parts,
     Struct,
     list_params,
@@ -56,15 +49,9 @@ _DIALECT = 'fasta2a'
 
 
 @with_config(CAMEL_CASE)
-class _Message(TypedDict):
-    message_id: Id
-    context_id: NotRequired[MaybeId | None]
-    task_id: NotRequired[MaybeId | None]
+class _Message(MessageFields):
     role: Annotated[str, PlainValidator(role)]
     parts: Parts
-    metadata: NotRequired[Struct | None]
-    extensions: NotRequired[Lines | None]
-    reference_task_ids: NotRequired[Ids | None]
 
 
 @with_config(CAMEL_CASE)
@@ -91,14 +78,8 @@ def _task_state(value: object) -> TaskState:
 
 
 @with_config(CAMEL_CASE)
-class _ListParams(TypedDict, total=False):
-    context_id: MaybeId | None
+class _ListParams(ListFields, total=False):
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
-    page_size: Annotated[Count, Field(ge=1, le=100)] | None
-    page_token: Line | None
-    history_length: Count | None
-    status_timestamp_after: Millis | None
-    include_artifacts: StrictBool | None
 
 
 _Send = Annotated[_SendParams, AfterValidator(_send_params)]

@@ -16,6 +16,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainValidator,
+    StrictBool,
     StringConstraints,
     with_config,
 )
@@ -41,7 +42,9 @@ __all__ = (
     'Ids',
     'Line',
     'Lines',
+    'ListFields',
     'MaybeId',
+    'MessageFields',
     'Millis',
     'Parts',
     'Struct',
@@ -142,6 +145,30 @@ class FlatPart(TypedDict):
     filename: NotRequired[Line | None]
     media_type: NotRequired[Line | None]
     metadata: NotRequired[Struct | None]
+
+
+@with_config(CAMEL_CASE)
+class MessageFields(TypedDict):
+    """The fields of a message that are the same in all versions."""
+
+    message_id: Id
+    context_id: NotRequired[MaybeId | None]
+    task_id: NotRequired[MaybeId | None]
+    metadata: NotRequired[Struct | None]
+    extensions: NotRequired[Lines | None]
+    reference_task_ids: NotRequired[Ids | None]
+
+
+@with_config(CAMEL_CASE)
+class ListFields(TypedDict, total=False):
+    """The fields of a list's filter and page that are the same in all versions."""
+
+    context_id: MaybeId | None
+    page_size: Annotated[Count, Field(ge=1, le=100)] | None
+    page_token: Line | None
+    history_length: Count | None
+    status_timestamp_after: Millis | None
+    include_artifacts: StrictBool | None
 
 
 _CONTENTS = frozenset({'text', 'raw', 'url', 'data'})

@@ -24,7 +24,16 @@ from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
 from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
 from .envelope import Requests
-from .fields import CAMEL_CASE, MAX_ITEMS, Base64, Id, Ids, Line, Lines, MaybeId, Struct, names_of, read_message
+from .fields import (
+    CAMEL_CASE,
+    MAX_ITEMS,
+    Base64,
+    Line,
+    MessageFields,
+    Struct,
+    names_of,
+    read_message,
+)
 from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
 
@@ -96,16 +105,10 @@ def _file(wire: _File) -> Part:
 
 
 @with_config(CAMEL_CASE)
-class _Message(TypedDict):
+class _Message(MessageFields):
     kind: NotRequired[Literal['message'] | None]
-    message_id: Id
-    context_id: NotRequired[MaybeId | None]
-    task_id: NotRequired[MaybeId | None]
     role: Annotated[str, PlainValidator(role)]
     parts: Annotated[list[Annotated[_Part, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
-    metadata: NotRequired[Struct | None]
-    extensions: NotRequired[Lines | None]
-    reference_task_ids: NotRequired[Ids | None]
 
 
 @with_config(CAMEL_CASE)

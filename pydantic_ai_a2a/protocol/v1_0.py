@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, NotRequired, cast
 
 from pydantic import (
     AfterValidator,
-    Field,
     PlainValidator,
     StrictBool,
     TypeAdapter,
@@ -42,11 +41,9 @@ from .fields import (
     Count,
     FlatPart,
     Id,
-    Ids,
-    Line,
     Lines,
-    MaybeId,
-    Millis,
+    ListFields,
+    MessageFields,
     Parts,
     Struct,
     list_params,
@@ -82,15 +79,9 @@ def _task_state(value: object) -> TaskState | None:
 
 
 @with_config(PROTO_JSON)
-class _Message(TypedDict):
-    message_id: Id
-    context_id: NotRequired[MaybeId | None]
-    task_id: NotRequired[MaybeId | None]
+class _Message(MessageFields):
     role: Annotated[str, PlainValidator(_role)]
     parts: Parts
-    metadata: NotRequired[Struct | None]
-    extensions: NotRequired[Lines | None]
-    reference_task_ids: NotRequired[Ids | None]
 
 
 @with_config(PROTO_JSON)
@@ -140,15 +131,9 @@ def _get_params(wire: _GetTaskRequest) -> GetParams:
 
 
 @with_config(PROTO_JSON)
-class _ListTasksRequest(TypedDict, total=False):
+class _ListTasksRequest(ListFields, total=False):
     tenant: str | None
-    context_id: MaybeId | None
     status: Annotated[TaskState, PlainValidator(_task_state)] | None
-    page_size: Annotated[Count, Field(ge=1, le=100)] | None
-    page_token: Line | None
-    history_length: Count | None
-    status_timestamp_after: Millis | None
-    include_artifacts: StrictBool | None
 
 
 @with_config(PROTO_JSON)
