@@ -484,7 +484,8 @@ def test_importing_the_package_loads_only_what_gives_agents_their_method() -> No
 
 def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
-    rooms = ('commands', 'push', 'testing', 'backends.postgres.backend', 'auth.api_key', 'auth.starlette', 'app.serve')
+    backends = ('backends.postgres.backend', 'backends.sqlite.backend')
+    rooms = ('commands', 'push', 'testing', 'auth.api_key', 'auth.starlette', 'app.serve', *backends)
     foreign = ('asyncpg', 'click', 'jwt', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
     unneeded = (*(f'pydantic_ai_a2a.{room}' for room in rooms), *foreign)
     assert [name for name in modules if name.startswith(unneeded)] == []

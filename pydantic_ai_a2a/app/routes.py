@@ -124,9 +124,10 @@ class ExactPaths:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request."""
         if scope['type'] == 'http':
-            path = scope['path'].removeprefix(scope.get('root_path', ''))
+            path = scope['path'].removeprefix(scope.get('root_path', '')) or '/'
             endpoint = self._endpoints.get((path, scope['method']))
             if endpoint is not None:
+                scope['endpoint'] = endpoint
                 scope.setdefault('path_params', {})
                 return endpoint(scope, receive, send)
         return self._app(scope, receive, send)

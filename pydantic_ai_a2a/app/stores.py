@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..backends.memory import SqliteBackend
 from ..backends.postgres.settings import Postgres
-from ..backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from ..fasta2a.parts import OwnParts
 from ..ports import Backend
 from ..runs.host import server_processes
@@ -23,6 +22,8 @@ def open_store(store: str | Postgres, namespace: str, limits: Limits = Limits())
     if isinstance(store, Postgres):
         return _postgres(store, namespace, limits)
     if str(store).startswith('sqlite:'):
+        from ..backends.sqlite.backend import SqliteFile, SqliteFileBackend  # noqa: PLC0415 - apps in memory need none
+
         return SqliteFileBackend(SqliteFile.of(store), namespace, reader_lag=limits.reader_lag)
     if str(store).startswith('postgres'):
         return _postgres(Postgres(store), namespace, limits)

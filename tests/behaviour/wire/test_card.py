@@ -241,6 +241,15 @@ async def test_the_url_is_where_the_request_came_to() -> None:
 
 
 @covers('card behind a proxy or mount')
+async def test_a_request_without_a_host_gets_the_address_of_the_server() -> None:
+    app = to_a2a(Agent('test'))
+    for port in (8001, 8002):
+        exchange = Exchange(app, 'GET', CARD, {}, b'')
+        exchange.scope |= {'headers': [(b'accept', b'*/*')], 'server': ['10.0.0.1', port]}
+        assert url_of(await exchange.answer()) == f'http://10.0.0.1:{port}/'
+
+
+@covers('card behind a proxy or mount')
 async def test_the_url_holds_the_path_that_a_proxy_takes_away() -> None:
     exchange = Exchange(to_a2a(Agent('test')), 'GET', f'/behind/proxy{CARD}', {}, b'')
     exchange.scope['root_path'] = '/behind/proxy'

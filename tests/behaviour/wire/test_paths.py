@@ -39,6 +39,22 @@ async def ask(app: Any, verb: str, path: str, **body: Any) -> Answer:
     return await Exchange(app, verb, path, {'Content-Type': 'application/json'}, sent).answer()
 
 
+# Paths that a proxy takes away: some servers pass them on in `path`, others only in `root_path`.
+
+
+@pytest.mark.parametrize(('root_path', 'path'), [('/proxy', '/proxy/'), ('/proxy', '/'), ('/', '/'), ('', '/')])
+async def test_requests_behind_a_proxy_are_served(root_path: str, path: str) -> None:
+    app = to_a2a(Agent('test'))
+    async with lifespan(app):
+        body = json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': 'SendMessage', 'params': {'message': message()}})
+        exchange = Exchange(app, 'POST', path, {'Content-Type': 'application/json'}, body.encode())
+        exchange.scope['root_path'] = root_path
+        assert state_of((await exchange.answer()).json['result']['task']) == 'COMPLETED'
+        card = Exchange(app, 'GET', f'{path[:-1]}{CARD}', {}, b'')
+        card.scope['root_path'] = root_path
+        assert (await card.answer()).status == 200
+
+
 # Interface URLs that end in a slash.
 
 
