@@ -101,6 +101,12 @@ def test_the_documented_kinds_of_failure_are_those_that_there_are() -> None:
     assert documented == {*re.findall(r"Failure\('([\w-]+)'", source), EXPIRED}
 
 
+def test_the_documented_metrics_are_those_that_are_made() -> None:
+    documented = [name for name, *_ in table(DOCS / 'observe.md', 'Metric')]
+    source = (PACKAGE / 'telemetry' / 'instruments.py').read_text()
+    assert sorted(documented) == sorted(re.findall(r"create_\w+\(\s*'([\w.]+)'", source))
+
+
 def test_contributing_has_a_rule_for_each_room() -> None:
     documented = [room for room, _ in table(ROOT / 'CONTRIBUTING.md', 'Room')]
     assert sorted(documented) == sorted(room for layer in layers() for room in layer)
