@@ -38,6 +38,8 @@ class Peers:
         """The newest known event number of each task with a local reader."""
         self._elsewhere: dict[str, int] = {}
         """Tasks with a reader in any process, each with the expiry of the mark (ms)."""
+        self._private: set[str] = set()
+        """Tasks that run here since their submission, and for whose end nobody can wait in another process."""
         self._ready = False
         """True if a task was waiting for a worker at the last look."""
         self._marked: dict[str, int] = {}
@@ -77,6 +79,18 @@ class Peers:
             _call(listener.loop, listener.on_ready, None)
         return noticed.ready and not still_ready
 
+    def keep_private(self, task_ids: Iterable[str]) -> None:
+        """Remember that new tasks run here from their first moment on."""
+        self._private.update(task_ids)
+
+    def share(self, task_ids: Iterable[str]) -> None:
+        """Forget that tasks are private: they are over or go on, or another process asks about them."""
+        self._private.difference_update(task_ids)
+
+    def private(self, task_id: str) -> bool:
+        """True if no other process has to hear of the events of a task."""
+        return task_id in self._private and not self.watched_elsewhere(task_id)
+
     def is_watched(self, task_id: str, until: int) -> None:
         """Record the reader of a task in another process, until the expiry of the mark (ms)."""
         if self.listeners:  # who runs nothing need not know, nor looks at what has become of it
@@ -84,6 +98,7 @@ class Peers:
 
     def cancel(self, task_id: str) -> None:
         """Notify the local workers of a requested cancel."""
+        self.share([task_id])  # the canceller waits for the end
         for listener in tuple(self.listeners):
             _call(listener.loop, listener.on_cancel, task_id)
 

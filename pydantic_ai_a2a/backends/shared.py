@@ -17,8 +17,9 @@ from weakref import WeakValueDictionary, finalize
 
 from pydantic_ai.messages import ModelMessage
 
-from ..errors import BackendUnusable
-from ..ports import Accepted, Backend, Slot, Submission
+from ..errors import BackendUnusable, LeaseLost
+from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Slot, Status, Submission
+from ..types import TaskEvent
 from .availability import Availability, probe
 from .event_bus import EventBus
 from .peers import Peers, WorkerCallbacks
@@ -200,6 +201,29 @@ class _Queue(SqlQueue):
         return await super().submit(
             submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
+
+    async def emit(
+        self,
+        claim: Claim,
+        events: Sequence[TaskEvent],
+        status: Status | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> None:
+        try:
+            await super().emit(claim, events, status, checkpoint)
+        except LeaseLost:
+            self._backend.process.peers.share([claim.header.id])
+            raise
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        try:
+            return await super().finish(claim, finish)
+        finally:
+            self._backend.process.peers.share([claim.header.id])
+
+    async def release(self, claim: Claim) -> None:
+        self._backend.process.peers.share([claim.header.id])
+        await super().release(claim)
 
 
 class _Events(SqlEvents):

@@ -302,7 +302,7 @@ class _Queue(TaskQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
         async with self._backend.lock(task_id):
-            following, _ = self._backend.tried(runs.finish(self._agent, claim, finish))
+            following, *_ = self._backend.tried(runs.finish(self._agent, claim, finish))
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
                 await self._write_missing_end(task, finish)

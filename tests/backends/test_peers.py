@@ -22,3 +22,14 @@ async def test_readers_elsewhere_are_remembered_only_where_tasks_are_run() -> No
     peers.is_watched('t', NOW + 1)
     peers.is_watched('u', NOW)
     assert [peers.watched(task_id) for task_id in ('before', 't', 'u')] == [False, True, False]
+
+
+async def test_the_events_of_a_task_are_private_until_another_process_asks_about_the_task() -> None:
+    peers = Peers(EventBus(read, 1000), lambda: NOW)
+    peers.listeners.append(WorkerCallbacks(asyncio.get_running_loop(), print, print))
+    peers.keep_private(['watched', 'canceled', 'over', 'private'])
+    peers.is_watched('watched', NOW + 1)
+    peers.cancel('canceled')
+    peers.share(['over'])
+    private = [task_id for task_id in ('watched', 'canceled', 'over', 'private', 'unknown') if peers.private(task_id)]
+    assert private == ['private']

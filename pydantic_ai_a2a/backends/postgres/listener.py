@@ -186,6 +186,8 @@ class Listener:
         if 'w' in flags:
             self._peers.is_watched(task_id, number)
             return
+        if 'j' in flags:
+            self._peers.share([task_id])
         if 'c' in flags:
             self._peers.cancel(task_id)
         if number:

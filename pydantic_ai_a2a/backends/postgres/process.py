@@ -17,7 +17,7 @@ from ..event_bus import EventBus
 from ..futures import ThreadFuture
 from ..peers import Peers
 from ..sql import reads
-from ..sql.database import BoundWrite, Published, WriteKind
+from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
 from .clock import DatabaseClock
 from .connect import give_up, is_away, perform, roll_back, told
@@ -72,6 +72,7 @@ class PostgresProcess:
     def _take_back(self, write: BoundWrite[Any], result: Any) -> None:
         """Undo a write whose caller has gone. The attempts go on until the database is available."""
         undo = write.undo(result)
+        self.peers.share(task_id for task_id, _ in write.published(result))
 
         async def take_back(session: Session) -> None:
             while True:
@@ -95,13 +96,16 @@ class PostgresProcess:
                 await connection.execute(begin(self._settings, locks=write.locks()))
                 result = await perform(connection, write.make())
                 published = list(write.published(result))
-                notices = self._notices(write.kind, published)
+                begun = [task_id for task_id, _ in published] if write.private(result) else []
+                self.peers.keep_private(begun)  # before the commit, after which another process may ask
+                notices = self._notices(write, result, published)
             except BaseException:
                 await roll_back(connection)
                 raise
             try:
                 await connection.execute(f'{notices}; COMMIT' if notices else 'COMMIT')
             except Exception as error:
+                self.peers.share(begun)
                 if not is_away(error):
                     await roll_back(connection)
                     raise
@@ -113,10 +117,14 @@ class PostgresProcess:
             self.event_bus.publish(task_id, events)
         return result
 
-    def _notices(self, kind: WriteKind[..., Any], published: Published) -> str:
-        flags = 'r' * kind.ready + 'c' * kind.cancels + 'g' * kind.erases
+    def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
+        """Return the statement that tells other processes of a write; empty if none of them has to act or to know."""
+        kind = write.kind
+        if (joined := write.joins(result)) is not None:
+            return '' if self.peers.private(joined) else notify(self._channel, self._sender, 'j', [(joined, 0)])
+        flags = 'r' * write.ready(result) + 'c' * kind.cancels + 'g' * kind.erases
         newest = [(task_id, events[-1].n if events else 0) for task_id, events in published]
-        tasks = [task for task in newest if task[1] or kind.cancels]
+        tasks = [task for task in newest if kind.cancels or (task[1] and not self.peers.private(task[0]))]
         return notify(self._channel, self._sender, flags or '-', tasks) if flags or tasks else ''
 
 

@@ -46,7 +46,7 @@ class Postgres:
     _: KW_ONLY
     schema: str = 'a2a'
     """Schema of the tables, created if missing. Default `a2a`."""
-    pool_size: int = 10
+    pool_size: int = 8
     """Limit of connections for each process, without the listening and the lease-renewing connection. Default 10."""
     connect_timeout: Span[float] = Span(5.0)
     """Time limit for opening a connection, in seconds. Default 5."""

@@ -15,7 +15,7 @@ from ...types import TaskEvent
 from ..event_bus import EventBus
 from .transaction import Lock, Transaction
 
-__all__ = ('BoundWrite', 'Database', 'Port', 'Published', 'WriteKind', 'reading', 'writing')
+__all__ = ('BoundWrite', 'Database', 'Port', 'Published', 'WriteKind', 'always', 'reading', 'writing')
 
 P = ParamSpec('P')
 T = TypeVar('T')
@@ -39,12 +39,21 @@ class WriteKind(Generic[P, T]):
     locks: Callable[..., Sequence[Lock]] | None = None
     """Returns the first locks of the transaction; called with the same arguments. The SQLite driver has one writer, and
     does not call the function."""
-    ready: bool = False
-    """True if tasks may be claimable after the write."""
+    ready: Callable[..., bool] | None = None
+    """Returns true if tasks may be claimable after the write; called like `published`."""
+    private: Callable[..., bool] | None = None
+    """Returns true if no other process has to hear of the published events; called like `published`."""
+    joins: Callable[..., str | None] | None = None
+    """Returns the task for whose end the caller may wait although another process runs it; called like `published`."""
     cancels: bool = False
     """True if the process that runs a published task must cancel the task."""
     erases: bool = False
     """True if the published tasks are erased."""
+
+
+def always(*_: object, **__: object) -> bool:
+    """Return true: every write of the kind may make tasks claimable."""
+    return True
 
 
 class BoundWrite(Generic[T]):
@@ -67,10 +76,22 @@ class BoundWrite(Generic[T]):
         """Return the events to publish for a result."""
         return () if self.kind.published is None else self.kind.published(result, *self.args, **self.kwargs)
 
+    def ready(self, result: T) -> bool:
+        """Return true if tasks may be claimable after the write."""
+        return self.kind.ready is not None and self.kind.ready(result, *self.args, **self.kwargs)
+
+    def private(self, result: T) -> bool:
+        """Return true if no other process has to hear of the published events."""
+        return self.kind.private is not None and self.kind.private(result, *self.args, **self.kwargs)
+
+    def joins(self, result: T) -> str | None:
+        """Return the task for whose end the caller may wait although another process runs it."""
+        return None if self.kind.joins is None else self.kind.joins(result, *self.args, **self.kwargs)
+
     def undo(self, result: T) -> BoundWrite[None]:
         """Return the write that undoes a result for an absent caller, if the kind has an `undo`."""
         assert self.kind.undo is not None
-        return BoundWrite(WriteKind(self.kind.undo, ready=True), (result, *self.args), self.kwargs)
+        return BoundWrite(WriteKind(self.kind.undo, ready=always), (result, *self.args), self.kwargs)
 
 
 class Database(Protocol):
@@ -133,7 +154,7 @@ def reading(make: Callable[Concatenate[str, P], Transaction[T]]) -> Any:
 
 def writing(make: Callable[Concatenate[str, P], Transaction[T]], *, ready: bool = False) -> Any:
     """Make a method of a `Port` that runs one transaction without events; `ready` as in `WriteKind`."""
-    kind = WriteKind(make, ready=ready)
+    kind = WriteKind(make, ready=always if ready else None)
 
     def write(port: Port, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, T]:
         return port.database.write(kind, port.agent, *args, **kwargs)

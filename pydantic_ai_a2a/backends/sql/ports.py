@@ -32,7 +32,7 @@ from ..memory_budget import COPIES, ROW, MemoryBudget
 from . import conversations, erase, export, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
-from .database import Database, Port, Published, WriteKind, reading, writing
+from .database import Database, Port, Published, WriteKind, always, reading, writing
 from .ended import ended_task
 from .push_ports import Due
 from .transaction import Transaction
@@ -56,7 +56,7 @@ def _of_emit(_: None, agent: str, claim: Claim, events: Sequence[TaskEvent], *__
     return ((claim.header.id, events),)
 
 
-def _of_finish(result: tuple[Claim | None, list[TaskEvent]], agent: str, claim: Claim, end: Finish) -> Published:
+def _of_finish(result: tuple[Claim | None, list[TaskEvent], bool], agent: str, claim: Claim, end: Finish) -> Published:
     return ((claim.header.id, result[1]),)
 
 
@@ -80,18 +80,49 @@ def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_:
         yield from runs.release(agent, claim)
 
 
+def _left_to_others(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+    """Return true if a message may have queued its task, which no slot of this process has taken."""
+    accepted = result[0]
+    return accepted.claim is None and accepted.header.queued and not accepted.replayed
+
+
+def _begins_here(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
+    """Return true if a new task runs in this process from its first moment on."""
+    claim = result[0].claim
+    return claim is not None and claim.fence == 1
+
+
+def _joined(result: tuple[Accepted, list[TaskEvent]], agent: str, message: Submission, **__: Any) -> str | None:
+    """Return the running task of a message that was sent again or comes later: its sender may wait for the end."""
+    accepted = result[0]
+    runs_already = accepted.header.state == 'working' and not accepted.header.queued
+    return accepted.header.id if runs_already and (accepted.replayed or not message.new) else None
+
+
+def _frees_another(result: tuple[Claim | None, list[TaskEvent], bool], *_: Any, **__: Any) -> bool:
+    return result[2]
+
+
 _PAUSES = (0.01, 0.02, 0.05, 0.1, 0.2)
 """Seconds before a locked task's lease is tried again: its run may be storing events. Then the next renewal tries."""
-_SUBMIT = WriteKind(accept.submit, _of_submit, locks=accept.locks_of_submit, undo=_unclaim_submitted, ready=True)
-_CANCEL = WriteKind(accept.cancel, _of_cancel, ready=True, cancels=True)
+_SUBMIT = WriteKind(
+    accept.submit,
+    _of_submit,
+    locks=accept.locks_of_submit,
+    undo=_unclaim_submitted,
+    ready=_left_to_others,
+    private=_begins_here,
+    joins=_joined,
+)
+_CANCEL = WriteKind(accept.cancel, _of_cancel, ready=always, cancels=True)
 _CLAIM = WriteKind(runs.claim, _of_claim, undo=_unclaim)
 _RENEW = WriteKind(runs.renew, first=True)
 _EMIT = WriteKind(runs.emit, _of_emit)
-_FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=True)
+_FINISH = WriteKind(runs.finish, _of_finish, locks=runs.locks_of_finish, ready=_frees_another)
 _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(erase.erase, _of_erase, erases=True)
-_RETRY = WriteKind(dead.retry, ready=True)
+_RETRY = WriteKind(dead.retry, ready=always)
 
 
 class SqlQueue(Port, TaskQueue):
@@ -165,7 +196,7 @@ class SqlQueue(Port, TaskQueue):
         event_bus = self.database.event_bus
         if event_bus.awaited(claim.header.id) and (task := ended_task(claim, finish)) is not None:
             event_bus.prepare(claim.header.id, finish.final, task)
-        following, _ = await self.database.write(_FINISH, self.agent, claim, finish)
+        following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
         if claim.header.id in self._due.tasks:
             self._due.tell()
         return following

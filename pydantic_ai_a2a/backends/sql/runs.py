@@ -239,8 +239,8 @@ def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
     return [Lock((agent, claimed.header.owner, claimed.header.context_id))]
 
 
-def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
-    """See `TaskQueue.finish`; also gives the events to publish."""
+def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
+    """See `TaskQueue.finish`; also gives the events to publish, and whether another task may be claimable now."""
     header, read = claimed.header, end.taken or claimed.inbox
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
@@ -273,10 +273,11 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         yield [*writes, *_end(agent, claimed, end, usage, read, following=following)]
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
-    return (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None, events
+    next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
+    return next_claim, events, following is not None and not goes_on
 
 
-def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent]]]:
+def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim | None, list[TaskEvent], bool]]:
     """Return the result of a stored finish, after a commit without an answer. LeaseLost for any other end."""
     rows = yield (
         f'SELECT holder, run, state, status_at, last_event, {HEADER}, {_RUN} FROM task WHERE {TASK} AND fence = ?',
@@ -290,9 +291,9 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
             claim = _claim_of(
                 header_of(following), following[HEADER_SIZE:], claimed.holder, claimed.fence, claimed.attempt
             )
-            return claim, events
+            return claim, events, False
         if (run, *ended) == (claimed.run, end.status.state, end.status.at, end.final.n):
-            return None, [*end.events, end.final]
+            return None, [*end.events, end.final], True
     raise LeaseLost
 
 

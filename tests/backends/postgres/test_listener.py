@@ -16,8 +16,9 @@ from pydantic_ai_a2a.backends.postgres import thread
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
 from pydantic_ai_a2a.clock import SYSTEM
+from pydantic_ai_a2a.ports import Slot
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import LIMIT, message, run, submit
+from pydantic_ai_a2a.testing.values import LEASE, LIMIT, message, run, submit
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
@@ -122,3 +123,20 @@ async def test_who_listens_ends_although_it_is_woken_at_the_same_moment() -> Non
     async with asyncio.timeout(LIMIT):
         await asyncio.wait([running])
     assert running.cancelled()
+
+
+async def test_the_process_of_a_private_task_hears_of_the_senders_in_other_processes_who_wait_for_it(
+    another: Open,
+) -> None:
+    here, there = another(), another()
+    stop = here.listen(nothing, nothing)
+    await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
+    await submit(here, message('more', to='t'))
+    assert here.process.peers.private('t')
+    async with asyncio.timeout(LIMIT):
+        while here.process.peers.private('t'):  # the first notifications may come before anybody listens
+            assert (await submit(there, message('hi', new='t'))).replayed
+            await asyncio.sleep(0.01)
+    stop()
+    for each in (here, there):
+        await asyncio.to_thread(each.close)

@@ -1,0 +1,126 @@
+"""Transactions of a task, counted: commits, round trips to PostgreSQL, and notifications of other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import Postgres, to_a2a
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.sqlite import connect as sqlite_connect
+from pydantic_ai_a2a.testing import READER_LAG
+
+from .client import LIMIT, Client, lifespan, state_of
+
+COMMITS = {'plain': 2, 'tool': 5}
+ROUND_TRIPS = {'plain': 17, 'tool': 35}
+WARM_UP, REPEATS = 3, 7
+
+
+def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    returned = any(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+    called = returned or not info.function_tools
+    return ModelResponse(parts=[TextPart('The answer.') if called else ToolCallPart('look')])
+
+
+def agent_of(task: str) -> Agent[None, str]:
+    agent = Agent(FunctionModel(answer), name='agent')
+
+    def look() -> str:
+        return 'found'
+
+    if task == 'tool':
+        agent.tool_plain(look)
+    return agent
+
+
+async def least(client: Client, counts: Counter[str]) -> Counter[str]:
+    """Return the counts of one task, without those of timers between."""
+    taken: list[Counter[str]] = []
+    for _ in range(WARM_UP + REPEATS):
+        counts.clear()
+        assert state_of(await client.send()) == 'COMPLETED'
+        taken.append(counts.copy())
+    return Counter({name: min(count[name] for count in taken[WARM_UP:]) for name in taken[-1]})
+
+
+@pytest.mark.parametrize('task', ['plain', 'tool'])
+async def test_a_task_takes_few_commits_of_a_file(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[str] = Counter()
+
+    class Counting(sqlite3.Connection):
+        def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+            counts[sql.partition(' ')[0]] += 1
+            return super().execute(sql, *args)
+
+    opened = sqlite3.connect
+
+    def connecting(*args: Any, **options: Any) -> sqlite3.Connection:
+        return opened(*args, **options, factory=Counting)
+
+    monkeypatch.setattr(sqlite_connect.sqlite3, 'connect', connecting)
+    app = to_a2a(agent_of(task), backend=f'sqlite:///{tmp_path / "tasks.db"}')
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        counted = await least(Client(app), counts)
+    assert counted['COMMIT'] <= COMMITS[task]
+
+
+class Conversation:
+    """Counts the calls of this process to PostgreSQL, and those of its neighbours."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.counts: Counter[str] = Counter()
+        self.neighbours: set[int] = set()
+        """Threads of other processes: all that have spoken before `begin`."""
+        self._begun = False
+        for name in ('execute', 'fetch', 'fetchval', 'executemany'):
+            monkeypatch.setattr(asyncpg.Connection, name, self._counted(getattr(asyncpg.Connection, name)))
+
+    def begin(self) -> None:
+        """Count the threads that come now as this process."""
+        self._begun = True
+
+    def _counted(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(connection: object, query: str, *args: Any, **options: Any) -> Any:
+            if not self._begun:
+                self.neighbours.add(threading.get_ident())
+            place = 'there' if threading.get_ident() in self.neighbours else 'here'
+            self.counts[f'{place}: round trips'] += 1
+            self.counts[f'{place}: commits'] += query.endswith('COMMIT')
+            self.counts[f'{place}: notifications'] += query.count('pg_notify')
+            return method(connection, query, *args, **options)
+
+        return call
+
+
+@pytest.mark.parametrize('task', ['plain', 'tool'])
+async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_process(
+    task: str, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = Conversation(monkeypatch)
+    neighbour = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    monkeypatch.setattr(neighbour, '_place', 'another process')  # else only one of the two may run tasks here
+    app = to_a2a(agent_of(task), backend=postgres_url)
+    stop = neighbour.listen(lambda _: None, lambda _: None)
+    await neighbour.queued()
+    conversation.begin()
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        counted = await least(Client(app), conversation.counts)
+    stop()
+    for each in (neighbour, app.backend):
+        await asyncio.to_thread(each.close)
+    assert counted['here: commits'] <= COMMITS[task]
+    assert counted['here: round trips'] <= ROUND_TRIPS[task]
+    assert counted['here: notifications'] == 0
+    assert counted['there: round trips'] == 0
