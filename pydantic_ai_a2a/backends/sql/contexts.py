@@ -17,7 +17,9 @@ from .transaction import Lock, Transaction, Write
 __all__ = (
     'BEHIND',
     'NEXT',
+    'OFFERED',
     'QUEUED',
+    'QUEUED_OR_OFFERED',
     'QUEUE_SEQ',
     'ROUND',
     'any_queued',
@@ -35,6 +37,9 @@ _FIRST = (
 )
 QUEUED = f'queued = 1 AND behind = 0 AND {_FIRST}'
 """The task waits for a worker, and is the first of its context to run."""
+OFFERED = 2
+"""The value of `queued` of a new task until its transaction has tried to take the task; never committed."""
+QUEUED_OR_OFFERED = f'queued IN (1, {OFFERED}) AND behind = 0 AND {_FIRST}'
 NEXT = (
     f'COALESCE((SELECT e.id {_RUNNING_OTHER} AND e.id <> task.id),'
     f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'

@@ -14,7 +14,7 @@ from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
 from ...types import TaskEvent, TaskHeader
 from . import checkpoints, conversations, deliveries, quotas
-from .contexts import NEXT, QUEUED, let_go
+from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
 from .transaction import Lock, LockTasks
 from .vocabulary import (
     HEADER,
@@ -70,7 +70,7 @@ _SET_TAKEN = (
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
     ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
-    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED} OR {_LOST})'
+    f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED_OR_OFFERED} OR {_LOST})'
 )
 _TAKEN = f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
 _TAKE = _SET_TAKEN + _TAKEN

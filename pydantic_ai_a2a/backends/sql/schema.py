@@ -29,7 +29,7 @@ CREATE TABLE task (
     failure TEXT, -- class of the failure of a failed task
     retried_as TEXT, -- id of the task that repeats this dead letter
     -- The queue: see the module `contexts`.
-    queued INTEGER NOT NULL DEFAULT 0, -- 1 while the task waits for a worker
+    queued INTEGER NOT NULL DEFAULT 0, -- 1 while the task waits for a worker (2 inside the transaction of a new task)
     queue_seq BIGINT NOT NULL, -- order in which the tasks of a context run
     behind INTEGER NOT NULL DEFAULT 0, -- 1 while an earlier task of the context is queued or running
     round BIGINT NOT NULL DEFAULT 0, -- round in which the task is claimed; counts once `behind` is 0
@@ -178,7 +178,7 @@ CREATE TABLE entry (
     parent_id TEXT, -- the message before; NULL for the first one
     message BLOB NOT NULL, -- the model message, as JSON
     PRIMARY KEY (agent, owner, id)
-) WITHOUT ROWID
+)
 
 -- Finds the messages that follow a message.
 CREATE INDEX entry_parent ON entry (agent, owner, parent_id) WHERE parent_id IS NOT NULL

@@ -10,7 +10,7 @@ from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from . import deliveries, pauses, ranges, runs, webhooks
-from .contexts import BEHIND, NEXT, QUEUE_SEQ, ROUND, lock_rounds
+from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
 from .transaction import Lock, LockTasks
 from .vocabulary import (
     ADD_ITEM,
@@ -47,21 +47,25 @@ def submit(
     agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
 ) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
     """See `TaskQueue.submit`; also gives the events to publish."""
-    accepted, events = yield from _store(agent, message, queue_limit, idempotency_window)
+    accepted, events = yield from _store(agent, message, queue_limit, idempotency_window, offered=slot is not None)
     header = accepted.header
     if slot is None or accepted.replayed or not header.queued or not (message.new or events):
         return accepted, events
     taken = yield from runs.take(agent, slot, header.id, at=message.at, alone=True)
     if taken is None:
+        yield f'UPDATE task SET queued = 1 WHERE {TASK} AND queued = {OFFERED}', (agent, header.id)
         return accepted, events
     claimed, more = taken
     return accepted._replace(claim=claimed), [*events, *more]
 
 
 def _store(
-    agent: str, message: Submission, queue_limit: int, idempotency_window: int
+    agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool
 ) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
-    """Store a message, which queues its task unless the task runs or is queued already."""
+    """Store a message, which queues its task unless the task runs or is queued already.
+
+    A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
+    """
     key = _replay_key(message, idempotency_window)
     replayed = yield from _replay(agent, message, key, idempotency_window)
     if replayed is not None:
@@ -71,7 +75,7 @@ def _store(
     answer, answers = message.answer, False
     if message.new:
         yield from _check_tasks(agent, message)
-        header = yield from _create(agent, message, queue_limit)
+        header = yield from _create(agent, message, queue_limit, OFFERED if offered else 1)
     else:
         # Its run may be about to end, and then has to see the message or be over.
         if answer is not None:  # the context is locked already
@@ -138,13 +142,13 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
     return Accepted(header, after, replayed=True)
 
 
-def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[TaskHeader]:
+def _create(agent: str, message: Submission, queue_limit: int, queued: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
     yield lock_rounds(agent, message.owner)
     rows = yield (
         'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
         " traceparent, dialect, watched_until, queued, behind, round) SELECT ?, ?, ?, ?, 'submitted', ?,"
-        f' {QUEUE_SEQ}, ?, ?, ?, ?, 1,'
+        f' {QUEUE_SEQ}, ?, ?, ?, ?, ?,'
         f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
         (
             agent,
@@ -156,6 +160,7 @@ def _create(agent: str, message: Submission, queue_limit: int) -> Transaction[Ta
             message.traceparent,
             message.dialect,
             message.watched_until,
+            queued,
             agent,
             message.owner,
             message.context_id,

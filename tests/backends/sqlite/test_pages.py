@@ -18,7 +18,7 @@ from ...test_cost import AGENT, post, request
 TURNS_BEFORE, TURNS = 30, 15
 HEADER, FRAME = 32, 24 + 4096
 """Bytes of the log's header, and of a frame."""
-PAGES = 44
+PAGES = 36
 
 
 @pytest.mark.parametrize('continues', [False, True])
