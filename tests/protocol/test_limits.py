@@ -30,6 +30,8 @@ AT_THE_LIMIT = [
     pytest.param([Part(text='12345')], id='text'),
     pytest.param([Part(text='ééééé')], id='text is counted in characters'),
     pytest.param([Part(data='12345678')], id='data'),
+    pytest.param([Part(data=[[], [], []])], id='more lists than levels'),
+    pytest.param([Part(data='[[[[')], id='brackets in a text'),
     pytest.param([Part(data=[[[]]])], id='depth'),
     pytest.param([Part(data={'': {}})], id='depth of objects'),
     pytest.param([Part(url='https://example.com/a.png'), Part(raw='')], id='files'),
