@@ -44,9 +44,9 @@ class _Waiter:
         self.certain = False
         """True once the awaited event is stored, including events that arrived between the hint and the read."""
         self.prepared: tuple[TaskEvent, StoredTask] | None = None
-        """The last event that a run of this process is about to store, and the task with this event."""
+        """The last event of a run of this process before the write, and the task with this event."""
         self.task: StoredTask | None = None
-        """The stopped task, if a run of this process has stored its end."""
+        """The stopped task, if a run of this process has stored the end."""
 
     def resolve(self, certain: bool) -> None:
         """Wake the waiting caller; `certain` if the awaited event is stored, not only announced."""
@@ -56,7 +56,7 @@ class _Waiter:
             _soon(self.loop, partial(self._set, certain))
 
     def stop(self, last: TaskEvent) -> None:
-        """Wake the waiting caller with the task: the event `last`, which stops the task, is stored."""
+        """Wake the waiting caller with the task: the stopping event `last` is stored."""
         if self.prepared is not None and self.prepared[0] is last:  # the very event: another run stores an equal one
             self.task = self.prepared[1]
         self.resolve(True)
@@ -312,7 +312,7 @@ class EventBus:
         return task_id in self._waiters
 
     def prepare(self, task_id: str, final: TaskEvent, task: StoredTask) -> None:
-        """Give the waiting callers the task as it is once the event `final` is published."""
+        """Give the waiting callers the task as of the event `final`, before the event is published."""
         with self.lock:
             for waiter in self._waiters.get(task_id, ()):
                 waiter.prepared = final, task

@@ -39,7 +39,7 @@ class Peers:
         self._elsewhere: dict[str, int] = {}
         """Tasks with a reader in any process, each with the expiry of the mark (ms)."""
         self._private: set[str] = set()
-        """Tasks that run here since their submission, and for whose end nobody can wait in another process."""
+        """Tasks running here since the submission, without readers and waiting callers in further processes."""
         self._ready = False
         """True if a task was waiting for a worker at the last look."""
         self._marked: dict[str, int] = {}
@@ -80,15 +80,15 @@ class Peers:
         return noticed.ready and not still_ready
 
     def keep_private(self, task_ids: Iterable[str]) -> None:
-        """Remember that new tasks run here from their first moment on."""
+        """Remember new tasks of this process as private."""
         self._private.update(task_ids)
 
     def share(self, task_ids: Iterable[str]) -> None:
-        """Forget that tasks are private: they are over or go on, or another process asks about them."""
+        """Forget private tasks: after the end of the first run, or after a question of a further process."""
         self._private.difference_update(task_ids)
 
     def private(self, task_id: str) -> bool:
-        """True if no other process has to hear of the events of a task."""
+        """True if the events of a task concern this process alone."""
         return task_id in self._private and not self.watched_elsewhere(task_id)
 
     def is_watched(self, task_id: str, until: int) -> None:

@@ -71,11 +71,11 @@ class Subscription(ABC):
 
 
 class Ending(ABC):
-    """The registered wait of one caller for the end of a task."""
+    """The registered wait of a caller for the end of a task."""
 
     @abstractmethod
     async def wait(self) -> StoredTask | None:
-        """Return once the task has stopped: the whole task, if a run of this process has just stored it, or None."""
+        """Return once the task has stopped: the whole task as just stored by a run of this process, or None."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,7 +94,7 @@ class EventLog(ABC):
         """Return once an event after this number has moved the task to an interrupted or terminal state."""
 
     def expect(self, task_id: str) -> Ending | None:
-        """Register a wait for the end of a task before its first message is stored.
+        """Register a wait for the end of a task before the submission.
 
         None: the caller has to `wait` after the message is stored.
         """

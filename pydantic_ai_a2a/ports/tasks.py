@@ -95,12 +95,12 @@ class Submission:
 
 
 class Slot(NamedTuple):
-    """A free slot of a worker, offered for the task of a message that is about to be stored."""
+    """A free slot of a worker, offered for the task of a new message."""
 
     holder: str
     """Name of the worker, as in `TaskQueue.claim`."""
     lease: int
-    """Milliseconds for which other holders leave the task alone, as in `TaskQueue.claim`."""
+    """Milliseconds of the lease, as in `TaskQueue.claim`."""
 
 
 class Accepted(NamedTuple):
@@ -230,9 +230,9 @@ class TaskQueue(ABC):
         anonymous owner are recognised only with an id of 16 or more characters, and within `idempotency_window` (ms).
         With a window of 0, no message is recognised.
 
-        With `slot`, the same transaction claims the queued task of the message for the slot. The task waits instead if
-        another task of its context comes first, or if a claim could take another queued task. `Accepted.header` and
-        `Accepted.after` are the same as without a slot. A backend may ignore the slot.
+        With `slot`, the same transaction claims the queued task of the message for the slot. The task waits instead
+        while an earlier task of the context is queued or running, or while a claim could take a task from the queue.
+        `Accepted.header` and `Accepted.after` are the same as without a slot. A backend may ignore the slot.
 
         Raises:
             TaskNotFoundError: The owner has no such task to continue.

@@ -1,4 +1,4 @@
-"""Free slots of the workers of this process, offered for the tasks of messages that are about to be stored."""
+"""Free slots of the workers of this process, offered for the tasks of new messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ('Offer', 'Offers', 'no_offers')
 
 
 class Offer(NamedTuple):
-    """A slot that is reserved until the call of `settle`."""
+    """A slot, reserved until the call of `settle`."""
 
     slot: Slot
     settle: Callable[[Claim | None], object]

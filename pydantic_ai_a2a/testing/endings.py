@@ -1,4 +1,4 @@
-"""Tests of callers that wait for the end of a task since before its first message was stored."""
+"""Tests of callers waiting for the end of a task since before the submission of the task."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ async def completed(backend: Backend, claimed: Claim) -> None:
 
 
 async def completed_without_result(backend: Backend, claimed: Claim) -> None:
-    """End the run without artifacts, so that streamed ones are kept."""
+    """End the run without artifacts: the task keeps the streamed artifacts."""
     await backend.queue.emit(claimed, [chunk(2, 'a', append=False)])
     await backend.queue.finish(claimed, ending(claimed, after=2))
 
 
 async def completed_after_a_note(backend: Backend, claimed: Claim) -> None:
-    """End the run after a status with a message, which moves into the history."""
+    """End the run after a status whose message moves into the history."""
     note = b'{"messageId":"note","parts":[]}'
     end = ending(claimed, 'working', status_message=note)
     await backend.queue.emit(claimed, [status_event(2, 'working')], end.status)
@@ -63,7 +63,7 @@ async def completed_with_a_second_message(backend: Backend, claimed: Claim) -> N
 
 
 async def completed_by_another_holder(backend: Backend, claimed: Claim) -> None:
-    """End the task by the holder that took it over."""
+    """End the task by the next holder."""
     await expire(backend, 't')
     another = await claim_one(backend, 't', 'another')
     await backend.queue.finish(another, ending(another, **RESULT))
@@ -75,17 +75,17 @@ async def failed(backend: Backend, claimed: Claim) -> None:
 
 
 async def interrupted(backend: Backend, claimed: Claim) -> None:
-    """Let the task wait for its client."""
+    """Let the task wait for the client."""
     await backend.queue.finish(claimed, ending(claimed, 'input-required', status_message=b'{"parts":[]}'))
 
 
 async def canceled(backend: Backend, claimed: Claim) -> None:
-    """Take the task away from its run."""
+    """Take the task away from the run."""
     await backend.queue.cancel('t', OWNER, at=AT, force=True)
 
 
 async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredTask | None]:
-    """Return the task that a waiting caller got, and the task that a read returns then."""
+    """Return the task as given to a waiting caller, and as read after the end."""
     waiting = backend.events.expect('t')
     await submit(backend, message('hi', new='t'))
     claimed = await claim_one(backend, 't')
@@ -104,7 +104,7 @@ async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredT
 
 
 class EndingSuite(PortSuite):
-    """Tests of the end of a task for a caller that waits since before the submission."""
+    """Tests of the end of a task for a caller waiting since before the submission."""
 
     @pytest.mark.parametrize(
         'end',

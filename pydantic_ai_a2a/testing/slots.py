@@ -1,4 +1,4 @@
-"""Tests of messages that are stored with a free slot of a worker, which runs their tasks at once."""
+"""Tests of messages stored with a free slot of a worker: the worker runs the tasks at once."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ SLOT = Slot('holder', LEASE)
 
 
 def as_claimed(claimed: Claim | None) -> Claim:
-    """The claim of a slot without its holder's name and the number of the message's row."""
+    """The claim of a slot without the name of the holder and the number of the message's row."""
     assert claimed is not None
     return replace(claimed, inbox=0, holder='')
 
 
 class SlotSuite(PortSuite):
-    """Tests of messages that are stored with a slot."""
+    """Tests of messages stored with a slot."""
 
     async def test_a_new_task_is_claimed_for_the_slot_with_its_message(self, backend: Backend) -> None:
         accepted = await submit(backend, message('hi', new='t', at=AT + 7), slot=SLOT)
@@ -84,14 +84,14 @@ class SlotSuite(PortSuite):
         assert (accepted.claim, accepted.header.queued) == (None, True)
         assert first is not None
         await backend.queue.finish(first, ending(first))
-        assert [each.header.id for each in await claim(backend)] == ['u']
+        assert [taken.header.id for taken in await claim(backend)] == ['u']
 
     @pytest.mark.parametrize('owner', ['/ada', '/bob'])
     async def test_a_task_waits_as_long_as_another_one_waits_for_a_slot(self, backend: Backend, owner: str) -> None:
         await submit(backend, message('hi', new='t', owner=owner))
         assert (await submit(backend, message('hi', new='u'), slot=SLOT)).claim is None
-        assert [each.header.id for each in await claim(backend, limit=1)] == ['t']
-        assert [each.header.id for each in await claim(backend, limit=1)] == ['u']
+        assert [taken.header.id for taken in await claim(backend, limit=1)] == ['t']
+        assert [taken.header.id for taken in await claim(backend, limit=1)] == ['u']
         assert (await submit(backend, message('hi', new='v'), slot=SLOT)).claim is not None
 
     async def test_tasks_that_wait_for_their_contexts_hold_up_no_other(self, backend: Backend) -> None:

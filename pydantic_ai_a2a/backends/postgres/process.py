@@ -118,7 +118,7 @@ class PostgresProcess:
         return result
 
     def _notices(self, write: BoundWrite[Any], result: Any, published: Published) -> str:
-        """Return the statement that tells other processes of a write; empty if none of them has to act or to know."""
+        """Return the statement for the notifications of a write; empty if the write concerns this process alone."""
         kind = write.kind
         if (joined := write.joins(result)) is not None:
             return '' if self.peers.private(joined) else notify(self._channel, self._sender, 'j', [(joined, 0)])

@@ -42,9 +42,9 @@ class WriteKind(Generic[P, T]):
     ready: Callable[..., bool] | None = None
     """Returns true if tasks may be claimable after the write; called like `published`."""
     private: Callable[..., bool] | None = None
-    """Returns true if no other process has to hear of the published events; called like `published`."""
+    """Returns true if the published events concern this process alone; called like `published`."""
     joins: Callable[..., str | None] | None = None
-    """Returns the task for whose end the caller may wait although another process runs it; called like `published`."""
+    """Returns the task of a further process, if the caller may wait for the end; called like `published`."""
     cancels: bool = False
     """True if the process that runs a published task must cancel the task."""
     erases: bool = False
@@ -81,11 +81,11 @@ class BoundWrite(Generic[T]):
         return self.kind.ready is not None and self.kind.ready(result, *self.args, **self.kwargs)
 
     def private(self, result: T) -> bool:
-        """Return true if no other process has to hear of the published events."""
+        """Return true if the published events concern this process alone."""
         return self.kind.private is not None and self.kind.private(result, *self.args, **self.kwargs)
 
     def joins(self, result: T) -> str | None:
-        """Return the task for whose end the caller may wait although another process runs it."""
+        """Return the task of a further process, if the caller may wait for the end."""
         return None if self.kind.joins is None else self.kind.joins(result, *self.args, **self.kwargs)
 
     def undo(self, result: T) -> BoundWrite[None]:

@@ -1,4 +1,4 @@
-"""The whole task at the end of a run, from the claim and the end alone, so that no read is needed. Pure."""
+"""The whole task at the end of a run, made of the claim and the end alone, without a read. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ('ended_task',)
 
 
 def ended_task(claim: Claim, end: Finish) -> StoredTask | None:
-    """Return the task as the end of its only run stores it, or None if the task may hold more.
+    """Return the task as stored by the end of the only run, or None if the task may hold more.
 
-    The run is the first one under the first claim, and has stored no events: so there was no status and no second
-    message. A task with unread messages goes on, and its last event is not stored.
+    The run is the first run under the first claim, and has stored no events: so there was no status and no second
+    message. A task with unread messages goes on, and the last event is not stored.
     """
     only = claim.fence == claim.run == 1 and [*end.events, end.final][0].n == claim.header.last_event + 1
     if not only or end.status.state != 'completed' or end.taken or end.last or end.artifacts is None:

@@ -75,25 +75,25 @@ def _unclaim(taken: list[tuple[Claim, list[TaskEvent]]], agent: str, *_: Any, **
 
 
 def _unclaim_submitted(result: tuple[Accepted, list[TaskEvent]], agent: str, *_: Any, **__: Any) -> Transaction[None]:
-    """Release the task of a message whose caller has gone before it could run the task."""
+    """Release the claimed task of a message without a caller."""
     if (claim := result[0].claim) is not None:
         yield from runs.release(agent, claim)
 
 
 def _left_to_others(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
-    """Return true if a message may have queued its task, which no slot of this process has taken."""
+    """Return true if a message has left a queued task to the workers."""
     accepted = result[0]
     return accepted.claim is None and accepted.header.queued and not accepted.replayed
 
 
 def _begins_here(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> bool:
-    """Return true if a new task runs in this process from its first moment on."""
+    """Return true if a new task runs in this process from the first moment on."""
     claim = result[0].claim
     return claim is not None and claim.fence == 1
 
 
 def _joined(result: tuple[Accepted, list[TaskEvent]], agent: str, message: Submission, **__: Any) -> str | None:
-    """Return the running task of a message that was sent again or comes later: its sender may wait for the end."""
+    """Return the running task of a repeated or later message: the sender may wait for the end."""
     accepted = result[0]
     runs_already = accepted.header.state == 'working' and not accepted.header.queued
     return accepted.header.id if runs_already and (accepted.replayed or not message.new) else None
