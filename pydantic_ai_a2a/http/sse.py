@@ -33,7 +33,7 @@ def parse_event_id(value: str | None) -> int | None:
 
 
 class EventWriter:
-    """Writes one stream."""
+    """Writes a stream."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class EventWriter:
         self._send = send
         before, after = envelope
         self._head, self._tail = b'\ndata: ' + before, after + b'\n\n'
-        """The bytes between an event's number and its content, and behind the content."""
+        """The bytes between an event's number and content, and behind the content."""
         self._held = Held(readers)
         self._encode = encoder(self._held)
         self._encode_first = encode_first
@@ -114,7 +114,7 @@ class EventWriter:
                 return
 
     def _framed(self, events: Sequence[TaskEvent], ended: bool) -> list[bytes]:
-        """Return the pieces of events; `ended` if the last one ends the stream."""
+        """Return the pieces of events; `ended` if the last event ends the stream."""
         pieces: list[bytes] = []
         last = events[-1].n if ended else None
         for event in events:
@@ -122,7 +122,7 @@ class EventWriter:
         return pieces
 
     async def _events(self, pieces: list[bytes]) -> None:
-        """Send the pieces of one or more events."""
+        """Send the pieces of events."""
         size = sum(map(len, pieces))
         if size <= CHUNK:
             await self._send_pieces(pieces, None)
@@ -159,7 +159,7 @@ class EventWriter:
 
 
 def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:
-    """The events up to the first that ends the stream."""
+    """The events up to the end of the stream."""
     for index, event in enumerate(events):
         if event.state in stream.ends:
             return events[: index + 1], True

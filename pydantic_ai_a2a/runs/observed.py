@@ -1,4 +1,4 @@
-"""One run of an agent in spans and metrics."""
+"""A run of an agent in spans and metrics."""
 
 from __future__ import annotations
 
@@ -43,6 +43,6 @@ def _measured(
 
 
 def _tokens(holder: Checkpoint | Recorder | None) -> tuple[int, int]:
-    """Return the tokens of the input and of the output that a checkpoint or a recorder has counted."""
+    """Return the tokens of the input and of the output of a checkpoint or a recorder."""
     usage = None if holder is None else holder.usage
     return (0, 0) if usage is None else (usage.input_tokens, usage.output_tokens)

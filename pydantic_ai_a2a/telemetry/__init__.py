@@ -1,6 +1,6 @@
 """Spans and metrics, through the API of OpenTelemetry: ids, names and numbers go in, records for an SDK come out.
 
-`spans` makes one span for each operation, run and push notification. `instruments` counts tasks, runs, tokens and
+`spans` makes a span for each operation, run and push notification. `instruments` counts tasks, runs, tokens and
 webhooks.
 """
 

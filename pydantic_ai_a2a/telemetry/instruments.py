@@ -1,7 +1,7 @@
 """The metrics of this package. Without a meter provider of an OpenTelemetry SDK, no instrument is made.
 
-The attributes of a metric come from short lists that the package has: states, kinds of failure, classes of errors. They
-never name an owner, a task, a context or a text of a caller.
+The attributes of a metric come from short lists of the package: states, kinds of failure, classes of errors. No
+attribute names an owner, a task, a context or a text of a caller.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _SECONDS = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 36
 
 
 class Queue(Protocol):
-    """The tasks that a worker has not started."""
+    """The tasks of a worker before the start."""
 
     @property
     def waiting(self) -> int:
-        """Number of tasks that wait for a free slot, from any thread."""
+        """Number of tasks in wait for a free slot, from any thread."""
         ...
 
 
 class Instruments:
-    """The instruments of one meter provider.
+    """The instruments of a meter provider.
 
     Args:
         provider: The meter provider.
-        queues: The queues of the running workers, whose lengths are observed.
+        queues: The observed queues of the running workers.
     """
 
     def __init__(self, provider: MeterProvider, queues: WeakSet[Queue]) -> None:
@@ -60,27 +60,27 @@ class Instruments:
         )
 
     def enter(self, state: str, failure: str | None = None) -> None:
-        """Count a task that has entered a state, with the kind of its failure."""
+        """Count a task in a new state, with the kind of the failure."""
         attributes = {'a2a.task.state': state}
         if failure is not None:
             attributes['error.type'] = failure
         self._tasks.add(1, attributes)
 
     def begin_run(self, waited: float | None) -> None:
-        """Count a run that begins. For the first run of a task, `waited` is the task's time in the queue (s)."""
+        """Count the start of a run. For the first run of a task, `waited` is the task's time in the queue (s)."""
         self._runs.add(1)
         if waited is not None:
             self._queue_time.record(max(0.0, waited))
 
     def end_run(self, seconds: float, error: BaseException | None, tokens: Sequence[int]) -> None:
-        """Count a run that has ended, with the tokens of its input and of its output."""
+        """Count the end of a run, with the tokens of input and output."""
         self._runs.add(-1)
         self._run_time.record(seconds, {} if error is None else {'error.type': type(error).__qualname__})
         for kind, number in zip(('input', 'output'), tokens, strict=True):
             self._tokens.add(number, {'gen_ai.token.type': kind})
 
     def lose_lease(self) -> None:
-        """Count a lease that was lost during a run."""
+        """Count the loss of a lease during a run."""
         self._lost.add(1)
 
     def deliver(self, outcome: Literal['accepted', 'failed', 'dead']) -> None:

@@ -1,4 +1,4 @@
-"""The spans of this package: one for each operation, run and push notification, in the caller's trace.
+"""The spans of this package, for each operation, run and push notification, in the caller's trace.
 
 Spans are made only if an OpenTelemetry SDK is configured. Attributes are ids and names, never content.
 """

@@ -45,17 +45,17 @@ __all__ = (
 AT = 1_700_000_000_000
 """The start time of the tests (ms)."""
 WINDOW = 600_000
-"""Milliseconds for which a repeated message without an owner is recognised."""
+"""Milliseconds of recognition of a repeated message without an owner."""
 QUEUE_LIMIT = 100
 LEASE = 3_600_000
-"""Milliseconds for which a claim is valid: longer than any test takes."""
+"""Validity of a claim in milliseconds: longer than any test takes."""
 OVER = -1
-"""Length of a lease that has expired at once."""
+"""Length of a lease with immediate expiry."""
 READER_LAG = 10_000
-"""Bytes that readers of the backend under test may be behind."""
+"""Allowed backlog of the readers of the backend under test, in bytes."""
 OWNER = '/ada'
 LIMIT = 1200.0
-"""Seconds that a test waits for one thing before it fails. The limit ends tests that hang."""
+"""Seconds of waiting before a test fails. The limit ends hanging tests."""
 
 
 def message(
@@ -68,7 +68,7 @@ def message(
     message_id: str | None = None,
     at: int = AT,
 ) -> Submission:
-    """A message that creates the task `new`, in a context named after it unless given, or goes to the task `to`."""
+    """A message for the new task `new` or the task `to`. The default context of a new task has the name of the task."""
     task_id = new or to
     assert task_id is not None
     message_id = message_id or f'message {text} for {task_id}'
@@ -88,7 +88,7 @@ def message(
 async def submit(
     backend: Backend, submission: Submission, *, queue_limit: int = QUEUE_LIMIT, slot: Slot | None = None
 ) -> Accepted:
-    """Store a message, with a slot for its task."""
+    """Store a message, with a slot for the task."""
     return await backend.queue.submit(submission, queue_limit=queue_limit, idempotency_window=WINDOW, slot=slot)
 
 
@@ -109,7 +109,7 @@ async def claim_some(
     lease: int = LEASE,
     task_id: str | None = None,
 ) -> list[Claim]:
-    """Claim at least `count` tasks. A claim skips a task that a database has locked for a moment."""
+    """Claim at least `count` tasks. A claim skips a task with a lock of the database."""
     claims: list[Claim] = []
     async with asyncio.timeout(LIMIT):
         while len(claims) < count:
@@ -122,7 +122,7 @@ async def claim_some(
 async def claim_one(
     backend: Backend, task_id: str, holder: str = 'holder', *, at: int = AT, lease: int = LEASE
 ) -> Claim:
-    """Claim one runnable task."""
+    """Claim a runnable task."""
     [claimed] = await claim_some(backend, 1, holder, limit=1, at=at, lease=lease, task_id=task_id)
     return claimed
 
@@ -139,7 +139,7 @@ def status_event(n: int, state: TaskState) -> TaskEvent:
 
 
 def chunk(n: int, text: str, *, append: bool = True) -> TaskEvent:
-    """An event that tells of a piece of the artifact `a`."""
+    """An event with a piece of the artifact `a`."""
     update = {'artifact': {'artifactId': 'a', 'parts': [{'text': text}]}, 'append': append}
     return TaskEvent(n, None, json.dumps({'artifactUpdate': update}).encode())
 
@@ -159,14 +159,14 @@ def ending(
 
 
 async def run(backend: Backend, task_id: str, state: TaskState = 'completed', *, at: int = AT, **rest: Any) -> Claim:
-    """Claim a task and end its run at once."""
+    """Claim a task and end the run at once."""
     claimed = await claim_one(backend, task_id, at=at)
     assert await backend.queue.finish(claimed, ending(claimed, state, at=at, **rest)) is None
     return claimed
 
 
 def turn(prompt: str, answer: str) -> list[ModelMessage]:
-    """The model messages of one run."""
+    """The model messages of a run."""
     return [ModelRequest(parts=[UserPromptPart(prompt)]), ModelResponse(parts=[TextPart(answer)])]
 
 
@@ -207,7 +207,7 @@ async def conversation(backend: Backend, context_id: str, owner: str = OWNER) ->
 
 
 async def events(backend: Backend, task_id: str, after: int = 0) -> list[TaskEvent]:
-    """Return the events after a number; at least one event."""
+    """Return the events after a number, and wait for the first."""
     subscription = backend.events.subscribe(task_id, lambda: None)
     try:
         subscription.start(after)

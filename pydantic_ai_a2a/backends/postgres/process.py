@@ -32,7 +32,7 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class PostgresProcess:
-    """One process's part in one namespace of a database."""
+    """A process's part in a namespace of a database."""
 
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()

@@ -1,4 +1,4 @@
-"""Erasure of all that an owner has, or of one context of it, in transactions of bounded size. Pure, like `sql`."""
+"""Erasure of all data of an owner, or of a context, in transactions of bounded size. Pure, like `sql`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ('erase',)
 
 
 def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
-    """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for their end."""
+    """See `Housekeeping.erase`; also gives the events to publish: readers of waiting tasks wait for the end."""
     yield from _check_idle(agent, owner, context_id)
     erased, ended = yield from _erase_tasks(agent, owner, context_id, at)
     if not erased:
@@ -29,7 +29,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
 
 
 def _tasks(agent: str, owner: str, context_id: str | None) -> tuple[str, tuple[str, ...]]:
-    """The condition that tasks fulfil, and its values."""
+    """The condition on tasks, and the values of the condition."""
     if context_id is None:
         return 'agent = ? AND owner = ?', (agent, owner)
     return 'agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
@@ -46,7 +46,7 @@ def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[N
 
 
 def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
-    """A batch of tasks, each with its events first, which may take several batches."""
+    """A batch of tasks, each after the events of the task. The events may take several batches."""
     where, values = _tasks(agent, owner, context_id)
     # A message that comes now may have made a task, or let one go on.
     idle = f'{where} AND {ranges.STOPPED}'
@@ -71,7 +71,7 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
 
 
 def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Transaction[Erased]:
-    """A batch of conversations, each with the model messages that no other one shares."""
+    """A batch of conversations, each with the model messages of this conversation alone."""
     rows: Rows = [(context_id,)]
     if context_id is None:
         rows = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
@@ -88,7 +88,7 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
 
 
 def _erase_entries(agent: str, owner: str) -> Transaction[Erased]:
-    """A batch of model messages that no conversation has any longer."""
+    """A batch of model messages without a conversation."""
     rows = yield (
         'DELETE FROM entry WHERE agent = ? AND owner = ? AND id IN'
         ' (SELECT id FROM entry WHERE agent = ? AND owner = ? AND NOT EXISTS'

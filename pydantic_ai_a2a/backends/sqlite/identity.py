@@ -21,11 +21,11 @@ logger = logging.getLogger('pydantic_ai_a2a')
 Identity = tuple[int, int]
 
 _OTHERS = 0o044
-"""Permission of group and others to read."""
+"""Permission to read for group and world."""
 
 
 class OpenedFile:
-    """One file, as the connections of one process have opened it.
+    """A file, as opened by the connections of this process.
 
     What is written to a file without a name is lost when the process ends, so nothing is read or written while another
     file, or none, has the name.
