@@ -90,17 +90,13 @@ async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredT
     await submit(backend, message('hi', new='t'))
     claimed = await claim_one(backend, 't')
     async with asyncio.timeout(LIMIT):
-        if waiting is None:
-            await end(backend, claimed)
-            return None, await backend.reader.load('t', None)
-        try:
-            ended = asyncio.ensure_future(waiting.wait())
-            await asyncio.sleep(0)
-            assert not ended.done()
-            await end(backend, claimed)
-            return await ended, await backend.reader.load('t', None)
-        finally:
-            waiting.close()
+        ended = asyncio.ensure_future(asyncio.sleep(0) if waiting is None else waiting.wait())
+        await asyncio.sleep(0)
+        assert waiting is None or not ended.done()
+        await end(backend, claimed)
+        task = await ended
+        (waiting.close if waiting is not None else int)()
+        return task, await backend.reader.load('t', None)
 
 
 class EndingSuite(PortSuite):
