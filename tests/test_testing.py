@@ -12,7 +12,7 @@ from .bounds import LIMIT
 
 SOMEBODYS = """
 import pytest
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.ports import TaskReader
 from pydantic_ai_a2a.testing import READER_LAG, TaskReaderSuite
 
@@ -33,7 +33,7 @@ class TestEmpty(TaskReaderSuite):
     @pytest.fixture
     def make_backend(self):
         def make():
-            backend = SqliteBackend('agent', reader_lag=READER_LAG)
+            backend = MemoryBackend('agent', reader_lag=READER_LAG)
             backend.reader = Empty()
             return backend
         return make

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..backends.memory import SqliteBackend
+from ..backends.memory.backend import MemoryBackend
 from ..backends.postgres.settings import Postgres
 from ..fasta2a.parts import OwnParts
 from ..ports import Backend
@@ -58,5 +58,5 @@ def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Li
             f'{processes} server processes do not see the tasks in the memory of each other:'
             " use backend='sqlite:///agent.db', or one process."
         )
-    memory = SqliteBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)
+    memory = MemoryBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)
     return memory if own is None else own.backend(memory)

@@ -22,11 +22,11 @@ from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Slot, Status, 
 from ..types import TaskEvent
 from .availability import Availability, probe
 from .event_bus import EventBus
+from .histories import Histories
 from .peers import Peers, WorkerCallbacks
 from .sql import contexts
 from .sql.conversations import SqlConversationStore
 from .sql.database import BoundWrite, WriteKind
-from .sql.histories import Histories
 from .sql.notice import WATCH
 from .sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sql.push_ports import Due, SqlOutbox, SqlPushConfigs

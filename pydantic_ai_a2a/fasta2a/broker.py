@@ -18,7 +18,7 @@ from fasta2a.schema import TaskSendParams
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..backends.memory import SqliteBackend
+from ..backends.memory.backend import MemoryBackend
 from ..clock import STOP_TIME
 from ..errors import A2AError
 from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
@@ -46,7 +46,7 @@ class BrokeredBackend(Backend):
         broker: The user's broker.
     """
 
-    def __init__(self, inner: SqliteBackend | FastA2ABackend, broker: Broker) -> None:
+    def __init__(self, inner: MemoryBackend | FastA2ABackend, broker: Broker) -> None:
         self.inner = inner
         self.reader, self.events, self.housekeeping = inner.reader, inner.events, inner.housekeeping
         self.quotas = inner.quotas
@@ -205,7 +205,7 @@ class BrokeredBackend(Backend):
 class _WithholdingQueue(TaskQueue):
     """A queue in memory without claims for tasks that the broker has not handed out yet, so slots are not used."""
 
-    def __init__(self, memory: SqliteBackend, withheld: Collection[str]) -> None:
+    def __init__(self, memory: MemoryBackend, withheld: Collection[str]) -> None:
         self._memory = memory
         self._queue = memory.queue
         self._withheld = withheld
@@ -221,7 +221,7 @@ class _WithholdingQueue(TaskQueue):
     async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
         if task_id is None:
-            wanted = claimable(self._memory, self._withheld, holder, at=at, lease=lease, limit=limit)
+            wanted = claimable(self._memory, self._withheld, holder, limit=limit)
         claims: list[Claim] = []
         for wanted_id in wanted:
             claims += await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)

@@ -9,7 +9,7 @@ from fasta2a.broker import Broker
 from fasta2a.storage import Storage
 from fasta2a.worker import Worker
 
-from ..backends.memory import SqliteBackend
+from ..backends.memory.backend import MemoryBackend
 from ..ports import Backend
 from .broker import BrokeredBackend
 from .storage import FastA2ABackend
@@ -31,7 +31,7 @@ class OwnParts:
         """The worker, if the worker runs tasks itself."""
         return foreign_worker(self.worker)
 
-    def backend(self, memory: SqliteBackend) -> Backend:
+    def backend(self, memory: MemoryBackend) -> Backend:
         """Return the backend of the user's parts and a backend in memory."""
         inner = memory
         if self.storage is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..backends.sql.vocabulary import status_event
+from ..backends.rules import status_event
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import STOPPED
 from ..ports import Claim, Finish, Status, Submission

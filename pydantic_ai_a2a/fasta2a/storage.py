@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 from weakref import WeakValueDictionary
 
 from fasta2a.schema import Artifact, Message, Task
@@ -18,11 +17,11 @@ from fasta2a.storage import Storage
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..backends.memory import SqliteBackend
-from ..backends.sql import runs, sweep
-from ..backends.sql import submit as accept
-from ..backends.sql.conversations import load_messages
-from ..backends.sql.transaction import Rows, Transaction
+from ..backends.memory import ends, records, runs, sweep
+from ..backends.memory import submit as accept
+from ..backends.memory.backend import MemoryBackend
+from ..backends.model_json import load_messages
+from ..backends.rules import tell_expired
 from ..conversion.turns import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import TERMINAL, check_cancel, check_message
@@ -54,15 +53,10 @@ from .values import context_key, owner_of, stored_task
 
 __all__ = ('FastA2ABackend', 'claimable')
 
-T = TypeVar('T')
 _Storage: TypeAlias = Storage[list[ModelMessage]]
 
 
 _Store: TypeAlias = Callable[[Submission], Awaitable[Accepted]]
-
-
-class _Undone(Exception):
-    """Ends a tried transaction."""
 
 
 class FastA2ABackend(Backend):
@@ -82,7 +76,7 @@ class FastA2ABackend(Backend):
 
     durable = False
 
-    def __init__(self, storage: Storage[Any], memory: SqliteBackend, *, worker_writes: bool = False) -> None:
+    def __init__(self, storage: Storage[Any], memory: MemoryBackend, *, worker_writes: bool = False) -> None:
         self.storage = cast('_Storage', storage)
         self.memory = memory
         self.worker_writes = worker_writes
@@ -102,10 +96,6 @@ class FastA2ABackend(Backend):
         """Return the lock of a key, shared by all holders."""
         return self._locks.setdefault(key, asyncio.Lock())
 
-    def tried(self, transaction: Transaction[T]) -> T:
-        """Return the result of a transaction in memory, and undo the transaction."""
-        return _tried(self.memory, transaction)
-
     async def load(self, task_id: str, owner: str | None) -> Task | None:
         """Return a task of the storage; None for another owner's task."""
         task = await self.storage.load_task(task_id)  # without a length: FastA2A's own storage would cut its own copy
@@ -122,18 +112,12 @@ class FastA2ABackend(Backend):
 
     def holds(self, task_id: str) -> bool:
         """Return True if this process has accepted the task's messages and has its events."""
-        return bool(self._row(task_id))
+        return task_id in self.memory.store.tasks
 
     def own_messages(self, task_id: str) -> list[ModelMessage]:
         """Return the messages of an interrupted task in memory that are missing in its context."""
-        [(own_messages,)] = self._row(task_id)
+        own_messages = self.memory.store.tasks[task_id].progress.own_messages
         return [] if own_messages is None else load_messages(own_messages)
-
-    def _row(self, task_id: str) -> Rows:
-        def read() -> Transaction[Rows]:
-            return (yield 'SELECT own_messages FROM task WHERE agent = ? AND id = ?', (self.memory.namespace, task_id))
-
-        return self.memory.run(read())
 
     def conversations(self, owner: str) -> ConversationStore:
         raise UnsupportedOperationError('A FastA2A storage cannot be used as a conversation store.')
@@ -152,25 +136,11 @@ class FastA2ABackend(Backend):
         self.memory.close()
 
 
-def claimable(
-    memory: SqliteBackend, withheld: Collection[str], holder: str, *, at: int, lease: int, limit: int
-) -> list[str]:
+def claimable(memory: MemoryBackend, withheld: Collection[str], holder: str, *, limit: int) -> list[str]:
     """Return the tasks in memory to claim now, oldest first, without withheld tasks."""
-    enough = limit + len(withheld)
-    trial = runs.claim(memory.namespace, holder, at=at, lease=lease, limit=enough, task_id=None)
-    return [claim.header.id for claim, _ in _tried(memory, trial) if claim.header.id not in withheld][:limit]
-
-
-def _tried(memory: SqliteBackend, transaction: Transaction[T]) -> T:
-    results: list[T] = []
-
-    def undo() -> Transaction[None]:
-        results.append((yield from transaction))
-        raise _Undone
-
-    with suppress(_Undone):
-        memory.run(undo())
-    return results[0]
+    with memory.store.lock:
+        tasks = runs.claimable(memory.store, holder, limit + len(withheld))
+    return [task.id for task in tasks if task.id not in withheld][:limit]
 
 
 class _Queue(TaskQueue):
@@ -178,7 +148,7 @@ class _Queue(TaskQueue):
 
     def __init__(self, backend: FastA2ABackend) -> None:
         self._backend = backend
-        self._agent = backend.memory.namespace
+        self._store = backend.memory.store
         self._memory = backend.memory.queue
         self._storage = backend.storage
 
@@ -190,13 +160,15 @@ class _Queue(TaskQueue):
         async def store(message: Submission) -> Accepted:
             return await self._memory.submit(message, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
-        trial = accept.submit(self._agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
+        def check() -> accept.Checked:
+            with self._store.lock:
+                return accept.check(self._store, submission, queue_limit=queue_limit, window=idempotency_window)
+
         async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
             if submission.new:
-                accepted, _ = self._backend.tried(trial)
-                return accepted if accepted.replayed else await self._create(submission, store)
+                return check().replayed or await self._create(submission, store)
             async with self._backend.lock(submission.task_id):
-                return await self._continue(submission, trial, store)
+                return await self._continue(submission, check, store)
 
     async def _create(self, submission: Submission, store: _Store) -> Accepted:
         key = context_key(submission.owner, submission.context_id or '')
@@ -207,28 +179,26 @@ class _Queue(TaskQueue):
             await self._storage.update_task(task['id'], 'rejected')
             raise
 
-    async def _continue(
-        self, submission: Submission, trial: Transaction[tuple[Accepted, list[TaskEvent]]], store: _Store
-    ) -> Accepted:
+    async def _continue(self, submission: Submission, check: Callable[[], accept.Checked], store: _Store) -> Accepted:
         try:
-            accepted, events = self._backend.tried(trial)
+            checked = check()
         except TaskNotFoundError:
             header = await self._unheld(submission.task_id, submission.owner)
             check_message(header, submission.context_id)
             raise UnsupportedOperationError(
                 'The task was begun by another process and cannot be continued; send a message without taskId.'
             ) from None
-        if accepted.replayed:
-            return accepted
-        header = accepted.header
-        if self._backend.worker_writes and not events:  # the task did not wait for its client
+        if checked.replayed is not None:
+            return checked.replayed
+        if self._backend.worker_writes and not checked.waited:
             raise UnsupportedOperationError('The task runs, and its worker takes no more messages for it.')
-        messages = [stored.load_message(stored.with_ids(submission.body, header.id, _key(header)))]
+        task = self._store.tasks[submission.task_id]
+        messages = [stored.load_message(stored.with_ids(submission.body, task.id, _key(task)))]
         if submission.answer is not None and submission.answer.rest is not None:
             messages.append(stored.load_message(submission.answer.rest))
         # FastA2A's state for a queued task: its workers begin tasks in no other state.
-        state = 'submitted' if header.queued else header.state
-        await self._storage.update_task(header.id, state, new_messages=messages)
+        queued = task.progress.queued or checked.queues
+        await self._storage.update_task(task.id, 'submitted' if queued else task.state, new_messages=messages)
         return await store(submission)
 
     async def _unheld(self, task_id: str, owner: str | None) -> TaskHeader:
@@ -241,10 +211,10 @@ class _Queue(TaskQueue):
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):
             try:
-                header, _ = self._backend.tried(accept.cancel(self._agent, task_id, owner, at=at, force=force))
+                header, ends_now = accept.would_cancel(self._store, task_id, owner, force=force)
             except TaskNotFoundError:
                 return await self._cancel_unheld(task_id, owner, at)
-            if header.state == 'canceled':
+            if ends_now:
                 await self._append(header, closed(self._backend.own_messages(task_id)))
                 artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
@@ -264,13 +234,12 @@ class _Queue(TaskQueue):
         unclaimable = self._backend.unclaimable
         wanted = [] if task_id is None or task_id in unclaimable else [task_id]
         if task_id is None:
-            wanted = claimable(self._backend.memory, unclaimable, holder, at=at, lease=lease, limit=limit)
+            wanted = claimable(self._backend.memory, unclaimable, holder, limit=limit)
         return [claim for wanted_id in wanted for claim in await self._claim(wanted_id, holder, at, lease)]
 
     async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
         async with self._backend.lock(task_id):
-            trial = runs.claim(self._agent, holder, at=at, lease=lease, limit=1, task_id=task_id)
-            if not self._backend.tried(trial):
+            if not runs.claimable(self._store, holder, 1, task_id):
                 return []
             if not self._backend.worker_writes:
                 try:
@@ -293,7 +262,7 @@ class _Queue(TaskQueue):
             await self._memory.emit(claim, events, status, checkpoint)
             return
         async with self._backend.lock(claim.header.id):
-            self._backend.tried(runs.emit(self._agent, claim, events, status))
+            runs.check_held(self._store, claim)
             await self._storage.update_task(
                 claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
             )
@@ -302,7 +271,7 @@ class _Queue(TaskQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
         async with self._backend.lock(task_id):
-            following, *_ = self._backend.tried(runs.finish(self._agent, claim, finish))
+            goes_on = ends.goes_on(self._store, claim, finish)
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
                 await self._write_missing_end(task, finish)
@@ -311,12 +280,12 @@ class _Queue(TaskQueue):
                 await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
                 raise LeaseLost
             else:
-                await self._write(task, claim, following, finish)
+                await self._write(task, claim, finish, goes_on=goes_on)
             self._backend.failed_begin.pop(task_id, None)
             ended = finish.status.state in TERMINAL  # the storage has the turn then
             return await self._memory.finish(claim, replace(finish, messages=()) if ended else finish)
 
-    async def _write(self, task: Task, claim: Claim, following: Claim | None, finish: Finish) -> None:
+    async def _write(self, task: Task, claim: Claim, finish: Finish, *, goes_on: bool) -> None:
         header, state = claim.header, finish.status.state
         if state in ('completed', 'canceled'):
             messages = [*(claim.own_messages or ()), *finish.messages]
@@ -327,7 +296,7 @@ class _Queue(TaskQueue):
             artifacts = await self._streamed(header.id, task) if state in TERMINAL else None
         await self._storage.update_task(
             header.id,
-            state if following is None else 'working',
+            'working' if goes_on else state,
             new_artifacts=artifacts,
             new_messages=_new_messages(finish),
         )
@@ -357,8 +326,8 @@ class _Queue(TaskQueue):
         return [artifact for artifact in artifacts if artifact['artifact_id'] not in stored_ids] or None
 
 
-def _key(header: TaskHeader) -> str:
-    return context_key(header.owner, header.context_id)
+def _key(task: TaskHeader | records.Task) -> str:
+    return context_key(task.owner, task.context_id)
 
 
 def _new_messages(finish: Finish) -> list[Message] | None:
@@ -456,16 +425,14 @@ class _Housekeeping(Housekeeping):
         self._storage = backend.storage
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        with self._memory.lock:
-            swept, ended = self._memory.run(sweep.sweep(self._memory.namespace, retention, at))
-            for header, event in ended:
-                self._memory.event_bus.publish(header.id, [event])
+        with self._memory.store.lock:
+            swept, ended = sweep.sweep(self._memory.store, retention, at)
         for header, _ in ended:
             task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
             body = None if task is None else task.header.status_message
             messages = None if body is None else [stored.load_message(body)]
             await self._storage.update_task(header.id, 'failed', new_messages=messages)
-        sweep.tell_expired(ended, on_expired)
+        tell_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:

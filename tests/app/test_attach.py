@@ -10,7 +10,7 @@ from pydantic_ai.models.test import TestModel
 import pydantic_ai_a2a
 from pydantic_ai_a2a import A2AApp, Retention, to_a2a
 from pydantic_ai_a2a.app.attach import attach
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 
 
 def test_every_agent_has_the_method_once_the_package_is_imported() -> None:
@@ -48,6 +48,6 @@ def test_a_backend_that_is_none_is_refused() -> None:
 
 
 def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
-    backend = SqliteBackend('theirs', reader_lag=1_000_000)
+    backend = MemoryBackend('theirs', reader_lag=1_000_000)
     with pytest.raises(TypeError, match='a Backend has its own'):
         to_a2a(Agent(TestModel()), backend=backend, retention=Retention(namespace='mine'))

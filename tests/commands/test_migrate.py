@@ -82,7 +82,7 @@ def test_the_store_of_an_app_is_migrated(capsys: Capture, directory: Path, targe
 APPS = """
 from pydantic_ai import Agent
 from pydantic_ai_a2a import mount, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from starlette.applications import Starlette
 
 agent = Agent('test', name='joker')
@@ -91,7 +91,7 @@ for name in ('ann', 'bob'):
     mount(several, f'/{name}', to_a2a(agent, backend=f'sqlite:///{name}.db'))
 
 
-class Foreign(SqliteBackend):
+class Foreign(MemoryBackend):
     durable = True
 
 

@@ -13,7 +13,7 @@ from fasta2a.storage import InMemoryStorage
 from pydantic_ai.messages import ModelMessage
 
 from pydantic_ai_a2a import Retention
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.errors import LeaseLost, OverloadedError, TaskNotFoundError, UnsupportedOperationError
 from pydantic_ai_a2a.fasta2a.broker import BrokeredBackend
 from pydantic_ai_a2a.fasta2a.shared import Followed, adopt
@@ -43,7 +43,7 @@ QUESTION = b'{"messageId":"q","role":"ROLE_AGENT","parts":[{"text":"which?"}]}'
 
 
 def backend_of(storage: Storage, **options: Any) -> FastA2ABackend:
-    return FastA2ABackend(storage, SqliteBackend('agent', reader_lag=READER_LAG), **options)
+    return FastA2ABackend(storage, MemoryBackend('agent', reader_lag=READER_LAG), **options)
 
 
 def texts(task: Task) -> list[str | None]:
@@ -237,7 +237,7 @@ async def test_a_task_that_ends_here_is_not_told_by_another_process() -> None:
 
 
 async def test_a_queue_behind_a_broker_renews_and_releases_what_it_has_handed_out() -> None:
-    backend = BrokeredBackend(SqliteBackend('agent', reader_lag=READER_LAG), InMemoryBroker())
+    backend = BrokeredBackend(MemoryBackend('agent', reader_lag=READER_LAG), InMemoryBroker())
     await submit(backend, message(new='task'))
     claimed = await claim_one(backend, 'task')
     renewed = await backend.queue.renew('holder', ['task', 'another'], lease=LEASE)

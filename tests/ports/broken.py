@@ -13,11 +13,16 @@ from typing import Any, cast
 import pytest
 from hypothesis import Phase, settings
 
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
-from pydantic_ai_a2a.backends.sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlReader
-from pydantic_ai_a2a.backends.sql.push_ports import Due, SqlOutbox
-from pydantic_ai_a2a.backends.sql.vocabulary import find
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
+from pydantic_ai_a2a.backends.memory.ports import (
+    MemoryEvents,
+    MemoryHousekeeping,
+    MemoryOutbox,
+    MemoryQueue,
+    MemoryReader,
+)
+from pydantic_ai_a2a.backends.sql.ports import SqlEvents
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.errors import TaskNotCancelableError
@@ -44,32 +49,32 @@ settings.load_profile('unshrunk')
 # --- the queue ------------------------------------------------------------------------------------------------------
 
 
-class LosesAnEvent(SqlQueue):
+class LosesAnEvent(MemoryQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         await super().emit(claim, events[:1], *rest, **options)
 
 
-class ForgetsCheckpoints(SqlQueue):
+class ForgetsCheckpoints(MemoryQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         await super().emit(claim, events, *rest)
 
 
-class WritesByHalves(SqlQueue):
+class WritesByHalves(MemoryQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
         for event in events:
             await super().emit(claim, [event])
         await super().emit(claim, (), *rest, **options)
 
 
-class TellsTooEarly(SqlQueue):
+class TellsTooEarly(MemoryQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], *rest: Any, **options: Any) -> None:
-        self.database.event_bus.publish(claim.header.id, events)
+        self.store.event_bus.publish(claim.header.id, events)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         await super().emit(claim, events, *rest, **options)
 
 
-class ForgetsTheFence(SqlQueue):
+class ForgetsTheFence(MemoryQueue):
     newest: dict[str, Claim]
 
     async def claim(self, *args: Any, **options: Any) -> list[Claim]:
@@ -81,14 +86,14 @@ class ForgetsTheFence(SqlQueue):
         await super().emit(self.newest[claim.header.id], *rest, **options)
 
 
-class ForgetsAttempts(SqlQueue):
+class ForgetsAttempts(MemoryQueue):
     async def claim(self, *args: Any, **options: Any) -> list[Claim]:
         return [replace(each, attempt=1) for each in await super().claim(*args, **options)]
 
 
-class CountsHandedBack(SqlQueue):
-    def __init__(self, database: Any) -> None:
-        super().__init__(database)
+class CountsHandedBack(MemoryQueue):
+    def __init__(self, store: Any) -> None:
+        super().__init__(store)
         self.released: set[str] = set()
 
     async def release(self, claim: Claim) -> None:
@@ -100,67 +105,67 @@ class CountsHandedBack(SqlQueue):
         return [replace(each, attempt=each.attempt + (each.header.id in self.released)) for each in claims]
 
 
-class NeverHandsBack(SqlQueue):
+class NeverHandsBack(MemoryQueue):
     async def release(self, claim: Claim) -> None:
         pass
 
 
-class ForgetsContexts(SqlQueue):
+class ForgetsContexts(MemoryQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         apart = replace(submission, context_id=submission.context_id and submission.task_id)
         return await super().submit(apart, **options)
 
 
-class ReplaysFromNow(SqlQueue):
+class ReplaysFromNow(MemoryQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         accepted = await super().submit(submission, **options)
         return accepted._replace(after=accepted.header.last_event)
 
 
-class CancelsForAnyone(SqlQueue):
+class CancelsForAnyone(MemoryQueue):
     async def cancel(self, task_id: str, owner: str | None, **options: Any) -> TaskHeader:
         return await super().cancel(task_id, None, **options)
 
 
-class CancelsWhatHasEnded(SqlQueue):
+class CancelsWhatHasEnded(MemoryQueue):
     async def cancel(self, task_id: str, owner: str | None, **options: Any) -> TaskHeader:
         try:
             return await super().cancel(task_id, owner, **options)
         except TaskNotCancelableError:
-            return await self.database.read(find, self.agent, task_id, None)
+            return self.store.find(task_id, None).header()
 
 
-class DropsMetadata(SqlQueue):
+class DropsMetadata(MemoryQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, metadata=finish.metadata or b'{}'))
 
 
-class LosesWhatIsUnread(SqlQueue):
+class LosesWhatIsUnread(MemoryQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, last=True))
 
 
-class ReadsTwice(SqlQueue):
+class ReadsTwice(MemoryQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         return await super().finish(claim, replace(finish, taken=0))
 
 
-class TakesWhateverComes(SqlQueue):
+class TakesWhateverComes(MemoryQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         return await super().submit(replace(submission, only_waiting=False), **options)
 
 
-class EndsWhateverPause(SqlQueue):
+class EndsWhateverPause(MemoryQueue):
     async def submit(self, submission: Any, **options: Any) -> Accepted:
         return await super().submit(replace(submission, pause=None), **options)
 
 
-class ForgetsWhatEntered(SqlQueue):
+class ForgetsWhatEntered(MemoryQueue):
     async def emit(self, claim: Claim, events: Sequence[TaskEvent], status: Any = None, checkpoint: Any = None) -> None:
         await super().emit(claim, events, status, checkpoint and replace(checkpoint, taken=0))
 
 
-class TakesItsInputsApart(SqlQueue):
+class TakesItsInputsApart(MemoryQueue):
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         following = await super().finish(claim, finish)
         if isinstance(finish.messages, list):
@@ -171,17 +176,17 @@ class TakesItsInputsApart(SqlQueue):
 # --- the other ports ------------------------------------------------------------------------------------------------
 
 
-class ReadsForAnyone(SqlReader):
+class ReadsForAnyone(MemoryReader):
     async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
         return await super().load(task_id, None, **options)
 
 
-class ListsForAnyone(SqlReader):
+class ListsForAnyone(MemoryReader):
     async def list(self, query: TaskQuery) -> Page:
         return await super().list(replace(query, owner=None) if query.context_id else query)
 
 
-class ReadsWhatWas(SqlReader):
+class ReadsWhatWas(MemoryReader):
     seen: StoredTask | None = None
 
     async def load(self, task_id: str, owner: str | None, **options: Any) -> StoredTask | None:
@@ -189,12 +194,12 @@ class ReadsWhatWas(SqlReader):
         return self.seen
 
 
-class FindsWhatWasRead(SqlReader):
+class FindsWhatWasRead(MemoryReader):
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         return await super().unread(task_id, 0)
 
 
-class StartsTooLate(SqlEvents):
+class StartsTooLate(MemoryEvents):
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         reader = super().subscribe(task_id, on_drop)
         start = reader.start
@@ -202,60 +207,60 @@ class StartsTooLate(SqlEvents):
         return reader
 
 
-class HasEverything(SqlEvents):
+class HasEverything(MemoryEvents):
     async def has(self, task_id: str, n: int) -> bool:
         return True
 
 
-class SeesNobody(SqlEvents):
+class SeesNobody(MemoryEvents):
     def watched(self, task_id: str) -> bool:
         return False
 
 
-class ErasesForAnyone(SqlHousekeeping):
+class ErasesForAnyone(MemoryHousekeeping):
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
         return await super().erase_task(task_id, None, at=at)
 
 
-class RetriesAgain(SqlHousekeeping):
+class RetriesAgain(MemoryHousekeeping):
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
         return await super().retry(task_id, new_id=new_id, at=at, again=True)
 
 
-class KeepsEverything(SqlHousekeeping):
+class KeepsEverything(MemoryHousekeeping):
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return 0
 
 
-class OneConversationForAll(SqliteBackend):
-    def conversations(self, owner: str) -> SqlConversationStore:
+class OneConversationForAll(MemoryBackend):
+    def conversations(self, owner: str) -> MemoryConversationStore:
         return super().conversations('/')
 
 
-class TellsElsewhere(SqliteBackend):
+class TellsElsewhere(MemoryBackend):
     def listen(self, on_ready: Any, on_cancel: Any) -> Callable[[], None]:
         return super().listen(lambda task_id: Context().run(on_ready, task_id), on_cancel)
 
 
 PORTS: dict[type[Any], str] = {
-    SqlQueue: 'queue',
-    SqlReader: 'reader',
-    SqlEvents: 'events',
-    SqlHousekeeping: 'housekeeping',
+    MemoryQueue: 'queue',
+    MemoryReader: 'reader',
+    MemoryEvents: 'events',
+    MemoryHousekeeping: 'housekeeping',
 }
 
 
 def broken(part: type[Any]) -> Backend:
     """The backend in memory, but for one part."""
     if issubclass(part, Backend):
-        return cast(type[SqliteBackend], part)('agent', reader_lag=READER_LAG)
-    backend = SqliteBackend('agent', reader_lag=READER_LAG)
-    setattr(backend, next(name for port, name in PORTS.items() if issubclass(part, port)), part(backend))
+        return cast(type[MemoryBackend], part)('agent', reader_lag=READER_LAG)
+    backend = MemoryBackend('agent', reader_lag=READER_LAG)
+    setattr(backend, next(name for port, name in PORTS.items() if issubclass(part, port)), part(backend.store))
     return backend
 
 
 BROKEN: list[type[Any]] = [
-    SqliteBackend,  # which is not
+    MemoryBackend,  # which is not
     *(LosesAnEvent, WritesByHalves, TellsTooEarly, ForgetsTheFence, ForgetsAttempts, CountsHandedBack, NeverHandsBack),
     *(ForgetsContexts, ReplaysFromNow, CancelsForAnyone, CancelsWhatHasEnded, DropsMetadata, TakesItsInputsApart),
     *(ReadsForAnyone, ListsForAnyone, ReadsWhatWas, StartsTooLate, HasEverything, SeesNobody, ErasesForAnyone),
@@ -273,42 +278,42 @@ class TestBroken(BackendSuite, CheckpointSuite):
 # --- push notifications ---------------------------------------------------------------------------------------------
 
 
-class ServesWhoComesFirst(SqlOutbox):
+class ServesWhoComesFirst(MemoryOutbox):
     async def lease(self, *, held: Mapping[str, int], **options: Any) -> Leased:
         return await super().lease(held={}, **options)
 
 
-class GivesUpAtOnce(SqlOutbox):
+class GivesUpAtOnce(MemoryOutbox):
     async def failed(self, delivery: Delivery, *, pause: int | None, **options: Any) -> None:
         await super().failed(delivery, pause=None, **options)
 
 
-class KeepsWhatItHas(SqlOutbox):
+class KeepsWhatItHas(MemoryOutbox):
     async def release(self, delivery: Delivery) -> None:
         pass
 
 
-class TellsOfAllDead(SqlOutbox):
+class TellsOfAllDead(MemoryOutbox):
     async def dead(self, owner: str | None = None, **options: Any) -> Sequence[DeadDelivery]:
         return await super().dead(**options)
 
 
-class SweepsTheUntold(SqlHousekeeping):
+class SweepsTheUntold(MemoryHousekeeping):
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         return await super().sweep(replace(retention, waiting=timedelta(milliseconds=1)), at=at)
 
 
 def broken_push(part: type[Any]) -> Backend:
-    backend = broken(SqliteBackend)
-    if issubclass(part, SqlOutbox):
-        backend.outbox = part(cast(SqliteBackend, backend), Due())
-    elif issubclass(part, SqlHousekeeping):
+    backend = broken(MemoryBackend)
+    if issubclass(part, MemoryOutbox):
+        backend.outbox = part(cast(MemoryBackend, backend).store)
+    elif issubclass(part, MemoryHousekeeping):
         backend = broken(part)
     return backend
 
 
 BROKEN_PUSH: list[type[Any]] = [
-    SqliteBackend,  # which is not
+    MemoryBackend,  # which is not
     *(ServesWhoComesFirst, GivesUpAtOnce, KeepsWhatItHas, TellsOfAllDead, SweepsTheUntold),
 ]
 

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.settings import Postgres
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
@@ -32,7 +32,7 @@ STORES = ('store', 'store_0')
 
 
 def memory(_: pytest.FixtureRequest) -> Open:
-    return lambda store, namespace: SqliteBackend(namespace, reader_lag=READER_LAG)
+    return lambda store, namespace: MemoryBackend(namespace, reader_lag=READER_LAG)
 
 
 def file(request: pytest.FixtureRequest) -> Open:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Push
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Delivery, Leased, Outbox, PushConfig
@@ -37,13 +37,13 @@ def test_pauses_grow_and_end_at_an_hour() -> None:
     assert pause_after(1, 0.1, 0.5) == 0.1
 
 
-def memory(clock: Clock = SYSTEM) -> SqliteBackend:
-    return SqliteBackend('agent', reader_lag=10_000, clock=clock)
+def memory(clock: Clock = SYSTEM) -> MemoryBackend:
+    return MemoryBackend('agent', reader_lag=10_000, clock=clock)
 
 
 @asynccontextmanager
 async def sending(
-    backend: SqliteBackend, settings: Push = LOCAL, outbox: Outbox | None = None, cipher: Cipher = SEAL
+    backend: MemoryBackend, settings: Push = LOCAL, outbox: Outbox | None = None, cipher: Cipher = SEAL
 ) -> AsyncGenerator[None]:
     sender = Sender(outbox or outbox_of(backend), backend.reader, settings, cipher, now=SYSTEM.now)
     async with asyncio.timeout(LIMIT):
@@ -53,7 +53,7 @@ async def sending(
             await sender.close()
 
 
-async def canceled(backend: SqliteBackend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
+async def canceled(backend: MemoryBackend, hook: Webhook, task_id: str = 't', owner: str = OWNER) -> None:
     """A task that is canceled, of which the webhook is to be told."""
     await submit(backend, message(new=task_id, owner=owner))
     body = SEAL.dump(PushTarget(id='c', url=hook.url))

@@ -10,7 +10,7 @@ import pytest
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.conversion.failure import Failure
 from pydantic_ai_a2a.errors import LeaseLost, StoreFailed, StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
@@ -26,7 +26,7 @@ from ..client import LIMIT
 class Slow(Wrapped):
     """Stores events when the gate is open, and remembers how many at once."""
 
-    def __init__(self, backend: SqliteBackend) -> None:
+    def __init__(self, backend: MemoryBackend) -> None:
         super().__init__(backend.queue)
         self.gate = asyncio.Event()
         self.asked = asyncio.Event()
@@ -50,14 +50,14 @@ class Slow(Wrapped):
 
 
 @pytest.fixture
-async def backend() -> AsyncIterator[SqliteBackend]:
-    made = SqliteBackend('agent', reader_lag=10**6)
+async def backend() -> AsyncIterator[MemoryBackend]:
+    made = MemoryBackend('agent', reader_lag=10**6)
     async with asyncio.timeout(LIMIT):
         yield made
     made.close()
 
 
-async def recording(backend: SqliteBackend, queue: Slow, **options: Any) -> Recorder:
+async def recording(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
     await submit(backend, message(new='t'))
     return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001, **options)
 
@@ -66,7 +66,7 @@ def delta(n: int) -> TextDelta:
     return TextDelta(f'{n} ', first=n == 0)
 
 
-async def numbers(backend: SqliteBackend) -> list[int]:
+async def numbers(backend: MemoryBackend) -> list[int]:
     return [event.n for event in await events(backend, 't')]
 
 
@@ -82,7 +82,7 @@ async def write_on(recorder: Recorder) -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_first_piece_goes_at_once_and_what_comes_meanwhile_goes_together(backend: SqliteBackend) -> None:
+async def test_the_first_piece_goes_at_once_and_what_comes_meanwhile_goes_together(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     await recorder.write(delta(0))
@@ -95,7 +95,7 @@ async def test_the_first_piece_goes_at_once_and_what_comes_meanwhile_goes_togeth
     assert await numbers(backend) == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: SqliteBackend) -> None:
+async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     await recorder.write(delta(0))
@@ -110,7 +110,7 @@ async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: SqliteBack
     assert queue.stored == [1, 10]
 
 
-async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: SqliteBackend) -> None:
+async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue, results=Results(interval=0.001))
     await recorder.write(delta(0))
@@ -127,7 +127,7 @@ async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: Sq
     assert texts == ['0 ', '1 2 3 4 5 6 7 8 9 ']
 
 
-async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: SqliteBackend) -> None:
+async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     await recorder.write(delta(0))
@@ -141,7 +141,7 @@ async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend
     assert await numbers(backend) == [1, 2, 3, 4, 5]  # working, two pieces, the mark of the last one, completed
 
 
-async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(backend: SqliteBackend) -> None:
+async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     writing = asyncio.ensure_future(recorder.write(Note('a note')))
@@ -156,7 +156,7 @@ async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(
     assert (await state_of(backend, 't'), await numbers(backend)) == ('canceled', [1, 2, 3])
 
 
-async def test_who_writes_after_something_could_not_be_stored_is_told(backend: SqliteBackend) -> None:
+async def test_who_writes_after_something_could_not_be_stored_is_told(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     queue.fails = 1
     queue.gate.set()
@@ -171,7 +171,7 @@ async def test_who_writes_after_something_could_not_be_stored_is_told(backend: S
 
 
 async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_writes_next(
-    backend: SqliteBackend,
+    backend: MemoryBackend,
 ) -> None:
     queue = Slow(backend)
     queue.fails = 1
@@ -188,14 +188,14 @@ async def test_an_error_that_a_cancelled_run_no_longer_waits_for_is_told_to_who_
     assert queue.stored == [1]
 
 
-async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: SqliteBackend) -> None:
+async def test_a_run_that_fails_before_it_says_anything_stores_its_end_alone(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
     await recorder.fail(Failure('internal', 'It failed.'), 'id')
     assert (queue.stored, await numbers(backend)) == ([], [1, 2])
 
 
-async def test_a_run_whose_task_was_taken_over_is_told_so(backend: SqliteBackend) -> None:
+async def test_a_run_whose_task_was_taken_over_is_told_so(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     queue.gate.set()
     recorder = await recording(backend, queue)
@@ -213,7 +213,7 @@ STEP = Checkpoint(run='t.1', messages=turn('hi', 'step'), usage=RunUsage(request
 @pytest.mark.parametrize('flush_delay', [0.0, 0.001])
 @pytest.mark.parametrize(('note', 'last'), [(Note('a note'), 3), (None, 2)])
 async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_before(
-    backend: SqliteBackend, flush_delay: float, note: Note | None, last: int
+    backend: MemoryBackend, flush_delay: float, note: Note | None, last: int
 ) -> None:
     await submit(backend, message(new='t'))
     recorder = Recorder(await claim_one(backend, 't'), backend.queue, lambda: AT, flush_delay=flush_delay)
@@ -227,7 +227,7 @@ async def test_a_step_is_stored_with_what_is_said_of_it_and_after_what_was_said_
 class Broken(Wrapped):
     """Stores nothing, for one reason."""
 
-    def __init__(self, backend: SqliteBackend, error: Exception) -> None:
+    def __init__(self, backend: MemoryBackend, error: Exception) -> None:
         super().__init__(backend.queue)
         self.error = error
 
@@ -250,7 +250,7 @@ class Broken(Wrapped):
     [(LeaseLost(), LeaseLost), (StoreUnavailable(), StoreUnavailable), (StorageError(), StoreFailed)],
 )
 async def test_what_a_store_says_in_its_own_words_stays_and_all_else_is_that_it_failed(
-    error: Exception, told: type[Exception], flush_delay: float, backend: SqliteBackend
+    error: Exception, told: type[Exception], flush_delay: float, backend: MemoryBackend
 ) -> None:
     await submit(backend, message(new='t'))
     recorder = Recorder(await claim_one(backend, 't'), Broken(backend, error), lambda: AT, flush_delay=flush_delay)

@@ -85,7 +85,7 @@ class PostgresProcess:
         self._thread.put(take_back, _log_failure)
 
     async def _read_events(self, task_id: str, after: int, limit: int) -> list[TaskEvent]:
-        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit, checks=True))
+        return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
 
     async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
         return await session.patiently(partial(self._attempt, write, session))

@@ -7,23 +7,31 @@ conversations. The new messages of a run are appended in the transaction that co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
     ConversationConflict,
     ConversationEntry,
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
-from pydantic_core import to_json
 
 from ...audit import audit
 from ...conversion.turns import appended
 from ...types import new_correlation_id
+from ..histories import StoredEntry
+from ..model_json import (
+    dump_message,
+    dump_messages,
+    dump_record,
+    dump_usage,
+    load_messages,
+    load_record,
+    load_usage,
+    prepare,
+)
 from .database import Database, WriteKind
 from .transaction import Lock, Transaction, Write
 
@@ -95,69 +103,6 @@ _BATCH = 500
 """The most entries to delete in one transaction."""
 
 
-class StoredEntry(NamedTuple):
-    """A stored entry of a conversation."""
-
-    id: str
-    parent_id: str | None
-    message: bytes
-
-
-@cache
-def _record_ta() -> TypeAdapter[ConversationRecord]:
-    return TypeAdapter(ConversationRecord)
-
-
-@cache
-def _usage_ta() -> TypeAdapter[RunUsage]:
-    return TypeAdapter(RunUsage)
-
-
-@cache
-def _response_ta() -> TypeAdapter[ModelResponse]:
-    return TypeAdapter(ModelResponse)
-
-
-def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
-    """Return model messages as a JSON array, complete for Pydantic AI to load again."""
-    return ModelMessagesTypeAdapter.dump_json([*messages])
-
-
-def dump_message(message: ModelMessage) -> bytes:
-    """Return a model message as JSON, an item of the array for `load_messages`."""
-    if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
-        return _response_ta().dump_json(message)
-    return dump_messages([message])[1:-1]
-
-
-def _dump_record(record: ConversationRecord) -> bytes:
-    body = _record_ta().dump_json(record, exclude={'usage'})
-    return body[:-1] + b',"usage":' + dump_usage(record.usage) + b'}'
-
-
-def dump_usage(usage: RunUsage) -> bytes:
-    """Usage as JSON."""
-    # Its schema calls Python to find what it has beyond its fields, and all of it is plain values.
-    return to_json(vars(usage), inf_nan_mode='null')
-
-
-def load_usage(body: bytes) -> RunUsage:
-    """The inverse of `dump_usage`."""
-    return _usage_ta().validate_json(body)
-
-
-def prepare() -> None:
-    """Build the schemas of stored values before the first task: building takes tens of milliseconds."""
-    _record_ta()
-    _response_ta()
-    dump_messages(())
-
-
-def load_messages(body: bytes) -> list[ModelMessage]:
-    """The inverse of `dump_messages`."""
-    return ModelMessagesTypeAdapter.validate_json(body)
-
-
 def append(
     agent: str,
     owner: str,
@@ -174,7 +119,7 @@ def append(
     `record` is `RECORD_OF_TASK` of a task in this conversation, read in the same transaction. `run_id` names the
     entries and the revision, because a run appends once.
     """
-    current = None if record is None else _record_ta().validate_json(record)
+    current = None if record is None else load_record(record)
     newest, entries = appended(
         current, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
     )
@@ -183,7 +128,7 @@ def append(
 
 
 def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write:
-    body = _dump_record(record)
+    body = dump_record(record)
     return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
 
 
@@ -236,7 +181,7 @@ def load(
     rows = yield _RECORD, (agent, owner, conversation_id)
     if not rows:
         return None
-    record = _record_ta().validate_json(rows[0][0])
+    record = load_record(rows[0][0])
     histories: list[list[ModelMessage]] = []
     for head in (record.head_id, *record.branches):
         rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
@@ -263,14 +208,14 @@ class SqlConversationStore(ConversationStore):
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         rows = await self._query(_RECORD, conversation_id)
-        return _record_ta().validate_json(rows[0][0]) if rows else None
+        return load_record(rows[0][0]) if rows else None
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         rows = await self._query(
             'SELECT record FROM conversation WHERE agent = ? AND owner = ? ORDER BY updated_at DESC LIMIT ?',
             _NO_LIMIT if limit is None or scope is not None else limit,
         )
-        records = [_record_ta().validate_json(row[0]) for row in rows]
+        records = [load_record(row[0]) for row in rows]
         return [record for record in records if scope is None or record.scope == scope][:limit]
 
     async def write_record(

@@ -103,11 +103,6 @@ class Database(Protocol):
         ...
 
     @property
-    def durable(self) -> bool:
-        """True if the database outlives the process."""
-        ...
-
-    @property
     def event_bus(self) -> EventBus:
         """The event bus for stored events of this process."""
         ...

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from pydantic_core import from_json, to_json
-
 from ...errors import UnsupportedOperationError
 from ...ports import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Submission
-from ...protocol import stored
 from ...types import TaskHeader
+from ..rules import correlation_id as read_correlation_id
+from ..rules import repeated
 from . import checkpoints, quotas, submit, webhooks
 from .vocabulary import TASK, Transaction, find, find_locked
 
@@ -54,14 +53,9 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
         at=at,
         attempts=attempt - (failure == DEAD_LETTER),  # the last one only found that it was one too many
         failure=failure,
-        correlation_id=None if status_message is None else _correlation_id(status_message),
+        correlation_id=read_correlation_id(status_message),
         retried_as=retried_as,
     )
-
-
-def _correlation_id(message: bytes) -> str | None:
-    status: dict[str, Any] = from_json(message)
-    return status.get('metadata', {}).get('correlationId')
 
 
 def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Transaction[TaskHeader]:
@@ -84,7 +78,7 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
         (agent, task_id, inbox_read, answer is not None),
     )
     for n, (*_, body, digest, own_request) in enumerate(messages):
-        message = _submission(common, new_id, *_again(body, task_id), digest=digest, new=n == 0, at=at)
+        message = _submission(common, new_id, *repeated(body, task_id), digest=digest, new=n == 0, at=at)
         if own_request is not None:
             message = replace(message, request=own_request or None)
         yield from submit.submit(agent, message, queue_limit=_NO_LIMIT, idempotency_window=0)
@@ -134,15 +128,6 @@ def _refuse(agent: str, task_id: str) -> Transaction[None]:
     if not rows:
         raise UnsupportedOperationError(f'The task is {header.state} and no dead letter.')
     raise UnsupportedOperationError(f'The dead letter was retried already, as the task {rows[0][0]}.')
-
-
-def _again(body: bytes, dead_id: str) -> tuple[str, bytes]:
-    """Return a copy of a dead task's message with a new id and without task ids; and the new id."""
-    message: dict[str, Any] = from_json(body)
-    message_id = stored.new_id()
-    message |= {'messageId': message_id, 'referenceTaskIds': [*message.get('referenceTaskIds', ()), dead_id]}
-    del message['taskId'], message['contextId']
-    return message_id, to_json(message)
 
 
 def _submission(

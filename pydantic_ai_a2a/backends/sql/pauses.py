@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...errors import AnswerNeeded, InvalidParamsError
 from ...lifecycle import INTERRUPTED
 from ...ports import Answer, Status, Submission
 from ...types import TaskEvent, TaskHeader
+from ..rules import check_answer
 from . import deliveries
 from .vocabulary import TASK, Transaction, Write, add_events, set_status, status_event
 
@@ -13,22 +13,11 @@ __all__ = ('ask_for_rest', 'check', 'go_on')
 
 
 def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
-    """Check that a message to a waiting task answers the current pause.
-
-    Raises:
-        AnswerNeeded: The message was not checked against the pending calls of the task, or against an earlier pause.
-        InvalidParamsError: The message answers calls, and no call is pending.
-    """
-    answer = message.answer
-    if answer is not None:
-        if header.state not in INTERRUPTED or answer.pause.number != header.last_event:
-            raise AnswerNeeded
-    elif header.state in INTERRUPTED:
-        rows = yield f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL', (agent, header.id)
-        if rows:
-            raise AnswerNeeded
-    if message.answers_calls and (answer is None or answer.pending is None):
-        raise InvalidParamsError.of('message.parts', 'answers calls, but the task waits with none')
+    """Check that a message to a waiting task answers the current pause, as `check_answer`."""
+    calls = False
+    if message.answer is None and header.state in INTERRUPTED:
+        calls = bool((yield f'SELECT 1 FROM task WHERE {TASK} AND pending IS NOT NULL', (agent, header.id)))
+    check_answer(header, message, calls=calls)
 
 
 def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Transaction[list[TaskEvent]]:

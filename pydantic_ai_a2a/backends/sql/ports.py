@@ -28,7 +28,7 @@ from ...ports import (
 )
 from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
-from ..memory_budget import COPIES, ROW, MemoryBudget
+from ..rules import Expired, tell_expired
 from . import conversations, erase, export, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
@@ -60,7 +60,7 @@ def _of_finish(result: tuple[Claim | None, list[TaskEvent], bool], agent: str, c
     return ((claim.header.id, result[1]),)
 
 
-def _of_sweep(result: tuple[object, sweep.Expired], *_: Any, **__: Any) -> Published:
+def _of_sweep(result: tuple[object, Expired], *_: Any, **__: Any) -> Published:
     return [(header.id, (event,)) for header, event in result[1]]
 
 
@@ -128,19 +128,13 @@ _RETRY = WriteKind(dead.retry, ready=always)
 class SqlQueue(Port, TaskQueue):
     """The queue of a database; `due` is told of tasks that have webhooks."""
 
-    def __init__(self, database: Database, due: Due | None = None, budget: MemoryBudget | None = None) -> None:
+    def __init__(self, database: Database, due: Due) -> None:
         super().__init__(database)
-        self._budget = budget
-        self._due = due or Due()
+        self._due = due
 
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
-        if (budget := self._budget) is not None:
-            needed = COPIES * submission.size + ROW
-            budget.left -= needed
-            if budget.left < 0:
-                budget.measure(needed)
         accepted, _ = await self.database.write(
             _SUBMIT, self.agent, submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )
@@ -217,11 +211,10 @@ class SqlReader(Port, TaskReader):
             owner,
             history_length=history_length,
             artifacts=artifacts,
-            checks=self.database.durable,
         )
 
     async def list(self, query: TaskQuery) -> Page:
-        return await self.database.read(reads.page, self.agent, query, checks=self.database.durable)
+        return await self.database.read(reads.page, self.agent, query)
 
     pause = reading(reads.pause)
     unread = reading(reads.unread)
@@ -266,7 +259,7 @@ class SqlHousekeeping(Port, Housekeeping):
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
         swept, ended = await self.database.write(_SWEEP, self.agent, retention, at)
-        sweep.tell_expired(ended, on_expired)
+        tell_expired(ended, on_expired)
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
@@ -297,7 +290,6 @@ class SqlHousekeeping(Port, Housekeeping):
                 owner,
                 history_length=None,
                 artifacts=True,
-                checks=self.database.durable,
             )
             if task is not None:  # it may have been swept meanwhile
                 yield task

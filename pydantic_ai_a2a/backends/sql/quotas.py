@@ -12,7 +12,8 @@ from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json, to_json
 
 from ...lifecycle import TERMINAL
-from ...ports import Bucket, Charge, Spent, amounts_of
+from ...ports import Bucket, Charge, Spent
+from ..rules import divided, unpaid
 from .transaction import LockTasks, Transaction, Write
 
 __all__ = ('charge', 'charged', 'divide', 'settle', 'spent', 'sweep', 'take')
@@ -69,41 +70,22 @@ def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Tra
 
 def charged(agent: str, task_id: str, run: int, paid: bytes | None, charges: Sequence[Charge]) -> list[Write]:
     """Return the writes that charge a run for its usage beyond `paid`."""
-    before = _of_run(run, paid)
-    total = [max(amounts) for amounts in zip(charges[0][3:], before, strict=True)] if charges else before
-    if total == before:
+    rest = unpaid(run, _amounts(paid), charges)
+    if rest is None:
         return []
-    rest = [now - then for now, then in zip(total, before, strict=True)]
-    due = [Charge(charge.subject, charge.window, charge.until, *rest) for charge in charges]
-    return [
-        _charged(agent, due),
-        (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json([run, *total]), agent, task_id)]),
-    ]
+    due, total = rest
+    return [_charged(agent, due), (f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(total), agent, task_id)])]
 
 
 def divide(agent: str, task_id: str, run: int, paid: bytes | None, *, new_id: str, usage: RunUsage) -> Write:
-    """Divide the usage of a run between its task and another task, whose first run continues from its checkpoint.
-
-    The new task is charged for the checkpoint, except for what the old task has paid of it. If a lost holder of the old
-    task comes back, it is charged only for what it did after the checkpoint.
-
-    Args:
-        agent: Namespace.
-        task_id: The old task.
-        run: The run of the old task.
-        paid: The old task's column `paid`.
-        new_id: The new task.
-        usage: The usage in the checkpoint.
-    """
-    pairs = list(zip(amounts_of(usage), _of_run(run, paid), strict=True))
-    values = [([1, *map(min, pairs)], new_id), ([run, *map(max, pairs)], task_id)]
+    """Divide the usage of a run between its task and another task, as `divided`."""
+    of_new, of_old = divided(run, _amounts(paid), usage)
+    values = [(of_new, new_id), (of_old, task_id)]
     return f'UPDATE task SET paid = ? WHERE {_TASK}', [(to_json(amounts), agent, task) for amounts, task in values]
 
 
-def _of_run(run: int, paid: bytes | None) -> list[int]:
-    """Return the charged amounts of a run: requests, tokens, cost."""
-    of, *amounts = [0] if paid is None else from_json(paid)
-    return amounts if of == run else [0, 0, 0]
+def _amounts(paid: bytes | None) -> Sequence[int]:
+    return () if paid is None else from_json(paid)
 
 
 def _charged(agent: str, charges: Sequence[Charge]) -> Write:

@@ -37,25 +37,22 @@ _STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 
 def load(
-    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool, checks: bool = True
+    agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool
 ) -> Transaction[StoredTask | None]:
-    """See `TaskReader.load`; `checks` tells whether the stored bodies may be damaged."""
+    """See `TaskReader.load`."""
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
     if not rows:
         return None
-    return (yield from _with_items(agent, header_of(rows[0]), history_length, artifacts, checks))
+    return (yield from _with_items(agent, header_of(rows[0]), history_length, artifacts))
 
 
-def _with_items(
-    agent: str, header: TaskHeader, history_length: int | None, artifacts: bool, checks: bool = True
-) -> Transaction[StoredTask]:
+def _with_items(agent: str, header: TaskHeader, history_length: int | None, artifacts: bool) -> Transaction[StoredTask]:
     newest = _NO_LIMIT if history_length is None else history_length
     if history_length is None and artifacts:
         rows = yield _ALL_ITEMS, (agent, header.id)
     else:
         rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
-    if checks:
-        check_stored(header.id, *(body for _, body in rows), header.status_message, header.metadata)
+    check_stored(header.id, *(body for _, body in rows), header.status_message, header.metadata)
     history = [body for kind, body in rows if kind == 'message'] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)
@@ -66,14 +63,13 @@ def _with_items(
             (agent, header.id),
         )
         if updates:
-            if checks:
-                check_stored(header.id, *(row[0] for row in updates))
+            check_stored(header.id, *(row[0] for row in updates))
             bodies = stored.assemble(bodies, (row[0] for row in updates))
     return StoredTask(header, history, bodies)
 
 
-def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Page]:
-    """See `TaskReader.list`; `checks` as for `load`."""
+def page(agent: str, query: TaskQuery) -> Transaction[Page]:
+    """See `TaskReader.list`."""
     conditions: list[str] = ['agent = ?']
     values: list[str | int] = [agent]
     wanted: tuple[tuple[str, Any], ...] = (
@@ -107,7 +103,7 @@ def page(agent: str, query: TaskQuery, *, checks: bool = True) -> Transaction[Pa
     shown = 0
     for row in rows[: query.page_size]:
         try:
-            task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts, checks)
+            task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts)
         except StoredDamaged as damaged:
             logger.error('A task is left out of a list: %s', damaged)
             shown += 1
@@ -140,16 +136,13 @@ def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, 
     return [(seq, body) for seq, body in rows]
 
 
-def events_after(
-    agent: str, task_id: str, after: int, limit: int, *, checks: bool = True
-) -> Transaction[list[TaskEvent]]:
-    """Stored events of a task after a number, in order; `checks` as for `load`."""
+def events_after(agent: str, task_id: str, after: int, limit: int) -> Transaction[list[TaskEvent]]:
+    """Stored events of a task after a number, in order."""
     rows: Sequence[Any] = yield (
         'SELECT n, state, payload FROM event WHERE agent = ? AND task_id = ? AND n > ? ORDER BY n LIMIT ?',
         (agent, task_id, after, limit),
     )
-    if checks:
-        check_stored(task_id, *(payload for _, _, payload in rows))
+    check_stored(task_id, *(payload for _, _, payload in rows))
     return [TaskEvent(*row) for row in rows]
 
 

@@ -13,6 +13,7 @@ from ...errors import LeaseLost
 from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
 from ...types import TaskEvent, TaskHeader
+from ..rules import handed_on, hands_on
 from . import checkpoints, conversations, deliveries, quotas
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
 from .transaction import Lock, LockTasks
@@ -230,8 +231,6 @@ _STANDING = (
 
 
 _DROP_ARTIFACT = "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' AND id = ?"
-_HANDS_ON = TERMINAL - {'canceled'}
-"""States that do not end a task with unread messages."""
 
 
 def locks_of_finish(agent: str, claimed: Claim, *_: object) -> list[Lock]:
@@ -252,12 +251,12 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         writes += quotas.charged(agent, header.id, claimed.run, paid, end.charges)
     if checkpointed and end.failure not in DEAD_LETTERS:
         writes.append(drop_checkpoint(agent, header.id))
-    goes_on = unread is not None and _hands_on(end)
+    goes_on = unread is not None and hands_on(end)
     if end.artifacts is None and end.status.state in TERMINAL:
         yield from keep_streamed(agent, header.id)
     elif end.artifacts is not None and claimed.run > 1:
         writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
-    events = [*end.events, *(_handed_on(header, end) if goes_on else (end.final,))]
+    events = [*end.events, *(handed_on(header, end) if goes_on else (end.final,))]
     writes += [add_items(agent, header.id, _items(previous, end, goes_on)), add_events(agent, header.id, events)]
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
@@ -284,8 +283,8 @@ def _finished(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Clai
         (agent, claimed.header.id, claimed.fence),
     )
     for holder, run, *ended, following in ((*row[:5], row[5:]) for row in rows):
-        if _hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
-            events = [*end.events, *_handed_on(claimed.header, end)]
+        if hands_on(end) and (holder, run) == (claimed.holder, claimed.run + 1):  # a run under the same fence
+            events = [*end.events, *handed_on(claimed.header, end)]
             if (yield from _written_since(agent, claimed, [*end.events, end.final][0].n)) != events:
                 break  # the run has ended in another way
             claim = _claim_of(
@@ -304,18 +303,6 @@ def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[T
         (agent, claimed.header.id, first),
     )
     return [TaskEvent(n, state, bytes(payload)) for n, state, payload in rows]
-
-
-def _hands_on(end: Finish) -> bool:
-    """True if the task goes on with its unread messages after this end of a run."""
-    return end.status.state in _HANDS_ON and not end.last and end.failure not in DEAD_LETTERS
-
-
-def _handed_on(header: TaskHeader, end: Finish) -> list[TaskEvent]:
-    """Return the events for the end of a run whose task goes on: the reason of a failure, else none."""
-    if end.status.message is None:
-        return []
-    return [status_event(header, end.status._replace(state='working'), end.final.n)]
 
 
 def _items(previous: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:

@@ -9,6 +9,7 @@ from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
+from ..rules import replay_key
 from . import deliveries, pauses, ranges, runs, webhooks
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
 from .transaction import Lock, LockTasks
@@ -33,8 +34,6 @@ _ADD_TO_INBOX = (
     " VALUES (?, ?, ?, ?, ?, (SELECT MAX(seq) FROM item WHERE agent = ? AND task_id = ? AND kind = 'message'),"
     ' ?, ?, ?, ?)'
 )
-REPLAYABLE_ANONYMOUS_ID = 16
-"""From this length on a message id is unlikely to be another anonymous client's."""
 
 
 def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
@@ -66,7 +65,7 @@ def _store(
 
     A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
     """
-    key = _replay_key(message, idempotency_window)
+    key = replay_key(message, idempotency_window)
     replayed = yield from _replay(agent, message, key, idempotency_window)
     if replayed is not None:
         return replayed, []
@@ -108,18 +107,6 @@ def _store(
     item = (agent, header.id, 'message', message.message_id, body)
     yield [*first, (ADD_ITEM, [item]), (_ADD_TO_INBOX, [row]), *last]
     return Accepted(header, after, replayed=False), events
-
-
-def _replay_key(message: Submission, window: int) -> str | None:
-    """Return the key for recognising a repeated message; None if repetitions are not recognised."""
-    if not window:
-        return None
-    if not message.anonymous:
-        return message.message_id
-    # The id of a task is known to its client only, so a short message id with it cannot be another client's.
-    if message.new and len(message.message_id) < REPLAYABLE_ANONYMOUS_ID:
-        return None
-    return f'{message.message_id} {message.digest.hex()}'  # another content is another message
 
 
 def _replay(agent: str, message: Submission, key: str | None, window: int) -> Transaction[Accepted | None]:

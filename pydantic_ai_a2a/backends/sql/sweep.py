@@ -6,14 +6,12 @@ import logging
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from pydantic_core import from_json, to_json
-
 from ...errors import TaskNotFoundError, UnsupportedOperationError
 from ...lifecycle import INTERRUPTED, LIVE
-from ...ports import OnExpired, Status
-from ...protocol import stored
+from ...ports import Status
 from ...settings import Retention
-from ...types import TaskEvent, TaskHeader
+from ...types import TaskEvent
+from ..rules import EXPIRED, Expired, expired_status, tell_expired
 from . import conversations, deliveries, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
@@ -34,14 +32,10 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 Told: TypeAlias = list[tuple[str, TaskEvent]]
 """Events to publish to the readers of tasks."""
-Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
-"""Waiting tasks without an answer in time, with the last events."""
 
 ROWS = 500
 """The most rows to delete in one sweep: the queue waits for no long sweep."""
 TASKS = 50
-EXPIRED = 'expired'
-"""Failure class of a task without an answer in time."""
 _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
 _UNENDED = (*ranges.LIVE_RANGES, f"state IN ('auth-required', 'input-required') AND {ranges.STOPPED}")
@@ -84,10 +78,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Ex
         if row[0] not in free:
             continue
         header = header_of(row)
-        metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{row[HEADER_SIZE]}'})
-        parts = b'[' + stored.text_part('The task waited too long.') + b']'
-        body = stored.message(stored.new_id(), b'ROLE_AGENT', parts, b',"metadata":' + metadata)
-        status = Status('failed', at, stored.with_ids(body, header.id, header.context_id))
+        status = expired_status(header, row[HEADER_SIZE], at)
         ended.append((header, (yield from end_unheld(agent, header, status, EXPIRED))))
     return ended
 
@@ -98,15 +89,6 @@ def _lock(agent: str, tasks: Sequence[str]) -> Transaction[list[str]]:
         return []
     locked = {row[0] for row in (yield LockTasks(agent, tasks, wait=False))}
     return [task_id for task_id in tasks if task_id not in locked]
-
-
-def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:
-    """Log the tasks that `sweep` has failed, under the correlation ids that clients read, and call the listener."""
-    for header, event in ended:
-        correlation_id = from_json(event.payload)['statusUpdate']['status']['message']['metadata']['correlationId']
-        logger.error('Task %s failed (%s, correlation id %s).', header.id, EXPIRED, correlation_id)
-        if on_expired is not None:
-            on_expired(header, EXPIRED, correlation_id)
 
 
 def _sweep_events(agent: str, before: int) -> Transaction[int]:

@@ -11,6 +11,7 @@ from ...lifecycle import LIVE, STOPPED
 from ...ports import Status
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
+from ..rules import status_event
 from . import conversations, deliveries
 from .contexts import NEXT, let_go
 from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
@@ -94,12 +95,6 @@ def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Task
     yield Lock((agent, header.owner, header.context_id))
     yield LockTasks(agent, [task_id])
     return (yield from find(agent, task_id, owner))
-
-
-def status_event(header: TaskHeader, status: Status, n: int) -> TaskEvent:
-    """Return the event of a status."""
-    body = stored.status(status.state, status.at, status.message)
-    return TaskEvent(n, status.state, stored.status_update(header.id, header.context_id, body))
 
 
 def set_status(agent: str, task_id: str, status: Status) -> list[Write]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile, connect, vacuum
 from pydantic_ai_a2a.errors import BackendUnusable
 
@@ -150,3 +151,10 @@ def test_a_file_is_not_written_anew_while_others_write_to_it_for_too_long(file: 
     with pytest.raises(BackendUnusable, match=r'agent\.db cannot be used: database is locked'):
         vacuum(file)
     other.close()
+
+
+def test_a_sqlite_that_lacks_what_is_needed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite3, 'sqlite_version_info', (3, 34, 1))
+    monkeypatch.setattr(sqlite3, 'sqlite_version', '3.34.1')
+    with pytest.raises(RuntimeError, match=r'SQLite 3\.34\.1 is too old; 3\.35 or later is needed'):
+        SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'agent', reader_lag=1)

@@ -21,8 +21,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.types import Message as AsgiMessage
 
 from pydantic_ai_a2a import Artifacts, Budget, InputRequired, Limits, Messages, Quotas, Rejected, Workers, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.protocol.run_metadata import URI
 
@@ -435,27 +435,24 @@ async def test_a_store_that_cannot_be_reached_is_busy() -> None:
         refusal(await client.post(rpc('SendMessage', {'message': message()})), status=503)
 
 
-class Contended(SqliteBackend):
+class Contended(MemoryBackend):
     """A store to whose conversations others always add something just before."""
 
     def __init__(self, conflicts: int) -> None:
         super().__init__('agent', reader_lag=10**6)
         self.conflicts = conflicts
 
-    def conversations(self, owner: str) -> SqlConversationStore:
-        backend, database = self, super().conversations(owner)
+    def conversations(self, owner: str) -> MemoryConversationStore:
+        backend = self
 
-        class Store(SqlConversationStore):
-            def __init__(self) -> None:
-                vars(self).update(vars(database))
-
+        class Store(MemoryConversationStore):
             async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
                 backend.conflicts -= 1
                 if backend.conflicts >= 0:
                     raise ConversationConflict(record.conversation_id)
                 await super().write_record(record, **rest)
 
-        return Store()
+        return Store(self.store, owner)
 
 
 @unversioned('what is stored is not a matter of versions')

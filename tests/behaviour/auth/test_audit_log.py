@@ -13,8 +13,8 @@ from pydantic_ai import Agent
 from starlette.types import Message
 
 from pydantic_ai_a2a import Access, BearerAuth, Caller, Limits, Push, Quotas, Rate, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping, SqlReader
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.ports import MemoryHousekeeping, MemoryReader
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Erased
 
@@ -42,7 +42,7 @@ def audited(caplog: pytest.LogCaptureFixture, *but: str) -> list[dict[str, Any]]
     ]
 
 
-class Unreadable(SqlReader):
+class Unreadable(MemoryReader):
     """A store that is away when a task is read."""
 
     async def load(self, *_: object, **__: object) -> None:
@@ -205,8 +205,8 @@ async def test_a_cancel_that_is_not_answered_is_one_record_unless_its_task_had_e
             stage.open(SECRET)
             await ended(client, task['id'])
         else:
-            assert isinstance(app.backend, SqliteBackend)
-            app.backend.reader = Unreadable(app.backend)
+            assert isinstance(app.backend, MemoryBackend)
+            app.backend.reader = Unreadable(app.backend.store)
         answer = await client.post(rpc('CancelTask', {'id': task['id']}))
     assert answer.status == (200 if ends else 503)
     known = [(each['event'], each['ended']) for each in audited(caplog)]
@@ -230,7 +230,7 @@ async def test_what_is_erased_from_python_is_one_record(caplog: pytest.LogCaptur
     ]
 
 
-class Breaking(SqlHousekeeping):
+class Breaking(MemoryHousekeeping):
     """Breaks off an erasure at the second batch."""
 
     batches = 0
@@ -246,8 +246,8 @@ async def test_what_was_erased_before_an_erasure_broke_off_is_one_record(caplog:
     app = to_a2a(Agent('test'))
     async with lifespan(app), asyncio.timeout(LIMIT):
         context = (await Client(app).send(SECRET))['contextId']
-        assert isinstance(app.backend, SqliteBackend)
-        app.backend.housekeeping = Breaking(app.backend)
+        assert isinstance(app.backend, MemoryBackend)
+        app.backend.housekeeping = Breaking(app.backend.store)
         with pytest.raises(StoreUnavailable):
             await app.erase_context(context)
     assert audited(caplog, 'correlation_id') == [

@@ -25,7 +25,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import UsageLimits
 
 from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Status, TaskQueue
 from pydantic_ai_a2a.testing import values
@@ -293,7 +293,7 @@ async def test_a_run_of_one_step_stores_none(file: SqliteFileBackend) -> None:
 
 
 async def test_no_step_is_stored_in_memory() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     saves = backend.queue = Saves(backend.queue)
     async with serving(Steps().agent, backend=backend) as client:
         await client.send('one')
@@ -389,7 +389,7 @@ class HoldsNotes(Wrapped):
 
 
 async def test_a_conversation_goes_on_after_a_run_that_was_cancelled_before_its_tools_began() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     holds = backend.queue = HoldsNotes(backend.queue)
     steps = Steps()
     async with serving(steps.agent, backend=backend) as client:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.ports import Backend, Claim, Marks, TaskQueue
 from pydantic_ai_a2a.testing import values
 
@@ -25,8 +25,8 @@ THEIRS = b'{"artifactId":"a","parts":[{"text":"theirs"}]}'
 
 
 @pytest.fixture
-def backend() -> Generator[SqliteBackend]:
-    made = SqliteBackend('agent', reader_lag=10**6, clock=SetClock())
+def backend() -> Generator[MemoryBackend]:
+    made = MemoryBackend('agent', reader_lag=10**6, clock=SetClock())
     yield made
     made.close()
 
@@ -48,7 +48,7 @@ async def lost(backend: Backend, attempts: int = 1, *, lease: int = values.OVER)
     return 'lost'
 
 
-async def test_a_task_whose_holder_was_lost_is_run_again(backend: SqliteBackend) -> None:
+async def test_a_task_whose_holder_was_lost_is_run_again(backend: MemoryBackend) -> None:
     task_id = await lost(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend) as client:
         task = await ended(client, task_id)
@@ -60,7 +60,7 @@ async def test_a_task_whose_holder_was_lost_is_run_again(backend: SqliteBackend)
 
 @pytest.mark.parametrize(('lives', 'state'), [(2, 'COMPLETED'), (3, 'FAILED')])
 async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
-    backend: SqliteBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
+    backend: MemoryBackend, lives: int, state: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     task_id = await lost(backend, lives)
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(attempts=3)) as client:
@@ -73,7 +73,7 @@ async def test_a_task_that_loses_its_holder_too_often_fails_with_a_reason(
 
 
 async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_a_heartbeat(
-    backend: SqliteBackend,
+    backend: MemoryBackend,
 ) -> None:
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)) as client:
         task_id = await lost(backend, lease=20)
@@ -81,7 +81,7 @@ async def test_a_task_of_a_holder_that_dies_while_the_app_runs_is_taken_over_at_
 
 
 async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
-    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stopped = asyncio.Event()
     began = asyncio.Event()
@@ -121,7 +121,7 @@ class Renewing(Wrapped):
         return marks
 
 
-async def test_a_lease_is_renewed_while_its_task_runs(backend: SqliteBackend) -> None:
+async def test_a_lease_is_renewed_while_its_task_runs(backend: MemoryBackend) -> None:
     stage = Stage()
     renewing = backend.queue = Renewing(backend.queue)
     async with serving(stage.agent, backend=backend, workers=Workers(lease=0.06)) as client:
@@ -146,7 +146,7 @@ class FailsToRenew(Wrapped):
 
 
 async def test_the_heart_goes_on_beating_after_a_beat_that_failed(
-    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage = Stage()
     backend.queue = FailsToRenew(backend.queue)
@@ -198,7 +198,7 @@ def test_a_task_that_a_loop_left_behind_goes_on_in_the_next_one() -> None:
 
 @only('1.0', 'the thief writes an event that is not whole')
 async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
-    backend: SqliteBackend, caplog: pytest.LogCaptureFixture
+    backend: MemoryBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
     began, fail = asyncio.Event(), asyncio.Event()
 
@@ -220,7 +220,7 @@ async def test_a_run_that_fails_after_its_task_was_taken_over_changes_nothing(
     assert f'Task {task["id"]} was taken over before its failure was recorded.' in caplog.messages
 
 
-class Durable(SqliteBackend):
+class Durable(MemoryBackend):
     """Outlives the app that uses it, as a database does."""
 
     durable = True
@@ -244,7 +244,7 @@ async def test_what_does_not_finish_before_a_server_stops_is_handed_over_to_the_
     backend.close()
 
 
-class Deaf(SqliteBackend):
+class Deaf(MemoryBackend):
     """Cannot tell of new tasks at first."""
 
     times = 1

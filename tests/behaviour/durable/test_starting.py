@@ -16,7 +16,7 @@ from pydantic_ai import Agent, FunctionToolset
 from starlette.testclient import TestClient
 
 from pydantic_ai_a2a import to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.errors import BackendUnusable
 
 from ...client import LIMIT, Client, lifespan, message, state_of
@@ -136,7 +136,7 @@ async def test_a_server_ends_while_it_tries_to_enter_its_agent_once_more() -> No
 
 
 async def test_two_apps_that_run_at_once_cannot_have_one_backend() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     apps = [to_a2a(Agent('test', name=name), backend=backend) for name in ('ada', 'bob')]
     async with lifespan(apps[0]):
         assert state_of(await Client(apps[0]).send()) == 'COMPLETED'

@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import A2AApp, A2AError, Caller, Limits, Workers, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 
 from ...client import Client, RpcError, message, state_of, texts
 from ..own_parts import Breaking, OwnStorage, Slow, storage
@@ -376,6 +376,6 @@ async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
 
 
 def test_own_parts_and_a_backend_do_not_go_together() -> None:
-    backend = SqliteBackend('agent', reader_lag=1000)
+    backend = MemoryBackend('agent', reader_lag=1000)
     with pytest.raises(TypeError, match='give them or backend='):
         to_a2a(memory, backend=backend, storage=InMemoryStorage())

@@ -18,8 +18,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Budget, Limits, Messages, Quotas, Workers
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.backends.sql.ports import SqlQuotas
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -142,25 +142,22 @@ async def test_a_client_that_has_waited_too_long_for_the_store_is_told_to_try_ag
     backend.close()
 
 
-class Doubtful(SqliteBackend):
+class Doubtful(MemoryBackend):
     """Stores a turn, the first time without an answer."""
 
     answers = False
 
-    def conversations(self, owner: str) -> SqlConversationStore:
-        backend, database = self, super().conversations(owner)
+    def conversations(self, owner: str) -> MemoryConversationStore:
+        backend = self
 
-        class Store(SqlConversationStore):
-            def __init__(self) -> None:
-                vars(self).update(vars(database))
-
+        class Store(MemoryConversationStore):
             async def write_record(self, record: ConversationRecord, **rest: Any) -> None:
                 await super().write_record(record, **rest)
                 if not backend.answers:
                     backend.answers = True
                     raise StoreUnavailable
 
-        return Store()
+        return Store(self.store, owner)
 
 
 async def test_a_turn_that_was_stored_without_an_answer_is_stored_once() -> None:

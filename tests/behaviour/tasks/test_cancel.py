@@ -14,7 +14,7 @@ from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Limits, Workers
 from pydantic_ai_a2a.app.app import A2AApp
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.ports import Claim, Finish, TaskQueue
 from pydantic_ai_a2a.types import TaskHeader
 
@@ -252,7 +252,7 @@ class SlowToFinish(Wrapped):
 async def test_a_run_that_completes_before_it_is_stopped_has_won_but_no_further_one_begins(more: bool) -> None:
     stage = Stage()
     stage.open('one', 'two')
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     queue = backend.queue = SlowToFinish(backend.queue)
     async with serving(stage.agent, backend=backend) as client:
         task = await client.send('one', returnImmediately=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import Workers, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.errors import StoreUnavailable
@@ -53,13 +53,13 @@ class Slow(Wrapped):
 
 
 @pytest.fixture
-def backend() -> Iterator[SqliteBackend]:
-    made = SqliteBackend('agent', reader_lag=10**6)
+def backend() -> Iterator[MemoryBackend]:
+    made = MemoryBackend('agent', reader_lag=10**6)
     yield made
     made.close()
 
 
-async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: SqliteBackend) -> None:
+async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     backend.queue = queue
     stage.open('hi')
@@ -70,7 +70,7 @@ async def test_a_new_task_is_run_while_the_store_is_asked_for_others(backend: Sq
         queue.answers.set()
 
 
-async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: SqliteBackend) -> None:
+async def test_a_task_that_comes_back_from_a_claim_without_a_free_slot_is_handed_back(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Slow(backend.queue)
     await submit(backend, message('lost', new='lost', owner='/', at=SYSTEM.now()))
     elsewhere = await claim_one(backend, 'lost', 'elsewhere', at=SYSTEM.now())
@@ -99,7 +99,7 @@ class Away(Slow):
         await self.inner.release(claim)
 
 
-async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_handed_back(backend: SqliteBackend) -> None:
+async def test_no_task_is_forgotten_if_the_store_goes_away_while_tasks_are_handed_back(backend: MemoryBackend) -> None:
     stage, queue, lost = Stage(), Away(backend.queue), ['lost', 'lost too']
     claims: list[Claim] = []
     for task_id in lost:
@@ -156,7 +156,7 @@ class Held(Wrapped):
         return accepted
 
 
-async def test_a_slot_that_was_kept_for_a_refused_message_goes_to_the_task_that_waits(backend: SqliteBackend) -> None:
+async def test_a_slot_that_was_kept_for_a_refused_message_goes_to_the_task_that_waits(backend: MemoryBackend) -> None:
     stage, queue = Stage(), Held(backend.queue, refuses=True)
     backend.queue = queue
     stage.open('waits')

@@ -14,8 +14,8 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import Results, Workers
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.conversations import SqlConversationStore
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.conversation_store import MemoryConversationStore
 from pydantic_ai_a2a.errors import StoreUnavailable
 from pydantic_ai_a2a.ports import Checkpoint, Claim, Finish, Status
 from pydantic_ai_a2a.types import TaskEvent
@@ -175,7 +175,7 @@ class FailsToEmit(Wrapped):
 async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
     broken: type[Wrapped], caplog: pytest.LogCaptureFixture
 ) -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     backend.queue = broken(backend.queue)
     agent = Agent(TestModel(custom_output_text='one two three four'))
     async with serving(agent, backend=backend, results=Results(interval=0)) as client:
@@ -193,7 +193,7 @@ async def test_a_task_that_cannot_be_stored_fails_and_the_next_is_served(
 
 @covers(STORAGE)
 async def test_a_task_whose_failure_cannot_be_stored_at_once_fails_when_it_can_be() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     backend.queue = FailsToFinish(backend.queue)
     backend.queue.times = 3
     workers = Workers(running=1, lease=0.03)
@@ -220,13 +220,13 @@ async def test_an_answer_that_cannot_be_written_fails_its_task_only() -> None:
     assert good['artifacts'][0]['parts'][0]['data'] == {'result': 2}
 
 
-class Unreadable(SqliteBackend):
+class Unreadable(MemoryBackend):
     """Cannot read a conversation for the first time."""
 
     times = 1
     error: Exception = StorageError(SECRET)
 
-    def conversations(self, owner: str) -> SqlConversationStore:
+    def conversations(self, owner: str) -> MemoryConversationStore:
         if self.times:
             self.times -= 1
             raise self.error

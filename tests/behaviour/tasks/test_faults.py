@@ -19,7 +19,7 @@ from pydantic_core import from_json, to_json
 from pydantic_ai_a2a import Access, Approvals, Limits, Messages, Results, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.references import read_referenced
 from pydantic_ai_a2a.agent.runner import Runner
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.conversion.inbound import accepts
 from pydantic_ai_a2a.conversion.outbound import OutputMapper
 from pydantic_ai_a2a.runs.agent_job import AgentJob, plain_read
@@ -63,7 +63,7 @@ def test_ctrl_c_in_a_run_ends_the_loop() -> None:
 
 @unversioned('it is about the event loop')
 def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    class Failing(SqliteBackend):
+    class Failing(MemoryBackend):
         def listen(self, on_ready: Any, on_cancel: Any) -> Any:
             super().listen(on_ready, on_cancel)
 
@@ -156,7 +156,7 @@ SETTINGS = Settings(
 )
 
 
-def strand_a_worker(backend: SqliteBackend) -> None:
+def strand_a_worker(backend: MemoryBackend) -> None:
     """Leave a worker behind whose event loop is closed."""
     agent = Agent(TestModel())
 
@@ -187,7 +187,7 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
         await asyncio.Event().wait()
         raise AssertionError('unreachable')
 
-    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    backend = MemoryBackend('agent', reader_lag=1_000_000)
     client = Client(to_a2a(Agent(FunctionModel(answer)), backend=backend))
     await asyncio.to_thread(strand_a_worker, backend)
     task = await client.send(returnImmediately=True)
@@ -204,7 +204,7 @@ async def test_a_list_of_no_tasks_is_refused() -> None:
 
 @unversioned('it is about the bytes that are sent, not what they are')
 async def test_a_reader_that_cannot_be_sent_its_first_event_is_forgotten() -> None:
-    backend = SqliteBackend('agent', reader_lag=1_000_000)
+    backend = MemoryBackend('agent', reader_lag=1_000_000)
     app = to_a2a(Agent(TestModel()), backend=backend)
     body = rpc('SendStreamingMessage', {'message': message()})
     headers = [(b'content-type', b'application/json'), (b'a2a-version', b'1.0')]

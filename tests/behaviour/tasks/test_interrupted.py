@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, to_a2a
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Backend, Claim, Finish
 from pydantic_ai_a2a.runs.recorder import Recorder
@@ -55,7 +55,7 @@ class Asking(Wrapped):
 
 @pytest.fixture
 def backend() -> Any:
-    made = SqliteBackend('agent', reader_lag=10**6)
+    made = MemoryBackend('agent', reader_lag=10**6)
     made.queue = Asking(made.queue)
     yield made
     made.close()

@@ -18,9 +18,8 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.run import AgentRun
 
 from pydantic_ai_a2a import A2AApp, Caller, Push, Retention, RunFailure, Workers
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.ports import SqlHousekeeping
-from pydantic_ai_a2a.backends.sql.vocabulary import Transaction
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.ports import MemoryHousekeeping
 from pydantic_ai_a2a.ports import OnExpired
 from pydantic_ai_a2a.testing import values
 
@@ -66,16 +65,10 @@ async def stored(client: Client) -> tuple[int, int]:
     return len(await tasks_of(client, limit=10_000)), len(conversations)
 
 
-def pages(backend: SqliteBackend) -> int:
-    """How large the database is."""
-
-    def count() -> Transaction[int]:
-        return (yield 'PRAGMA page_count', ())[0][0]
-
-    return backend.run(count())
-
-
-def objects() -> int:
+async def objects(backend: MemoryBackend, retention: Retention) -> int:
+    """How many objects there are after a sweep of everything that is due."""
+    while await backend.housekeeping.sweep(retention, at=backend.now()):
+        pass
     gc.collect()
     return len(gc.get_objects())
 
@@ -84,16 +77,15 @@ def objects() -> int:
 @pytest.mark.long
 @covers(ROW)
 async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     retention = Retention(max_tasks=FEW, max_contexts=FEW)
     async with serving(Ready(Agent(TestModel())), backend=backend, retention=retention) as client:
         await send_many(client, 1000)
-        before = objects(), pages(backend)
+        before = await objects(backend, retention), backend.store.size
         await send_many(client, MANY)
-        after = objects(), pages(backend)
+        after = await objects(backend, retention), backend.store.size
         tasks, contexts = await stored(client)
-    assert FEW <= tasks <= 3 * FEW
-    assert FEW <= contexts <= 3 * FEW
+    assert (tasks, contexts) == (FEW, FEW)
     assert after[0] - before[0] < 1000
     assert after[1] <= before[1] * 1.25
     backend.close()
@@ -103,7 +95,9 @@ async def test_many_tasks_take_no_more_memory_than_the_last_few() -> None:
 @covers(ROW)
 async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker() -> None:
     stage = Stage()
-    async with serving(stage.agent, workers=Workers(running=1)) as client:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    retention = Retention(max_tasks=1)
+    async with serving(stage.agent, backend=backend, retention=retention, workers=Workers(running=1)) as client:
         await client.send('running', returnImmediately=True)
         await stage.reached('running')
 
@@ -113,10 +107,11 @@ async def test_tasks_that_are_canceled_in_the_queue_take_no_memory_in_the_worker
                 await client.call('CancelTask', {'id': task['id']})
 
         await send_and_cancel(100)
-        before = objects()
+        before = await objects(backend, retention)
         await send_and_cancel(400)
-        assert objects() - before < 400
+        assert await objects(backend, retention) - before < 400
         stage.open('running')
+    backend.close()
 
 
 @covers(ROW)
@@ -161,13 +156,13 @@ async def test_a_task_is_kept_until_its_webhook_has_been_told_that_it_is_over() 
             await send_many(client, 50)
 
 
-class Clogged(SqlHousekeeping):
+class Clogged(MemoryHousekeeping):
     """Cannot sweep at first."""
 
     times = 1
 
-    def __init__(self, backend: SqliteBackend) -> None:
-        super().__init__(backend)
+    def __init__(self, backend: MemoryBackend) -> None:
+        super().__init__(backend.store)
         self.swept = asyncio.Event()
 
     async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
@@ -180,7 +175,7 @@ class Clogged(SqlHousekeeping):
 
 @ALIKE
 async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     clogged = backend.housekeeping = Clogged(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
@@ -190,7 +185,7 @@ async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCa
 
 @covers(ROW)
 async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     retention = Retention(tasks=timedelta(seconds=60), contexts=timedelta(seconds=600))
     async with serving(Agent(FunctionModel(heard)), backend=backend, retention=retention) as client:
         task = await client.send('one')
@@ -209,7 +204,7 @@ async def test_a_task_can_be_read_for_its_time_and_its_conversation_stays() -> N
 
 @covers(ROW)
 async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_snapshot() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     retention = Retention(events=timedelta(seconds=60))
     agent = Agent(TestModel(custom_output_text='one two three'))
     async with serving(agent, backend=backend, retention=retention) as client:
@@ -232,7 +227,7 @@ async def test_when_its_events_have_gone_a_task_is_still_whole_and_resumes_as_a_
 @ALIKE
 @covers(ROW)
 async def test_a_store_that_is_far_too_full_gets_small_step_by_step() -> None:
-    backend = SqliteBackend('agent', reader_lag=10**6)
+    backend = MemoryBackend('agent', reader_lag=10**6)
     for n in range(2500):
         await values.submit(backend, values.message(new=f't{n}', owner='/'))
         await values.run(backend, f't{n}')

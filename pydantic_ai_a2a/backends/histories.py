@@ -9,16 +9,33 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from pydantic_ai.messages import ModelMessage
 
-from .conversations import SqlConversationStore, load_messages
+from .model_json import load_messages
 
-__all__ = ('Histories',)
+__all__ = ('EntryReader', 'Histories', 'StoredEntry')
 
 _LIMIT = 32_000_000
 """Limit of stored bytes in the cache; messages in memory take several times as much."""
+
+
+class StoredEntry(NamedTuple):
+    """A stored entry of a conversation."""
+
+    id: str
+    parent_id: str | None
+    message: bytes
+
+
+class EntryReader(Protocol):
+    """The conversations of one owner in a store."""
+
+    async def read_since(self, head_id: str, known_id: str | None) -> Sequence[StoredEntry]:
+        """Return the entries up to the head, oldest first; only newer entries, if a known entry is in the list."""
+        ...
+
 
 _Key: TypeAlias = tuple[str, str]
 
@@ -46,7 +63,7 @@ class Histories:
         self._size = 0
         self._lock = Lock()
 
-    async def read(self, store: SqlConversationStore, owner: str, context_id: str, head: str) -> list[ModelMessage]:
+    async def read(self, store: EntryReader, owner: str, context_id: str, head: str) -> list[ModelMessage]:
         """Return the messages of an owner's context up to an entry: shared objects, which callers must not change.
 
         A copy would make a turn slower with each message of the conversation.
@@ -75,7 +92,7 @@ class Histories:
                 self._size -= self._kept.popitem(last=False)[1].size
 
 
-async def _grown(store: SqlConversationStore, entry: _Kept, head: str) -> _Kept:
+async def _grown(store: EntryReader, entry: _Kept, head: str) -> _Kept:
     rows = await store.read_since(head, entry.head)
     if rows[0].parent_id is None:
         entry = _NOTHING

@@ -9,22 +9,22 @@ import pytest
 from pydantic_ai import Conversation
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart
 
-from pydantic_ai_a2a.backends.memory import SqliteBackend
-from pydantic_ai_a2a.backends.sql.conversations import dump_messages
-from pydantic_ai_a2a.backends.sql.histories import Histories
-from pydantic_ai_a2a.backends.sql.transaction import Transaction
+from pydantic_ai_a2a.backends.histories import Histories, StoredEntry
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.model_json import dump_messages
 from pydantic_ai_a2a.ports import Backend
 
 OWNER = '/'
 
 
 class Stored:
-    """A context in a database, with nothing kept of it but what `kept` reads."""
+    """A conversation in a store, read through a cache."""
 
     def __init__(self, limit: int = 1000) -> None:
-        self.backend = SqliteBackend('agent', reader_lag=1)
+        self.backend = MemoryBackend('agent', reader_lag=1)
         self.store = self.backend.conversations(OWNER)
         self.histories = Histories(limit)
+        self._lost: str | None = None
 
     async def save(self, *texts: str, name: str = 'c') -> str:
         """Save a context of so many messages, as it grew; its newest entry's id."""
@@ -38,15 +38,17 @@ class Stored:
         return record.head_id
 
     async def read(self, head: str, name: str = 'c') -> list[Any]:
-        return said(await self.histories.read(self.store, OWNER, name, head))
+        return said(await self.histories.read(self, OWNER, name, head))
 
-    def lose(self, statement: str = 'DELETE FROM entry') -> None:
-        """Change what is stored: what is read from then on as it was before has been kept."""
+    async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
+        entries = await self.store.read_since(head_id, known_id)
+        if self._lost is not None and any(self._lost.encode() in entry.message for entry in entries):
+            raise LookupError(head_id)
+        return entries
 
-        def lose() -> Transaction[None]:
-            yield statement, ()
-
-        self.backend.run(lose())
+    def lose(self, word: str = '') -> None:
+        """Lose the messages with a word: later reads of such a message come from the cache, or fail."""
+        self._lost = word
 
 
 def said(messages: Sequence[ModelMessage]) -> list[Any]:
@@ -66,7 +68,7 @@ async def test_a_context_that_has_grown_is_read_from_where_it_was() -> None:
     first = await stored.save('one', 'two')
     await stored.read(first)
     head = await stored.save('one', 'two', 'three', 'four')
-    stored.lose("DELETE FROM entry WHERE CAST(message AS TEXT) LIKE '%one%'")
+    stored.lose('one')
     assert await stored.read(head) == ['one', 'two', 'three', 'four']
 
 
@@ -82,7 +84,7 @@ async def test_a_context_that_was_taken_back_is_read_anew() -> None:
 async def test_a_context_is_handed_out_as_a_list_of_ones_own_without_copies_of_its_messages() -> None:
     stored = Stored()
     head = await stored.save('one')
-    first, second = [await stored.histories.read(stored.store, OWNER, 'c', head) for _ in range(2)]
+    first, second = [await stored.histories.read(stored, OWNER, 'c', head) for _ in range(2)]
     assert first[0] is second[0]
     first.append(ModelResponse([TextPart('two')]))
     assert await stored.read(head) == ['one']
@@ -144,6 +146,6 @@ async def test_a_backend_that_keeps_nothing_reads_a_context_each_time() -> None:
     stored = Stored()
     head = await stored.save('one', 'two')
     assert said(await Backend.context(stored.backend, OWNER, 'c', head)) == ['one', 'two']
-    stored.lose()
+    await stored.store.delete('c')
     with pytest.raises(LookupError):
         await Backend.context(stored.backend, OWNER, 'c', head)

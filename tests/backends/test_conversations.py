@@ -24,7 +24,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from pydantic_ai_a2a.backends.memory import SqliteBackend
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 
 
 def usage(**beyond: Any) -> RunUsage:
@@ -46,7 +46,7 @@ def usage(**beyond: Any) -> RunUsage:
     ],
 )
 async def test_a_record_is_read_as_it_was_written(fields: dict[str, Any]) -> None:
-    backend = SqliteBackend('agent', reader_lag=1)
+    backend = MemoryBackend('agent', reader_lag=1)
     store = backend.conversations('/')
     record = ConversationRecord(conversation_id='c', head_id=None, scope='s', **fields)
     await store.write_record(record, expected_revision=None)
@@ -69,7 +69,7 @@ async def test_messages_are_read_as_pydantic_ai_would_have_written_them() -> Non
         ModelRequest(parts=[ToolReturnPart('f', {'a': 1}, 'call')]),
         ModelResponse(parts=[TextPart('hello')], finish_reason='stop', metadata={'a': None}),
     ]
-    backend = SqliteBackend('agent', reader_lag=1)
+    backend = MemoryBackend('agent', reader_lag=1)
     store = backend.conversations('/')
     await store.save(Conversation(conversation_id='c', messages=messages))
     loaded = await store.load('c')

@@ -1,0 +1,163 @@
+"""The client's side of the state machine in memory: a message is accepted, a task is canceled."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
+from ...lifecycle import INTERRUPTED, check_cancel, check_message
+from ...ports import Accepted, Answer, Slot, Status, Submission
+from ...protocol import stored
+from ...types import TaskHeader
+from ..rules import check_answer, replay_key
+from .records import Message, Task
+from .runs import take
+from .store import Store
+
+__all__ = ('Checked', 'cancel', 'check', 'submit', 'would_cancel')
+
+
+class Checked(NamedTuple):
+    """A submission that the store can accept."""
+
+    key: str | None
+    """Recognises a repeated message."""
+    replayed: Accepted | None = None
+    """The answer to a message that was accepted before."""
+    task: Task | None = None
+    """The continued task; None for a new task."""
+    waited: bool = False
+    """True if the continued task waits for its client."""
+    queues: bool = True
+    """True if the message queues its task."""
+
+
+def check(store: Store, message: Submission, *, queue_limit: int, window: int) -> Checked:
+    """Check a submission without a change of the store. Raises the exceptions of `TaskQueue.submit`."""
+    key = replay_key(message, window)
+    if key is not None and (accepted := _replay(store, message, key, window)) is not None:
+        return Checked(key, accepted)
+    if message.refusal is not None:
+        raise message.refusal
+    if message.new:
+        _check_tasks(store, message)
+        if store.waiting.queued >= queue_limit:
+            raise OverloadedError(headers={'Retry-After': '1'})
+        checked = Checked(key)
+    else:
+        checked = _check_continued(store, message, key, queue_limit)
+    if message.push is not None:
+        store.webhooks.check_put(checked.task, message.push, message.push_limit)
+    if checked.waited and checked.queues:
+        _check_tasks(store, message)
+    return checked
+
+
+def _check_continued(store: Store, message: Submission, key: str | None, queue_limit: int) -> Checked:
+    task = store.find(message.task_id, message.owner)
+    header = task.header()
+    check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
+    check_answer(header, message, calls=task.progress.pending is not None)
+    waited = task.state in INTERRUPTED
+    unread = queue_limit if message.unread_limit is None else message.unread_limit
+    if not waited and len(task.unread()) > unread:  # else all unread messages wait for this one
+        raise OverloadedError(headers={'Retry-After': '1'})
+    return Checked(key, None, task, waited, waited and (message.answer is None or message.answer.rest is None))
+
+
+def _replay(store: Store, message: Submission, key: str, window: int) -> Accepted | None:
+    first = store.repeatable.get((message.owner, key))
+    if first is None:
+        return None
+    if first.digest != message.digest:
+        raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
+    if message.anonymous and message.new and first.accepted_at < message.at - window:
+        return None
+    return Accepted(first.task.header(), first.after, replayed=True)
+
+
+def _check_tasks(store: Store, message: Submission) -> None:
+    """Refuse a new task above the owner's limit."""
+    if message.task_limit is not None and store.waiting.live(message.owner) >= message.task_limit:
+        raise QuotaExceededError.of('tasks', 1000)
+
+
+def submit(store: Store, message: Submission, *, queue_limit: int, window: int, slot: Slot | None = None) -> Accepted:
+    """See `TaskQueue.submit`."""
+    checked = check(store, message, queue_limit=queue_limit, window=window)
+    if checked.replayed is not None:
+        return checked.replayed
+    task, answer = checked.task or _create(store, message), message.answer
+    if message.push is not None:  # gets the event that follows
+        store.webhooks.put(task, message.push)
+    header = task.header()
+    if answer is not None and answer.rest is not None:
+        _ask_for_rest(store, task, answer, answer.rest, message.at)
+    elif checked.waited:
+        _go_on(store, task, message.at)
+        header = task.header()
+    body = stored.with_ids(message.body, task.id, task.context_id)
+    accepted = Message(task, body, message.digest, after=header.last_event, at=message.at)
+    if checked.task is not None:
+        accepted.request = message.request or b''  # the first message's is the task's
+    if checked.waited:
+        accepted.answer = 2 if message.answers_calls else 1
+    store.accept(accepted, checked.key)
+    if checked.waited and checked.queues:
+        task.progress.answer = accepted.seq
+        task.progress.pending = None if answer is None else answer.pending
+    claim = None
+    if slot is not None and checked.queues and store.waiting.is_next(task):
+        claim = take(store, task, slot.holder, message.at, slot.lease)
+    return Accepted(header, header.last_event, False, claim)
+
+
+def _create(store: Store, message: Submission) -> Task:
+    assert message.context_id is not None
+    task = Task(message.task_id, message.owner, message.context_id, message.dialect, message.at)
+    task.request, task.traceparent = message.request, message.traceparent
+    store.add(task)
+    return task
+
+
+def _ask_for_rest(store: Store, task: Task, answer: Answer, rest: bytes, at: int) -> None:
+    """Store a partial answer and ask for the missing answers. A repeated question keeps the deadline."""
+    status = Status(task.state, task.status_at if answer.again else at, rest)
+    event = task.status_event(status)
+    store.set_status(task, status)
+    task.progress.pending = answer.pending
+    store.log(task, [event])
+
+
+def _go_on(store: Store, task: Task, at: int) -> None:
+    """Queue an answered task; the state becomes `working`."""
+    status = Status('working', at, None)
+    event = task.status_event(status)
+    task.run += 1
+    store.set_status(task, status)
+    store.waiting.add(task)
+    store.log(task, [event])
+
+
+def would_cancel(store: Store, task_id: str, owner: str | None, *, force: bool) -> tuple[TaskHeader, bool]:
+    """Return the header of a task, and True if a cancellation ends the task at once.
+
+    Raises:
+        TaskNotFoundError: The owner has no such task.
+        TaskNotCancelableError: The task has ended.
+    """
+    task = store.find(task_id, owner)
+    header = task.header()
+    check_cancel(header)
+    return header, force or task.progress.holder is None
+
+
+def cancel(store: Store, task_id: str, owner: str | None, *, at: int, force: bool) -> TaskHeader:
+    """See `TaskQueue.cancel`."""
+    header, ends = would_cancel(store, task_id, owner, force=force)
+    task = store.tasks[task_id]
+    if not ends:
+        task.progress.cancel_requested = True
+        return header
+    store.end_unheld(task, Status('canceled', at, None))
+    return task.header()
