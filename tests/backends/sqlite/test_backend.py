@@ -20,6 +20,7 @@ from pydantic_ai_a2a.backends.sql.transaction import Transaction
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
+from pydantic_ai_a2a.ports import Slot
 from pydantic_ai_a2a.testing.values import AT, LEASE, READER_LAG, message, run, state_of, submit
 
 from ...client import LIMIT
@@ -208,6 +209,23 @@ async def test_a_claim_for_somebody_who_has_gone_meanwhile_is_handed_back(anothe
         while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
             pass
     assert [(each.header.id, each.attempt) for each in claims] == [('t', 1)]
+
+
+@pytest.mark.parametrize('slot', [Slot('gone', LEASE), None])
+async def test_a_task_that_was_claimed_with_the_message_of_somebody_who_has_gone_is_handed_back(
+    another: Open, slot: Slot | None
+) -> None:
+    backend = another()
+    await backend.queued()
+    sending = asyncio.ensure_future(submit(backend, message(new='t'), slot=slot))
+    await asyncio.sleep(0)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    async with asyncio.timeout(LIMIT):
+        while not (claims := await backend.queue.claim('here', at=AT, lease=LEASE, limit=1)):
+            pass
+    assert [(claimed.header.id, claimed.attempt) for claimed in claims] == [('t', 1)]
 
 
 @pytest.mark.parametrize(('error', 'undone'), [(None, ['done']), (LeaseLost(), [])])

@@ -193,7 +193,10 @@ async def test_a_worker_whose_loop_was_closed_under_it_disturbs_no_other() -> No
     task = await client.send(returnImmediately=True)
     await begun.wait()
     await asyncio.to_thread(strand_a_worker, backend)
-    assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    queued = await client.send(message(contextId=task['contextId']), returnImmediately=True)
+    await asyncio.to_thread(strand_a_worker, backend)
+    for each in (queued, task):
+        assert state_of(await client.call('CancelTask', {'id': each['id']})) == 'CANCELED'
 
 
 @unversioned('it is only the Python API')
