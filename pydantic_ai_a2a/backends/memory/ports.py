@@ -39,9 +39,9 @@ from ...ports import (
 )
 from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ..ended import ended_task
 from ..model_json import load_record
 from ..rules import tell_expired, unpaid
-from ..sql.ended import ended_task
 from . import dead_letters, ends, reads, runs, submit, sweep
 from .conversation_store import loaded
 from .store import Store

@@ -28,12 +28,12 @@ from ...ports import (
 )
 from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from ..ended import ended_task
 from ..rules import Expired, tell_expired
 from . import conversations, erase, export, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
 from .database import Database, Port, Published, WriteKind, always, reading, writing
-from .ended import ended_task
 from .push_ports import Due
 from .transaction import Transaction
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a.backends.sql.ended import ended_task
+from pydantic_ai_a2a.backends.ended import ended_task
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
 from pydantic_ai_a2a.testing.endings import RESULT
 from pydantic_ai_a2a.testing.values import claim_one, ending, message, submit

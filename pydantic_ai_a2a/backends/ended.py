@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ports import Claim, Finish
-from ...types import StoredTask
+from ..ports import Claim, Finish
+from ..types import StoredTask
 
 __all__ = ('ended_task',)
 
