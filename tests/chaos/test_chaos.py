@@ -20,7 +20,8 @@ OF_WORKERS = ('stop a worker between steps', 'stop a worker that speaks', 'stop 
 async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
     faults = [*of_workers, 'end a worker', 'kill a server', *store.faults]
     # A busy machine may take over a task late: `make chaos` judges how soon it is taken over, this test does not.
-    settings = Settings(lease=3.0, recovery=inf, limit=LIMIT)
+    # The lease is long enough for a worker that waits some seconds for a processor.
+    settings = Settings(lease=8.0, recovery=inf, limit=LIMIT)
     return await chaos(Plan.of(4, tasks=24, contexts=6, faults=faults), store, settings, folder)
 
 

@@ -303,9 +303,9 @@ async def test_no_step_is_stored_in_memory() -> None:
 @pytest.mark.parametrize(
     ('agent', 'commits'),
     [
-        (lambda: Agent(TestModel(call_tools=[])), 3),
-        (lambda: Agent(TestModel(), tools=[heard_of]), 6),
-        (lambda: Steps().agent, 8),
+        (lambda: Agent(TestModel(call_tools=[])), 2),
+        (lambda: Agent(TestModel(), tools=[heard_of]), 5),
+        (lambda: Steps().agent, 7),
     ],
     ids=['no step', 'one', 'two'],
 )
