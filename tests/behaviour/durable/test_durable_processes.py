@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -270,6 +270,16 @@ async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_con
     assert texts(following) == ['Before, you said: .']
 
 
+async def noticed(here: Remote, there: Remote) -> None:
+    """Wait until one process has looked at the writes of the other one: it notices a cancellation so."""
+    for n in count():
+        task = await here.send(f'wait other{n}', wait=False)
+        holder, _ = await where(f'other{n}', here, there)
+        await there.call('CancelTask', id=task['id'])
+        if holder is here:
+            return
+
+
 async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_another_one(start: Start) -> None:
     with start('puppet', *BOUNDED) as one, start('puppet', *BOUNDED) as two:
         task = await Remote(one).send('use gate', wait=False)
@@ -278,6 +288,7 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
         async with there.subscribe(task['id']) as events:
             assert 'task' in (await anext(events))[1]
             more = await there.send('wait ever', taskId=task['id'], contextId=task['contextId'], wait=False)
+            await noticed(here, there)  # else the second run may not stream
             await here.gates.open('gate')
             seen = [await anext(events)]
             while '"Before the gate, "' not in json.dumps(seen):
