@@ -16,6 +16,7 @@ from ..ports import DEAD_LETTER, Backend, DeadDelivery, Delivery, Outbox, PushCo
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
+from .answers import answering, asked, pause
 from .base import PortSuite
 from .values import AT, LEASE, LIMIT, OVER, OWNER, claim_one, ending, message, run, submit
 
@@ -222,6 +223,13 @@ class OutboxSuite(PortSuite):
             'queued': ['1 canceled'],
             'waits': ['1 working', '2 input-required', '3 failed'],
         }
+
+    async def test_the_question_after_a_part_of_an_answer_is_told_too(self, backend: Backend) -> None:
+        await pause(backend)
+        await register(backend, 'c')
+        waiting = await asked(backend)
+        await submit(backend, answering(waiting, 'one', rest=b'{"messageId":"r","parts":[]}'))
+        assert await told(backend) == {'c': [f'{waiting.number + 1} input-required']}
 
     async def test_a_write_that_is_refused_tells_nobody(self, backend: Backend) -> None:
         await submit(backend, message(new='t'))

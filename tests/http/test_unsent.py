@@ -149,12 +149,13 @@ async def test_a_cut_answer_counts_with_the_size_that_it_has_until_its_end() -> 
 async def test_the_memory_of_a_request_whose_loop_is_closed_is_not_waited_for() -> None:
     clients = readers()
 
-    async def begin() -> None:
-        clients.answer(60)
+    async def begin() -> unsent.UnsentAnswer:
+        return clients.answer(60)
 
-    await asyncio.to_thread(asyncio.run, begin())
+    cut = await asyncio.to_thread(asyncio.run, begin())
     with clients.answer(100):
-        assert (clients.unsent.bytes, clients.unsent.ending) == (100, 0)
+        clients.unsent.change(cut, 10)
+        assert (cut.left, clients.unsent.bytes, clients.unsent.ending) == (10, 100, 0)
 
 
 async def test_a_reader_is_slow_that_takes_nothing_or_will_not_be_done_in_time() -> None:

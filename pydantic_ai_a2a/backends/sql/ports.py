@@ -239,9 +239,6 @@ class SqlEvents(Port, EventLog):
     def release(self, held: Callable[[str], bool]) -> None:
         self.database.event_bus.release(held)
 
-    def watched(self, task_id: str) -> bool:
-        return self.database.event_bus.watched(task_id)
-
     has = reading(reads.resumable)
 
 

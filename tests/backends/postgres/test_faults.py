@@ -392,6 +392,19 @@ def test_a_process_that_is_forked_has_connections_of_its_own(postgres_url: str) 
     assert done.stdout.split() == [b'[]', b'[]', b'0', b'[]']
 
 
+async def test_a_forked_child_leaves_the_connections_of_its_parent_open(postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
+    try:
+        await submit(backend, message(new='t'))
+        process = backend.process
+        process.pid += 1
+        process.stop()
+        process.pid -= 1
+        assert await backend.reader.load('t', OWNER) is not None
+    finally:
+        backend.close()
+
+
 def test_many_tasks_are_told_in_several_notifications() -> None:
     told = notify('channel', 'me', 'w', [('ä' * 1000, n) for n in range(3)])
     assert [len(each) < 8000 for each in told.split('; ')] == [True] * 3

@@ -21,7 +21,7 @@ from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBacken
 from pydantic_ai_a2a.clock import SYSTEM, Clock
 from pydantic_ai_a2a.errors import BackendUnusable, LeaseLost
 from pydantic_ai_a2a.ports import Slot
-from pydantic_ai_a2a.testing.values import AT, LEASE, READER_LAG, message, run, state_of, submit
+from pydantic_ai_a2a.testing.values import AT, LEASE, OWNER, READER_LAG, message, run, state_of, submit
 
 from ...client import LIMIT
 from ...clocks import HOUR, SetClock
@@ -285,6 +285,21 @@ def test_a_process_that_is_forked_from_one_that_used_the_file_has_connections_of
         [sys.executable, '-c', FORK, f'sqlite:///{tmp_path}/agent.db'], capture_output=True, timeout=LIMIT, check=True
     )
     assert forked.stdout.split() == [b'[]', b'[]', b'0', b'[]']
+
+
+async def test_a_forked_child_leaves_the_connections_of_its_parent_open(another: Open) -> None:
+    backend = another()
+    await submit(backend, message(new='t'))
+    process = backend.process
+    process.pid += 1
+    process.stop()
+    process.pid -= 1
+    assert await backend.reader.load('t', OWNER) is not None
+
+
+async def test_a_history_up_to_an_unknown_entry_is_an_error(another: Open) -> None:
+    with pytest.raises(LookupError):
+        await another().conversations(OWNER).read_since('unknown', None)
 
 
 async def test_who_reads_does_not_wait_for_a_long_list_while_another_reader_is_free(another: Open) -> None:
