@@ -19,7 +19,8 @@ if sys.argv[1] == 'warn':
     warnings.warn('careful')
 elif sys.argv[1] == 'wait':
     print('waiting')
-    threading.Event().wait()
+    while not threading.Event().wait(1):  # a signal just before an endless wait would not be handled
+        pass
 sys.exit(int(sys.argv[1]))
 """
 
