@@ -39,7 +39,7 @@ class Entry:
 
 
 class Conversation:
-    """Where a conversation ends, and its record as JSON."""
+    """The newest entries of a conversation, and its record as JSON."""
 
     __slots__ = ('branches', 'head', 'record', 'revision', 'updated_at')
 
