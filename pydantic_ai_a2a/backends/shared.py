@@ -96,7 +96,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         due = Due()
         self.queue = _Queue(self, due)
         self.reader = SqlReader(self)
-        self.events = _Events(self)
+        self.events = SharedEvents(self)
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
@@ -226,7 +226,7 @@ class _Queue(SqlQueue):
         await super().release(claim)
 
 
-class _Events(SqlEvents):
+class SharedEvents(SqlEvents):
     def __init__(self, backend: SharedBackend[Any]) -> None:
         super().__init__(backend)
         self._backend = backend
