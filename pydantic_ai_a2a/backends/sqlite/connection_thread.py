@@ -68,7 +68,10 @@ def commit(connection: sqlite3.Connection, jobs: Sequence[QueuedTransaction]) ->
             job.done(None, error)
         return
     try:
-        outcomes = [_within(connection, job) for job in jobs]
+        if len(jobs) == 1:  # the transaction is the savepoint
+            outcomes = [(perform(connection, jobs[0].make()), None)]
+        else:
+            outcomes = [_within(connection, job) for job in jobs]
         connection.execute('COMMIT')
     except BaseException as error:
         _roll_back(connection)
