@@ -62,12 +62,13 @@ def blocks(path: Path) -> Iterator[Block]:
 
 
 def table(path: Path, first_heading: str) -> list[list[str]]:
-    """The rows of a Markdown table, as text without code marks, found by the heading of its first column."""
-    lines = path.read_text().splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith(f'| {first_heading} |'))
+    """Return the rows of the Markdown tables with this heading of the first column, as text without code marks."""
     rows: list[list[str]] = []
-    for line in lines[start + 2 :]:
-        if not line.startswith('|'):
-            break
-        rows.append([cell.strip().replace('`', '') for cell in line.strip('|').split(' | ')])
+    inside = False
+    for line in path.read_text().splitlines():
+        begins = line.startswith(f'| {first_heading} |')
+        inside = begins or (inside and line.startswith('|'))
+        if inside and not begins and not line.startswith('|---'):
+            rows.append([cell.strip().replace('`', '') for cell in line.strip('|').split(' | ')])
+    assert rows, f'{path.name} has no table with {first_heading!r}'
     return rows

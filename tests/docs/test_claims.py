@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
 from inspect import signature
 from pathlib import Path
@@ -23,6 +24,7 @@ from pydantic_ai_a2a import (
     Quotas,
     Results,
     Retention,
+    RunOptions,
     Workers,
     errors,
     to_a2a,
@@ -57,11 +59,29 @@ def test_the_settings_have_the_documented_defaults() -> None:
     }
 
 
-def test_the_arguments_are_documented_and_not_more_than_a_reader_can_see_at_once() -> None:
-    arguments = [*signature(to_a2a).parameters]
-    documented = [name for names, _ in table(DOCS / 'to-a2a.md', 'Argument') for name in re.findall(r'\w+', names)]
-    assert len(arguments) <= 35
-    assert {*arguments} - {'agent', 'run'} <= {*documented}
+def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> None:
+    documented = {name: default for name, _, default, _ in table(DOCS / 'to-a2a.md', 'Argument')}
+    arguments = [
+        argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
+    ]
+    assert documented == {argument.name: _source(argument.default) for argument in arguments}
+    assert len(arguments) <= 33
+    assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
+
+
+def test_the_documented_signature_is_the_signature() -> None:
+    text = next(block.text for block in blocks(DOCS / 'to-a2a.md') if block.title == 'Signature')
+    statement = ast.parse(text).body[0]
+    assert isinstance(statement, ast.FunctionDef)
+    names, defaults = statement.args.kwonlyargs, statement.args.kw_defaults
+    documented = [(name.arg, default and ast.unparse(default)) for name, default in zip(names, defaults, strict=True)]
+    arguments = signature(to_a2a).parameters.values()
+    assert documented == [(each.name, _source(each.default)) for each in arguments if each.kind is each.KEYWORD_ONLY]
+
+
+def _source(default: object) -> str:
+    """Return a default as written in the signature."""
+    return f'{type(default).__name__}()' if is_dataclass(default) else repr(default)
 
 
 def test_a_database_has_the_documented_defaults() -> None:
