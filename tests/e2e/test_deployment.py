@@ -7,6 +7,7 @@ import re
 import shlex
 import signal
 from collections.abc import Generator
+from configparser import ConfigParser, SectionProxy
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +17,11 @@ import httpx
 import pytest
 import yaml
 
+from pydantic_ai_a2a import Limits
+
 from ..client import message
+from ..docs.blocks import blocks
+from ..docs.expect import same_text
 from ..postgres import Postgres
 from .server import LIMIT, ROOT, Process, process
 
@@ -27,7 +32,21 @@ DEPLOYMENTS = [each for each in MANIFESTS if each['kind'] == 'Deployment']
 PODS = {each['metadata']['name']: each['spec']['template']['spec'] for each in DEPLOYMENTS}
 CONTAINERS = {name: pod['containers'][0] for name, pod in PODS.items()}
 DOCKERFILE = (EXAMPLE / 'Dockerfile').read_text()
+NGINX = (EXAMPLE / 'nginx.conf').read_text()
+
+
+def unit(name: str) -> SectionProxy:
+    """Return the section of a systemd unit that says how its process runs."""
+    parser = ConfigParser(interpolation=None)
+    parser.read_string((EXAMPLE / name).read_text())
+    assert parser['Install']['WantedBy'] == 'multi-user.target'
+    return parser['Service']
+
+
+UNITS = {name: unit(name) for name in ('agents-server.service', 'agents-worker@.service')}
+PROGRAM = '/srv/agents/.venv/bin/pydantic-ai-a2a'
 COMMANDS: dict[str, list[str]] = {
+    **{name: shlex.split(unit['ExecStart'].replace(PROGRAM, 'pydantic-ai-a2a')) for name, unit in UNITS.items()},
     **{name: service['command'] for name, service in COMPOSE['services'].items() if 'command' in service},
     **{name: container['command'] for name, container in CONTAINERS.items()},
     'image': json.loads(re.findall(r'^CMD (.+)$', DOCKERFILE, re.MULTILINE)[0]),
@@ -63,6 +82,27 @@ def test_a_process_has_more_time_to_end_than_it_needs() -> None:
     assert 'Workers(drain_delay=5, drain_grace=20)' in (EXAMPLE / 'app.py').read_text()
     assert seconds(COMPOSE['x-agents']['stop_grace_period']) > DRAIN
     assert min(pod['terminationGracePeriodSeconds'] for pod in PODS.values()) > DRAIN
+    assert min(int(unit['TimeoutStopSec']) for unit in UNITS.values()) > DRAIN
+
+
+def test_the_units_and_the_proxy_agree() -> None:
+    for unit in UNITS.values():
+        assert unit['KillMode'] == 'mixed'
+        assert unit['EnvironmentFile'] == '/etc/agents.env'
+        assert unit['ExecStart'].startswith(f'{PROGRAM} ')
+        assert unit['WorkingDirectory'] == PROGRAM.partition('/.venv')[0]
+    options = dict(pairwise(COMMANDS['agents-server.service']))
+    assert f'server 127.0.0.1:{options["--port"]};' in NGINX
+    assert f'server_name {options["--allowed-host"]};' in NGINX
+
+
+def test_the_proxy_passes_on_streams_and_the_host() -> None:
+    lines = [line.strip() for line in NGINX.splitlines() if line.strip() and not line.strip().startswith('#')]
+    assert [line for line in lines if not line.endswith((';', '{', '}'))] == []
+    assert (NGINX.count('{'), lines.count('proxy_buffering off;')) == (NGINX.count('}'), 1)
+    assert {'proxy_set_header Host $host;', 'proxy_set_header X-Forwarded-Proto $scheme;'} <= {*lines}
+    [megabytes] = re.findall(r'client_max_body_size (\d+)m;', NGINX)
+    assert int(megabytes) * 1_000_000 > Limits().body
 
 
 def test_the_ports_labels_and_secrets_of_the_manifests_agree() -> None:
@@ -80,7 +120,13 @@ def test_the_ports_labels_and_secrets_of_the_manifests_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ('server', 'worker'), [('server', 'worker'), ('agents-server', 'agents-worker'), ('image', 'worker')]
+    ('server', 'worker'),
+    [
+        ('server', 'worker'),
+        ('agents-server', 'agents-worker'),
+        ('agents-server.service', 'agents-worker@.service'),
+        ('image', 'worker'),
+    ],
 )
 def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
     server: str, worker: str, postgres: Postgres
@@ -93,7 +139,7 @@ def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
     ):
         for running in (first, second):
             running.wait_for('the worker runs the tasks')
-        port = serving.wait_for(r'Uvicorn running on http://0\.0\.0\.0:(\d+)')[1]
+        port = serving.wait_for(r'Uvicorn running on http://[\d.]+:(\d+)')[1]
         with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT) as client:
             answers = [send(client, agent) for agent in ('joker', 'poet')]
             ready = client.get(CONTAINERS['agents-server']['readinessProbe']['httpGet']['path'])
@@ -120,7 +166,18 @@ def test_the_example_prints_its_metrics_at_the_end(tmp_path: Path) -> None:
     assert '"a2a.run.duration"' in server.output
 
 
+@pytest.mark.parametrize('file', ['agents-server.service', 'nginx.conf'])
+def test_the_guide_shows_the_file_without_its_comments(file: str) -> None:
+    [shown] = [block.text for block in blocks(ROOT / 'docs' / 'deploy.md') if block.title == file]
+    same_text(statements(shown), statements((EXAMPLE / file).read_text()))
+
+
+def statements(text: str) -> str:
+    return '\n'.join(line for line in text.splitlines() if line.strip() and not line.strip().startswith('#'))
+
+
 def test_the_readme_names_every_file_of_the_example() -> None:
     text = (EXAMPLE / 'README.md').read_text()
-    files = {path.name for path in EXAMPLE.iterdir() if path.suffix in ('.py', '.yaml')} | {'Dockerfile'}
+    suffixes = ('.py', '.yaml', '.service', '.conf')
+    files = {path.name for path in EXAMPLE.iterdir() if path.suffix in suffixes} | {'Dockerfile'}
     assert {*re.findall(r'^\| `([^`]+)` \|', text, re.MULTILINE)} == files
