@@ -11,6 +11,8 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
+from pydantic_ai_a2a import Results
+
 from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
 from ...dialects import spoken
 from ..refused import refusal
@@ -83,7 +85,8 @@ async def test_twenty_readers_get_the_same_events_in_the_same_order() -> None:
         async with client.subscribe(task_id) as stream:
             return await stream.rest()
 
-    async with serving(dictation.agent) as client, client.send_streaming() as first:
+    at_once = Results(interval=0)
+    async with serving(dictation.agent, results=at_once) as client, client.send_streaming() as first:
         task_id = (await anext(first)).result['task']['id']
         seen = await take(first, 1)
         readers: list[asyncio.Future[list[Event]]] = []
