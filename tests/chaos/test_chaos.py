@@ -6,7 +6,10 @@ from collections import Counter
 from math import inf
 from pathlib import Path
 
+import pytest
+
 from ..bounds import LIMIT
+from ..long import size
 from ..postgres import postgres_server
 from .faults import OF_PROCESSES
 from .judge import judge
@@ -14,7 +17,11 @@ from .plan import Plan
 from .run import Outcome, Settings, chaos
 from .stores import Store, postgres_store, sqlite_store
 
-OF_WORKERS = ('stop a worker between steps', 'stop a worker that speaks', 'stop a worker and kill its heir')
+OF_WORKERS = (
+    'stop a worker that speaks',
+    'stop a worker and kill its heir',
+    *size((), ('stop a worker between steps',)),
+)
 
 
 async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
@@ -25,6 +32,7 @@ async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
     return await chaos(Plan.of(4, tasks=24, contexts=6, faults=faults), store, settings, folder)
 
 
+@pytest.mark.long
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_over_a_file(
     tmp_path: Path,
 ) -> None:

@@ -14,8 +14,8 @@ from ..long import size
 class TestBackend(BackendSuite, CheckpointSuite):
     """Over all of `BACKENDS`; the one in memory has the statements for checkpoints, too."""
 
-    examples = size(12, BackendSuite.examples)
-    orders = size(8, BackendSuite.orders)
+    examples = size(8, BackendSuite.examples)
+    orders = size(5, BackendSuite.orders)
 
     @pytest.mark.long
     def test_the_total_of_a_list_is_the_number_of_its_tasks(self, make_backend: MakeBackend) -> None:

@@ -27,6 +27,7 @@ from pydantic_ai_a2a.clock import SYSTEM
 from ...client import message, state_of, texts
 from ...dialects import unversioned
 from ...e2e.server import LIMIT, Gates, Process, process, rpc, uvicorn
+from ...long import size
 from ..rows import covers
 
 pytestmark = unversioned('where tasks are kept is below what versions differ in')
@@ -48,6 +49,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 FILE = pytest.mark.parametrize('store', ['file'], indirect=True)
+HOURS: dict[object, str] = {1: 'forward', -1: 'back'}
+CLOCKS = [('file', 1), ('postgres', -1), *size([], [('file', -1), ('postgres', 1)])]
+"""A store, and the hours by which the wall clock of a process is set."""
 
 
 @pytest.fixture
@@ -181,7 +185,8 @@ BOUNDED = ('--timeout-graceful-shutdown', '1')
 """For servers in which a gate may be asked for that no run comes to: they would wait for its end."""
 
 
-@pytest.mark.parametrize('hours', [1, -1], ids=['forward', 'back'])
+@pytest.mark.long
+@pytest.mark.parametrize(('store', 'hours'), CLOCKS, ids=lambda value: HOURS.get(value, value), indirect=['store'])
 async def test_a_wall_clock_that_is_set_takes_no_task_away_and_lets_lost_ones_go_on(
     start: Start, store: str, tmp_path: Path, hours: int
 ) -> None:
@@ -382,6 +387,8 @@ async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_tha
     assert (tmp_path / 'ledger.txt').read_text() == 'held\n'
 
 
+@pytest.mark.long
+@pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
 async def test_each_task_ends_once_while_a_process_is_killed(start: Start, store: str, tmp_path: Path) -> None:
     ledger = tmp_path / 'ledger.txt'
     with start('clerk', *BOUNDED, lease=6.0) as one, start('clerk', *BOUNDED, lease=6.0) as two:
