@@ -1,6 +1,6 @@
-"""What A2A 1.0 asks of a server, and which tests show it: reads `requirements.toml`, and writes the table of the docs.
+"""The requirements of A2A 1.0 for a server, with their tests: reads `requirements.toml`, writes the tables of the docs.
 
-MkDocs loads this file as a hook, so it imports nothing of the tests.
+MkDocs loads this file as a hook, so the file imports nothing of the tests.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Literal
 __all__ = ('PLACE', 'Requirement', 'on_page_markdown', 'requirements', 'tables')
 
 PLACE = '<!-- The tables of tests/requirements.toml are put here. -->'
-"""What stands in a page for the tables."""
+"""The place of the tables in a page."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Requirement:
-    """One thing that the specification asks."""
+    """A requirement of the specification."""
 
     name: str
     area: str
@@ -39,23 +39,23 @@ class Requirement:
 
 
 def requirements() -> Mapping[str, Requirement]:
-    """All of them, by name."""
+    """Return all requirements by name."""
     text = Path(__file__).with_suffix('.toml').read_text()
     return {name: Requirement(name=name, **fields) for name, fields in tomllib.loads(text).items()}
 
 
 def tables() -> str:
-    """What the docs say of them, in Markdown."""
-    lines = ['### Deviations', '', '| | Section | What is asked | What this server does |', '|---|---|---|---|']
+    """Return the tables of the requirements, in Markdown."""
+    lines = ['### Deviations', '', '| Number | Section | Requirement | Server |', '|---|---|---|---|']
     lines += [
-        f'| {each.name} | {each.section} | {each.text} | {each.deviates} |'
-        for each in requirements().values()
-        if each.deviates is not None
+        f'| {requirement.name} | {requirement.section} | {requirement.text} | {requirement.deviates} |'
+        for requirement in requirements().values()
+        if requirement.deviates is not None
     ]
     lines.append('')
-    for area, those in groupby(requirements().values(), lambda each: each.area):
-        lines += [f'### {area}', '', '| | Section | | What | |', '|---|---|---|---|---|']
-        lines += [f'| {each.name} | {each.section} | {each.level} | {each.text} | {_state(each)} |' for each in those]
+    for area, members in groupby(requirements().values(), lambda requirement: requirement.area):
+        lines += [f'### {area}', '', '| Number | Section | Level | Requirement | Server |', '|---|---|---|---|---|']
+        lines += [f'| {row.name} | {row.section} | {row.level} | {row.text} | {_state(row)} |' for row in members]
         lines.append('')
     return '\n'.join(lines)
 
@@ -72,5 +72,5 @@ def _files(tests: list[str]) -> list[str]:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """MkDocs asks for each page."""
+    """Put the tables into the page of the protocol, as a hook of MkDocs."""
     return markdown.replace(PLACE, tables())
