@@ -355,6 +355,10 @@ class _Reader(TaskReader):
                 in_memory = await self._in_memory(task_id, owner, artifacts=artifacts)
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        await self._backend.memory.reader.watch(task_id, owner)
+        return await self.load(task_id, owner)
+
     async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
         return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
 

@@ -30,6 +30,13 @@ class TaskReader(ABC):
     ) -> StoredTask | None:
         """The task, with its newest `history_length` messages (None: all); or None. `owner` None reads any owner's."""
 
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        """Like `load`, with the whole history, for a reader of the events that follow: the log has all of them.
+
+        A store may leave events out of the log until a task has a reader.
+        """
+        return await self.load(task_id, owner)
+
     @abstractmethod
     async def list(self, query: TaskQuery) -> Page:
         """One page of tasks, newest status first."""
@@ -112,4 +119,4 @@ class EventLog(ABC):
 
     @abstractmethod
     async def has(self, task_id: str, n: int) -> bool:
-        """True if the log still has all events after number `n`, so that a reader can resume there."""
+        """True if the log has all events after number `n`, so that a reader can resume there."""

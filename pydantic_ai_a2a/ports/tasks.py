@@ -67,6 +67,8 @@ class Submission:
     """Name of the codec of the request, stored with a new task."""
     at: int
     """Now (ms)."""
+    logged: bool = False
+    """True if the sender reads the events of the task: the log has all events from the message on."""
     watched_until: int = 0
     """Time until which the accepting process reads the events of the task, by the clock of the store (ms).
 

@@ -160,11 +160,11 @@ class Service:
             await self._check_seen(submission.task_id, submission.owner)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
-            accepted = await self._submit(submission, call, params.message)
+            accepted = await self._submit(replace(submission, logged=True), call, params.message)
             if accepted.header.id != submission.task_id:  # a repeated message: join the task of the first
                 subscription.close()
                 subscription = self._backend.events.subscribe(accepted.header.id, on_drop)
-            first = await self._snapshot(submission, accepted, params.history_length)
+            first = await self._snapshot(submission, accepted, params.history_length, watch=True)
         except BaseException:
             subscription.close()
             raise
@@ -287,9 +287,13 @@ class Service:
                 offer.settle(claim)
         return accepted
 
-    async def _snapshot(self, submission: Submission, accepted: Accepted, history_length: int | None) -> StoredTask:
-        """Return the task at the time of the message's acceptance."""
+    async def _snapshot(
+        self, submission: Submission, accepted: Accepted, history_length: int | None, *, watch: bool = False
+    ) -> StoredTask:
+        """Return the task at the time of the message's acceptance; `watch`: for a reader of the events that follow."""
         header = accepted.header
+        if watch and accepted.replayed:
+            return shortened(await self._watch(header.id, header.owner), history_length)
         if accepted.replayed or not submission.new:
             return await self._load(header.id, header.owner, history_length)
         message = stored.with_ids(submission.body, header.id, header.context_id)
@@ -368,7 +372,7 @@ class Service:
         await self._check_seen(params.id, owner)
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
-            task = await self._load(params.id, owner, None)
+            task = await self._watch(params.id, owner)
             if params.last_event_id is None:
                 if not params.ended_too:
                     check_subscribe(task.header)
@@ -431,6 +435,12 @@ class Service:
         if self._push is None:
             raise PushNotificationNotSupportedError
         return self._push
+
+    async def _watch(self, task_id: str, owner: str | None) -> StoredTask:
+        task = await self._backend.reader.watch(task_id, owner)
+        if task is None:
+            raise TaskNotFoundError
+        return task
 
     async def _load(self, task_id: str, owner: str | None, history_length: int | None) -> StoredTask:
         task = await self._backend.reader.load(task_id, owner, history_length=history_length)

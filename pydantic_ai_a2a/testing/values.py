@@ -82,6 +82,7 @@ def message(
         new=new is not None,
         context_id=context or (f'context of {new}' if new else None),
         at=at,
+        logged=True,
     )
 
 

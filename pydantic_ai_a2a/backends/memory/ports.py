@@ -126,6 +126,16 @@ class MemoryReader(_Port, TaskReader):
                 return None
             return reads.load(task, history_length=history_length, artifacts=artifacts)
 
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        store = self.store
+        with store.lock:
+            task = store.tasks.get(task_id)
+            if task is None or owner not in (None, task.owner):
+                return None
+            if task.state not in TERMINAL:
+                task.log_from_now()
+            return reads.load(task, history_length=None, artifacts=True)
+
     async def list(self, query: TaskQuery) -> Page:
         with self.store.lock:
             return reads.page(self.store, query)

@@ -57,4 +57,6 @@ def stopped_after(task: Task | None, after: int) -> bool:
 
 def resumable(task: Task | None, n: int) -> bool:
     """See `EventLog.has`."""
-    return task is not None and task.last_event - len(task.events) <= n <= task.last_event
+    if task is None or n >= task.last_event:
+        return task is not None and n == task.last_event
+    return task.logged_after is not None and n >= max(task.logged_after, task.last_event - len(task.events))

@@ -159,6 +159,7 @@ class Task:
         'inbox',
         'last_event',
         'listed',
+        'logged_after',
         'metadata',
         'owner',
         'paid',
@@ -201,6 +202,8 @@ class Task:
         self.events: list[TaskEvent] = []
         """The newest events, without gaps; a sweep deletes the oldest."""
         self.last_event = 0
+        self.logged_after: int | None = None
+        """A reader can resume after this event or a later one; None: nobody has read the events so far."""
         self.events_swept = False
         """True once retention has deleted the events."""
         self.push = 0
@@ -256,6 +259,11 @@ class Task:
         """Return the stored events after a number."""
         oldest = self.last_event - len(self.events)
         return self.events[max(0, n - oldest) :] if n < self.last_event else []
+
+    def log_from_now(self) -> None:
+        """Let readers resume after the newest event."""
+        if self.logged_after is None:
+            self.logged_after = self.last_event
 
     def updates(self) -> list[bytes]:
         """Return the stored artifact updates."""

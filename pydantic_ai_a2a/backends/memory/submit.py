@@ -96,6 +96,8 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     elif checked.waited:
         _go_on(store, task, message.at)
         header = task.header()
+    if message.logged:
+        task.log_from_now()
     body = stored.with_ids(message.body, task.id, task.context_id)
     accepted = Message(task, body, message.digest, after=header.last_event, at=message.at)
     if checked.task is not None:

@@ -52,7 +52,7 @@ def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transac
         agent: Namespace.
         task_id: The task.
         new_id: The new task, with copies of the unfinished messages.
-        inbox: The inbox rows of the copies.
+        inbox: The numbers of the copied messages.
     """
     rows = yield f'SELECT used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n DESC LIMIT 1', (agent, task_id)
     if not rows:
@@ -61,7 +61,8 @@ def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transac
     entered = sum(row <= taken for row in inbox)
     yield (
         'UPDATE checkpoint SET task_id = ?, taken = COALESCE('
-        f'(SELECT MAX(seq) FROM (SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq LIMIT ?) AS entered), 0)'
+        '(SELECT MAX(seq) FROM (SELECT 1 AS seq UNION ALL SELECT seq FROM item'
+        f" WHERE {_OF_TASK} AND kind = 'message' AND answer IS NOT NULL ORDER BY seq LIMIT ?) AS entered), 0)"
         f' WHERE {_OF_TASK}',
         (new_id, agent, new_id, entered, agent, task_id),
     )

@@ -12,6 +12,8 @@ and any number of owners.
 
 from __future__ import annotations
 
+from time import time_ns
+
 from .transaction import Lock, Transaction, Write
 
 __all__ = (
@@ -25,6 +27,7 @@ __all__ = (
     'any_queued',
     'let_go',
     'lock_rounds',
+    'place_in_line',
 )
 
 _OTHERS = 'FROM task e WHERE e.agent = {0}.agent AND e.owner = {0}.owner AND e.context_id = {0}.context_id'
@@ -45,8 +48,12 @@ NEXT = (
     f' (SELECT e.id {_WAITING_OTHER} AND e.id <> task.id ORDER BY e.queue_seq LIMIT 1))'
 )
 """The next first task of a context, after the end of a task: the running task, which is before all queued tasks."""
-QUEUE_SEQ = '(SELECT COALESCE(MAX(seq), 0) + 1 FROM item)'
-"""The next `queue_seq`. Each live task has a message with this number or a higher one, stored after the task."""
+QUEUE_SEQ = (
+    '(SELECT MAX(place) FROM (SELECT CAST(? AS BIGINT) AS place UNION ALL SELECT place FROM (SELECT e.queue_seq + 1 AS'
+    ' place FROM task e WHERE e.agent = ? AND e.owner = ? AND e.context_id = ? AND e.queued = 1'
+    ' ORDER BY e.queue_seq DESC LIMIT 1) AS newest) AS places)'
+)
+"""The `queue_seq` of a newly queued task (`place_in_line`, agent, owner, context): after all others of its context."""
 _CLAIMABLE = 'FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
 # Without statistics, PostgreSQL would read the whole queue for MIN and MAX.
 _NOW = f'(SELECT q.round {_CLAIMABLE} ORDER BY q.round, q.queue_seq LIMIT 1)'
@@ -59,6 +66,11 @@ BEHIND = (
     f' WHERE EXISTS (SELECT 1 {_RUNNING.format("n")}) OR EXISTS (SELECT 1 {_WAITING.format("n")})) THEN 1 ELSE 0 END'
 )
 """1 if a context (agent, owner, context) has a live task before a new task, else 0."""
+
+
+def place_in_line() -> int:
+    """Return the time, as the place of a newly queued task among those of other contexts."""
+    return time_ns()
 
 
 def any_queued(agent: str) -> Transaction[bool]:

@@ -61,7 +61,7 @@ _UPSERT = (
     ' ON CONFLICT (agent, owner, id) DO UPDATE SET head_id = excluded.head_id, revision = excluded.revision,'
     ' updated_at = excluded.updated_at, record = excluded.record'
 )
-_ENTRY = 'INSERT INTO entry (agent, owner, id, parent_id, message) VALUES (?, ?, ?, ?, ?)'
+_ENTRY = 'INSERT INTO entry (agent, owner, id, parent_id, message, next_id, follows) VALUES (?, ?, ?, ?, ?, ?, ?)'
 _CHAIN = (
     'WITH RECURSIVE chain (id, parent_id, message, depth) AS ('
     ' SELECT id, parent_id, message, 0 FROM entry WHERE agent = ? AND owner = ? AND id = ?'
@@ -84,7 +84,9 @@ _LEAVE = 'INSERT INTO entry_erased (agent, owner, tip) VALUES (?, ?, ?) ON CONFL
 _NOT_LEFT = 'DELETE FROM entry_erased WHERE agent = ? AND owner = ? AND tip = ?'
 _UNUSED = (
     'NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
-    ' AND child.parent_id = e.id{})'
+    ' AND child.parent_id = e.id AND child.parent_id IS NOT NULL AND child.follows = 0{0})'
+    ' AND NOT EXISTS (SELECT 1 FROM entry child WHERE child.agent = e.agent AND child.owner = e.owner'
+    ' AND child.id = e.next_id{0})'
     ' AND NOT EXISTS'
     ' (SELECT 1 FROM conversation_branch b WHERE b.agent = e.agent AND b.owner = e.owner AND b.tip = e.id)'
 )
@@ -123,7 +125,11 @@ def append(
     newest, entries = appended(
         current, messages, conversation_id=conversation_id, owner=owner, run_id=run_id, usage=usage, at=at
     )
-    rows = [(agent, owner, entry_id, parent_id, dump_message(message)) for entry_id, parent_id, message in entries]
+    ids = [entry_id for entry_id, _, _ in entries]
+    rows = [
+        (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
+        for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
+    ]
     return [(_ENTRY, rows), _write(agent, owner, newest, at)]
 
 
@@ -234,7 +240,8 @@ class SqlConversationStore(ConversationStore):
         yield Lock((*owner, record.conversation_id))
         yield Lock(owner)
         yield from self._check(record.conversation_id, expected_revision)
-        yield [(_ENTRY, [(*owner, entry.id, entry.parent_id, dump_message(entry.message)) for entry in new_entries])]
+        rows = [(*owner, entry.id, entry.parent_id, dump_message(entry.message), None, 0) for entry in new_entries]
+        yield [(_ENTRY, rows)]
         if record.head_id is not None:
             rows = yield (
                 'SELECT 1 FROM entry WHERE agent = ? AND owner = ? AND id = ?',

@@ -17,7 +17,8 @@ from .vocabulary import TASK, Transaction, find, find_locked
 __all__ = ('dead_letters', 'retry')
 
 _DEAD = f'failure IN {DEAD_LETTERS}'
-_OF_TASK = 'agent = ? AND task_id = ?'
+_FROM_CLIENT = "agent = ? AND task_id = ? AND kind = 'message' AND answer IS NOT NULL"
+_SET_ANSWER = f'UPDATE item SET answer = ? WHERE {_FROM_CLIENT} AND seq = ?'
 _FORGET_TURN = (
     'UPDATE task SET own_messages = NULL, own_usage = NULL, pending = NULL, context_head = NULL, answer = NULL'
     f' WHERE {TASK}'
@@ -71,11 +72,10 @@ def retry(agent: str, task_id: str, *, new_id: str, at: int, again: bool) -> Tra
         yield from _refuse(agent, task_id)
     *common, inbox_read, answer, run, paid = rows[0]
     messages = yield (
-        'SELECT inbox.seq, inbox.answer, item.body, inbox.digest, inbox.request FROM inbox'
-        ' JOIN item ON item.seq = inbox.item'
-        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq >= ? AND (inbox.answer = 0 OR ?)'
-        ' ORDER BY inbox.seq',
-        (agent, task_id, inbox_read, answer is not None),
+        'SELECT 1 AS seq, 0 AS answer, message, digest, NULL AS request FROM task'
+        f' WHERE {TASK} AND CAST(? AS BIGINT) <= 1 UNION ALL SELECT seq, answer, body, digest, request FROM item'
+        f' WHERE {_FROM_CLIENT} AND seq >= ? AND (answer = 0 OR ?) ORDER BY seq',
+        (agent, task_id, inbox_read, agent, task_id, inbox_read, answer is not None),
     )
     for n, (*_, body, digest, own_request) in enumerate(messages):
         message = _submission(common, new_id, *repeated(body, task_id), digest=digest, new=n == 0, at=at)
@@ -100,11 +100,11 @@ def _move_turn(
         agent: Namespace.
         task_id: The answered task.
         new_id: The new task, with copies of the turn's messages.
-        inbox: The inbox rows of the copies, with their answers.
-        answer: The row of the answer to resume with.
+        inbox: The numbers of the turn's messages, with their answers.
+        answer: The number of the answer to resume with.
     """
-    copies = yield f'SELECT seq FROM inbox WHERE {_OF_TASK} ORDER BY seq', (agent, new_id)
-    copy_of = {seq: copy for (seq, _), (copy,) in zip(inbox, copies, strict=True)}
+    rows = yield f'SELECT seq FROM item WHERE {_FROM_CLIENT} ORDER BY seq', (agent, new_id)
+    copy_of = {seq: copy for (seq, _), copy in zip(inbox, [1, *(row[0] for row in rows)], strict=True)}
     turn = yield (
         'SELECT own_messages, own_usage, pending, (SELECT id FROM entry WHERE entry.agent = task.agent'
         f' AND entry.owner = task.owner AND entry.id = task.context_head) FROM task WHERE {TASK}',
@@ -115,8 +115,8 @@ def _move_turn(
         f' WHERE {TASK}'
     )
     yield [
-        ('UPDATE inbox SET answer = ? WHERE seq = ?', [(answers, copy_of[seq]) for seq, answers in inbox if answers]),
-        (move, [(*turn[0], copies[0][0], copy_of[answer], agent, new_id)]),
+        (_SET_ANSWER, [(answers, agent, new_id, copy_of[seq]) for seq, answers in inbox if answers]),
+        (move, [(*turn[0], 1, copy_of[answer], agent, new_id)]),
         (_FORGET_TURN, [(agent, task_id)]),
     ]
 

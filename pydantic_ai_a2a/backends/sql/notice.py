@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from .contexts import QUEUED
 from .transaction import LockTasks, Transaction
+from .vocabulary import LAST_EVENT
 
 __all__ = ('WATCH', 'Noticed', 'look', 'mark')
 
@@ -17,10 +18,7 @@ Marks are compared by the clock of leases on SQLite. On PostgreSQL each process 
 notifications bring marks too.
 """
 
-_NEWEST = (
-    'SELECT COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
-    ' FROM task WHERE agent = ? AND id = ?'
-)
+_NEWEST = f'SELECT {LAST_EVENT} FROM task WHERE agent = ? AND id = ?'
 _ALIVE = "state IN ('submitted', 'working', 'input-required', 'auth-required')"
 
 

@@ -12,6 +12,9 @@ from .vocabulary import TASK, Transaction, Write, add_events, set_status, status
 __all__ = ('ask_for_rest', 'check', 'go_on')
 
 
+_ASKED = f'UPDATE task SET pending = ?, stop_event = ? WHERE {TASK} RETURNING push'
+
+
 def check(agent: str, header: TaskHeader, message: Submission) -> Transaction[None]:
     """Check that a message to a waiting task answers the current pause, as `check_answer`."""
     calls = False
@@ -28,7 +31,7 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
     status = Status(header.state, header.status_at if answer.again else at, answer.rest)
     event = status_event(header, status, header.last_event + 1)
     yield [*set_status(agent, header.id, status), add_events(agent, header.id, [event])]
-    rows = yield f'UPDATE task SET pending = ? WHERE {TASK} RETURNING push', (answer.pending, agent, header.id)
+    rows = yield _ASKED, (answer.pending, event.n, agent, header.id)
     if rows[0][0]:
         yield from deliveries.enqueue(agent, header, rows[0][0], [event])
     return [event]
@@ -37,6 +40,8 @@ def ask_for_rest(agent: str, header: TaskHeader, answer: Answer, at: int) -> Tra
 def go_on(agent: str, message: Submission) -> Write:
     """Let the next run of a task begin with an answer, the newest message in the inbox."""
     pending = None if message.answer is None else message.answer.pending
-    newest = '(SELECT MAX(seq) FROM inbox WHERE inbox.agent = task.agent AND inbox.task_id = task.id)'
+    newest = (
+        "(SELECT MAX(seq) FROM item WHERE item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message')"
+    )
     statement = f'UPDATE task SET answer = {newest}, pending = ?, status_message = NULL WHERE {TASK}'
     return statement, [(pending, agent, message.task_id)]

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
+from ...lifecycle import TERMINAL
 from ...ports import (
     Accepted,
     Checkpoint,
@@ -123,6 +124,7 @@ _SWEEP = WriteKind(sweep.sweep, _of_sweep)
 _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(erase.erase, _of_erase, erases=True)
 _RETRY = WriteKind(dead.retry, ready=always)
+_WATCH = WriteKind(reads.watch)
 
 
 class SqlQueue(Port, TaskQueue):
@@ -212,6 +214,12 @@ class SqlReader(Port, TaskReader):
             history_length=history_length,
             artifacts=artifacts,
         )
+
+    async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        task = await self.load(task_id, owner)
+        if task is None or task.header.state in TERMINAL:
+            return task
+        return await self.database.write(_WATCH, self.agent, task_id, owner)
 
     async def list(self, query: TaskQuery) -> Page:
         return await self.database.read(reads.page, self.agent, query)

@@ -8,55 +8,78 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...errors import StoredDamaged
-from ...lifecycle import INTERRUPTED, STOPPED, TERMINAL
+from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import Pause
 from ...protocol import stored
-from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
-from . import ranges, totals
+from ...types import Page, StoredTask, TaskEvent, TaskQuery
+from . import endings, ranges, totals
 from .damage import check_stored
-from .vocabulary import BY_ID_AND_OWNER, HEADER, LAST_EVENT, TASK, Transaction, header_of
+from .transaction import LockTasks
+from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, Transaction, header_of, log_from_now
 
-__all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after', 'unread')
+__all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after', 'unread', 'watch')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
 _NEWEST = 'ORDER BY status_at DESC, id DESC'
 _NO_LIMIT = 2**31
-_NUMBERS = ' UNION ALL '.join(
-    'SELECT seq FROM (SELECT seq FROM item'
-    f" WHERE agent = ? AND task_id = ? AND kind = '{kind}' ORDER BY seq DESC LIMIT ?) AS {kind}s"
-    for kind in ('message', 'artifact')
-)
-# SQLite would copy bodies of a subquery.
-_ITEMS = f'SELECT kind, body FROM item WHERE seq IN ({_NUMBERS}) ORDER BY seq'
+_WHOLE = f'{HEADER}, message, ending'
+_LOAD = f'SELECT {_WHOLE} FROM task WHERE {TASK} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 _ALL_ITEMS = 'SELECT kind, body FROM item WHERE agent = ? AND task_id = ? ORDER BY kind, seq'
-"""All messages and artifacts, in the order of an index, a third of the steps of `_ITEMS`."""
+_ARTIFACTS = "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'"
+_MESSAGES = (  # their numbers have no gaps
+    "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'message' AND seq >"
+    " (SELECT COALESCE(MAX(seq), 0) FROM item WHERE agent = ? AND task_id = ? AND kind = 'message') - ?"
+)
+_NEWEST_MESSAGES = f'{_MESSAGES} ORDER BY seq'
+_NEWEST_ITEMS = f'{_ARTIFACTS} UNION ALL {_MESSAGES} ORDER BY kind, seq'
+_UNREAD = (
+    f'SELECT 1 AS seq, message FROM task WHERE {TASK} AND CAST(? AS BIGINT) < 1 UNION ALL SELECT seq, body FROM item'
+    " WHERE agent = ? AND task_id = ? AND kind = 'message' AND seq > ? AND answer = 0 ORDER BY seq"
+)
 _PAUSE = f'SELECT {LAST_EVENT}, context_id, pending FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
-_STOPPED = ', '.join(f"'{state}'" for state in sorted(STOPPED))
 
 
 def load(
     agent: str, task_id: str, owner: str | None, *, history_length: int | None, artifacts: bool
 ) -> Transaction[StoredTask | None]:
     """See `TaskReader.load`."""
-    rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
+    rows = yield _LOAD, (agent, task_id, owner, owner)
     if not rows:
         return None
-    return (yield from _with_items(agent, header_of(rows[0]), history_length, artifacts))
+    return (yield from _with_items(agent, rows[0], history_length, artifacts))
 
 
-def _with_items(agent: str, header: TaskHeader, history_length: int | None, artifacts: bool) -> Transaction[StoredTask]:
+def watch(agent: str, task_id: str, owner: str | None) -> Transaction[StoredTask | None]:
+    """See `TaskReader.watch`."""
+    yield LockTasks(agent, [task_id])
+    task = yield from load(agent, task_id, owner, history_length=None, artifacts=True)
+    if task is not None and task.header.state not in TERMINAL:
+        yield [log_from_now(agent, task_id)]
+    return task
+
+
+def _with_items(
+    agent: str, task_row: Sequence[Any], history_length: int | None, artifacts: bool
+) -> Transaction[StoredTask]:
+    """Return the task of a `_WHOLE` row."""
+    header = header_of(task_row)
+    message, ending = task_row[HEADER_SIZE:]
+    ended = endings.split(header.id, ending)
     newest = _NO_LIMIT if history_length is None else history_length
-    if history_length is None and artifacts:
-        rows = yield _ALL_ITEMS, (agent, header.id)
+    task = agent, header.id
+    if artifacts:
+        rows = yield (_ALL_ITEMS, task) if history_length is None else (_NEWEST_ITEMS, (*task, *task, *task, newest))
     else:
-        rows = yield _ITEMS, (agent, header.id, newest, agent, header.id, _NO_LIMIT if artifacts else 0)
-    check_stored(header.id, *(body for _, body in rows), header.status_message, header.metadata)
-    history = [body for kind, body in rows if kind == 'message'] if newest else None
+        rows = yield _NEWEST_MESSAGES, (*task, *task, newest)
+    items = [('message', message), *((row[0], row[-1]) for row in rows), *ended]
+    check_stored(header.id, *(body for _, body in items), header.status_message, header.metadata)
+    # Without the first messages of many, the last ones are as many as wanted.
+    history = [body for kind, body in items if kind == 'message'][-newest:] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)
-    bodies = [body for kind, body in rows if kind == 'artifact']
+    bodies = [body for kind, body in items if kind == 'artifact']
     if header.state not in TERMINAL:
         updates = yield (
             'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',
@@ -94,7 +117,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
         of_state, 'status_at, id', where, (*values, query.page_size + 1), f'{_NEWEST} LIMIT ?'
     )
     rows = yield (
-        f'SELECT {HEADER} FROM task WHERE agent = ? AND id IN'
+        f'SELECT {_WHOLE} FROM task WHERE agent = ? AND id IN'
         f' (SELECT id FROM ({found}) AS found {_NEWEST} LIMIT ?) {_NEWEST}',
         (agent, *all_values, query.page_size + 1),
     )
@@ -103,7 +126,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
     shown = 0
     for row in rows[: query.page_size]:
         try:
-            task = yield from _with_items(agent, header_of(row), query.history_length, query.include_artifacts)
+            task = yield from _with_items(agent, row, query.history_length, query.include_artifacts)
         except StoredDamaged as damaged:
             logger.error('A task is left out of a list: %s', damaged)
             shown += 1
@@ -128,11 +151,7 @@ def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
 
 def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:
     """See `TaskReader.unread`."""
-    rows = yield (
-        'SELECT inbox.seq, item.body FROM inbox JOIN item ON item.seq = inbox.item'
-        ' WHERE inbox.agent = ? AND inbox.task_id = ? AND inbox.seq > ? AND inbox.answer = 0 ORDER BY inbox.seq',
-        (agent, task_id, after),
-    )
+    rows = yield _UNREAD, (agent, task_id, after, agent, task_id, after)
     return [(seq, body) for seq, body in rows]
 
 
@@ -149,10 +168,9 @@ def events_after(agent: str, task_id: str, after: int, limit: int) -> Transactio
 def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
     """Return true if an event after `after` ended or interrupted the task, or if the task or its events are gone."""
     rows = yield (
-        f'SELECT 1 FROM event WHERE agent = ? AND task_id = ? AND n > ? AND state IN ({_STOPPED})'
-        ' UNION ALL SELECT 1 WHERE NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND id = ? AND events_swept = 0)'
-        ' LIMIT 1',
-        (agent, task_id, after, agent, task_id),
+        'SELECT 1 WHERE NOT EXISTS'
+        ' (SELECT 1 FROM task WHERE agent = ? AND id = ? AND stop_event <= ? AND events_swept = 0)',
+        (agent, task_id, after),
     )
     return bool(rows)
 
@@ -160,12 +178,14 @@ def stopped_after(agent: str, task_id: str, after: int) -> Transaction[bool]:
 def resumable(agent: str, task_id: str, n: int) -> Transaction[bool]:
     """See `EventLog.has`."""
     rows = yield (
-        f'SELECT (SELECT MIN(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), {HEADER}'
-        ' FROM task WHERE agent = ? AND id = ?',
+        'SELECT (SELECT MIN(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), logged_after,'
+        f' {HEADER} FROM task WHERE agent = ? AND id = ?',
         (agent, task_id),
     )
     if not rows:
         return False
-    oldest, *fields = rows[0]
+    oldest, logged_after, *fields = rows[0]
     newest = header_of(fields).last_event
-    return n <= newest and ((oldest is not None and n >= oldest - 1) or n == newest)
+    if n >= newest:
+        return n == newest
+    return logged_after is not None and n >= logged_after and oldest is not None and n >= oldest - 1

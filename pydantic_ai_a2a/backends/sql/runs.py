@@ -14,10 +14,11 @@ from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
 from ...types import TaskEvent, TaskHeader
 from ..rules import handed_on, hands_on
-from . import checkpoints, conversations, deliveries, quotas
+from . import checkpoints, conversations, deliveries, endings, quotas
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
 from .transaction import Lock, LockTasks
 from .vocabulary import (
+    FIRST_UNREAD,
     HEADER,
     HEADER_SIZE,
     HELD,
@@ -52,28 +53,27 @@ _FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
 _FIND_LOST = _FIND.format(_LOST, 'queue_seq')
 _RENEWED = 500
 """The most leases in one statement: SQLite takes at least 999 values."""
-_MESSAGE = f'inbox.seq = COALESCE(task.answer, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}))'
+_MESSAGE = (
+    "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
+    f' AND item.seq = COALESCE(task.answer, {FIRST_UNREAD})'
+)
 _RUN = (
     'run, turn,'
-    f' COALESCE((SELECT inbox.request FROM inbox WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
+    f' COALESCE((SELECT item.request FROM item WHERE {_MESSAGE}), request), traceparent, own_messages, pending,'
     ' context_head, (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
     ' AND c.id = task.context_id),'
-    f' answer, inbox_read, (SELECT MIN(seq) FROM inbox WHERE {UNREAD}),'
-    f' (SELECT body FROM item JOIN inbox ON inbox.item = item.seq WHERE {_MESSAGE})'
+    f' answer, inbox_read, {FIRST_UNREAD},'
+    f' COALESCE((SELECT body FROM item WHERE {_MESSAGE}), message)'
 )
-_TOLD = (
-    '(SELECT state FROM event WHERE event.agent = task.agent AND event.task_id = task.id AND event.state IS NOT NULL'
-    ' ORDER BY n DESC LIMIT 1)'
-)
-"""The state of the newest status event."""
 _SET_TAKEN = (
     # An answered task is `working` since its answer.
     "UPDATE task SET state = 'working', status_at = CASE state WHEN 'working' THEN status_at ELSE ? END,"
     ' queued = 0, holder = ?, lease_until = a2a_clock() + ?, fence = fence + 1,'
+    " last_event = CASE state WHEN 'submitted' THEN 1 ELSE last_event END,"
     ' attempt = attempt + CASE WHEN holder IS NOT NULL OR attempt = 0 THEN 1 ELSE 0 END,'
     f' run = CASE run WHEN 0 THEN 1 ELSE run END WHERE {TASK} AND ({QUEUED_OR_OFFERED} OR {_LOST})'
 )
-_TAKEN = f' RETURNING {HEADER}, {_TOLD}, push, fence, attempt, {checkpoints.KEPT}, {_RUN}'
+_TAKEN = f' RETURNING {HEADER}, push, logged_after, fence, attempt, {checkpoints.KEPT}, {_RUN}'
 _TAKE = _SET_TAKEN + _TAKEN
 _TAKE_ALONE = (
     f'{_SET_TAKEN} AND NOT EXISTS (SELECT 1 FROM task q WHERE q.agent = ? AND q.queued = 1 AND q.behind = 0'
@@ -109,10 +109,12 @@ def take(
     rows = yield (_TAKE_ALONE, (*values, agent)) if alone else (_TAKE, values)
     if not rows:
         return None
-    shown, push, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
-    header = header_of(rows[0], more_events=0 if shown == 'working' else 1)
-    events = [] if shown == 'working' else [status_event(header, Status('working', at, None), header.last_event)]
-    yield [add_events(agent, task_id, events)]
+    push, logged_after, fence, attempt, checkpointed, *run_row = rows[0][HEADER_SIZE:]
+    header = header_of(rows[0])
+    # A submitted task was never claimed, and has no event before.
+    events = [status_event(header, Status('working', at, None), 1)] if fence == 1 else []
+    if logged_after is not None:
+        yield [add_events(agent, task_id, events)]
     if push:
         yield from deliveries.enqueue(agent, header, push, events)
     checkpoint = (yield from checkpoints.load(agent, task_id)) if checkpointed else None
@@ -224,9 +226,9 @@ _FIRST_EVENT = (
     f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
 )
 _STANDING = (
-    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM inbox WHERE {UNREAD} AND seq > ?),'
-    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, paid, {NEXT} FROM task WHERE {HELD} AND run = ?'
-    ' /* FOR NO KEY UPDATE */'
+    f'SELECT status_message, own_usage, (SELECT MIN(seq) FROM item WHERE {UNREAD} AND seq > ?),'
+    f' {conversations.RECORD_OF_TASK}, {checkpoints.KEPT}, push, logged_after, paid, {NEXT} FROM task'
+    f' WHERE {HELD} AND run = ? /* FOR NO KEY UPDATE */'
 )
 
 
@@ -244,7 +246,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     rows = yield _STANDING, (read, agent, header.id, claimed.fence, claimed.holder, claimed.run)
     if not rows:
         return (yield from _finished(agent, claimed, end))
-    previous, own_usage, unread, record, checkpointed, push, paid, following = rows[0]
+    previous, own_usage, unread, record, checkpointed, push, logged_after, paid, following = rows[0]
     usage = end.usage if own_usage is None else _of_turn(own_usage, end)
     writes: list[Write] = []
     if end.charges:
@@ -257,7 +259,11 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     elif end.artifacts is not None and claimed.run > 1:
         writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
     events = [*end.events, *(handed_on(header, end) if goes_on else (end.final,))]
-    writes += [add_items(agent, header.id, _items(previous, end, goes_on)), add_events(agent, header.id, events)]
+    items = _items(previous, end, goes_on)
+    ends = not goes_on and end.status.state in TERMINAL
+    # If the task goes on, the events tell what has become of a commit without an answer.
+    log = events if goes_on or logged_after is not None else []
+    writes += [add_items(agent, header.id, [] if ends else items), add_events(agent, header.id, log)]
     if end.status.state in ('completed', 'canceled'):
         messages: Sequence[ModelMessage] = [*(claimed.own_messages or ()), *end.messages]
         if end.status.state == 'canceled':
@@ -269,7 +275,8 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     if goes_on:
         yield writes
     else:
-        yield [*writes, *_end(agent, claimed, end, usage, read, following=following)]
+        ending = endings.join(items) if ends else None
+        yield [*writes, *_end(agent, claimed, end, usage, read, ending=ending, following=following)]
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None
@@ -321,15 +328,24 @@ def _of_turn(own: bytes, end: Finish) -> RunUsage:
 
 
 def _end(
-    agent: str, claimed: Claim, end: Finish, usage: RunUsage | None, read: int, *, following: str | None
+    agent: str,
+    claimed: Claim,
+    end: Finish,
+    usage: RunUsage | None,
+    read: int,
+    *,
+    ending: bytes | None,
+    following: str | None,
 ) -> list[Write]:
     """Write the status and release the task. An interrupted task and a dead letter keep the turn."""
     values = (
         *end.status,
         end.metadata if end.metadata is not None else claimed.header.metadata,
         end.final.n,
+        end.final.n,
         end.failure,
         claimed.inbox if end.failure in DEAD_LETTERS else read,  # a retry goes on from the checkpoint, or begins anew
+        ending,
     )
     turn, of_turn = _TURN, _NO_TURN
     if end.failure in DEAD_LETTERS:
@@ -337,8 +353,9 @@ def _end(
     elif end.status.state in INTERRUPTED:
         of_turn = _turn(claimed, end, usage)
     statement = (
-        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, failure = ?,'
-        f' inbox_read = ?,{turn} holder = NULL, lease_until = NULL, cancel_requested = 0 WHERE {TASK}'
+        'UPDATE task SET state = ?, status_at = ?, status_message = ?, metadata = ?, last_event = ?, stop_event = ?,'
+        f' failure = ?, inbox_read = ?, ending = ?,{turn} holder = NULL, lease_until = NULL,'
+        f' cancel_requested = 0 WHERE {TASK}'
     )
     ended = (statement, [(*values, *of_turn, agent, claimed.header.id)])
     return [ended] if following is None else [ended, let_go(agent, claimed.header.owner, following)]

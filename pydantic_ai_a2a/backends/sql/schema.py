@@ -30,7 +30,7 @@ CREATE TABLE task (
     retried_as TEXT, -- id of the task that repeats this dead letter
     -- The queue: see the module `contexts`.
     queued INTEGER NOT NULL DEFAULT 0, -- 1 while the task waits for a worker (2 inside the transaction of a new task)
-    queue_seq BIGINT NOT NULL, -- order in which the tasks of a context run
+    queue_seq BIGINT NOT NULL, -- order in which the tasks of a context run: see the module `contexts`
     behind INTEGER NOT NULL DEFAULT 0, -- 1 while an earlier task of the context is queued or running
     round BIGINT NOT NULL DEFAULT 0, -- round in which the task is claimed; counts once `behind` is 0
     -- The claim.
@@ -43,9 +43,11 @@ CREATE TABLE task (
     run INTEGER NOT NULL DEFAULT 0, -- agent runs
     turn INTEGER NOT NULL DEFAULT 1, -- prompts that were run; a run after a pause belongs to the same turn
     -- Messages and events.
-    inbox_read BIGINT NOT NULL DEFAULT 0, -- `inbox.seq` of the newest message that a run has read
-    answer BIGINT, -- `inbox.seq` of the message that ended a pause and begins the next run
-    last_event BIGINT NOT NULL DEFAULT 0, -- newest event when the last run ended; `event` may hold newer ones
+    inbox_read BIGINT NOT NULL DEFAULT 0, -- `item.seq` of the newest message that a run has read
+    answer BIGINT, -- `item.seq` of the message that ended a pause and begins the next run
+    last_event BIGINT NOT NULL DEFAULT 0, -- newest event when the last run began or ended; `event` may hold newer ones
+    stop_event BIGINT NOT NULL DEFAULT 0, -- newest event that ended or interrupted the task
+    logged_after BIGINT, -- all events after this number are in `event`; NULL: nobody has read the events so far
     events_swept INTEGER NOT NULL DEFAULT 0, -- 1 once retention has deleted the events
     watched_until BIGINT NOT NULL DEFAULT 0, -- until when some process reads the events: clock of leases
     push INTEGER NOT NULL DEFAULT 0, -- webhooks: 0 none so far, 1 some, 2 at least one that takes every chunk
@@ -59,6 +61,12 @@ CREATE TABLE task (
     request BLOB, -- what a run needs of the request that created the task
     metadata BLOB, -- metadata of the task, as clients read it
     status_message BLOB, -- message of the status
+    -- The message that created the task. Its number is 1.
+    replay_key TEXT, -- the same for a message that is sent again; NULL: no message counts as sent again
+    digest BLOB NOT NULL, -- of the content: the same id with another digest is refused
+    accepted_at BIGINT NOT NULL,
+    message BLOB NOT NULL, -- JSON of A2A 1.0
+    ending BLOB, -- messages and artifacts that the end of the task has added: see the module `endings`
     PRIMARY KEY (agent, id)
 ) /* WITH (fillfactor = 80) */
 
@@ -98,45 +106,37 @@ CREATE INDEX task_dead ON task (agent, status_at, id) WHERE failure IN ('attempt
 -- Finds tasks whose events other processes read.
 CREATE INDEX task_watched ON task (agent, watched_until) WHERE watched_until > 0
 
--- Messages and artifacts of tasks.
+-- Finds the task of a message that is sent again.
+CREATE UNIQUE INDEX task_replay ON task (agent, owner, replay_key) WHERE replay_key IS NOT NULL
+
+-- Messages and artifacts of tasks, without the first message, and without the additions of the end. The columns from
+-- `owner` on belong to messages that clients have sent.
 CREATE TABLE item (
-    seq INTEGER PRIMARY KEY,
     agent TEXT NOT NULL,
     task_id TEXT NOT NULL,
     kind TEXT NOT NULL, -- 'message' or 'artifact'
+    seq BIGINT NOT NULL, -- from 2 for each task and kind; messages have no gaps
     id TEXT NOT NULL, -- messageId or artifactId; empty for the message of an earlier status
-    body BLOB NOT NULL -- JSON of A2A 1.0
-)
-
--- Finds the newest messages, and the artifacts, of a task.
-CREATE INDEX item_task ON item (agent, task_id, kind, seq)
-
--- Messages that clients have sent, in the order in which they were accepted.
-CREATE TABLE inbox (
-    seq INTEGER PRIMARY KEY,
-    agent TEXT NOT NULL,
-    owner TEXT NOT NULL,
+    body BLOB NOT NULL, -- JSON of A2A 1.0
+    owner TEXT,
     replay_key TEXT, -- the same for a message that is sent again; NULL: no message counts as sent again
-    digest BLOB NOT NULL, -- of the content: the same id with another digest is refused
-    task_id TEXT NOT NULL,
-    item BIGINT NOT NULL, -- `item.seq` of the message
-    after_event BIGINT NOT NULL, -- newest event of the task when the message was accepted
-    accepted_at BIGINT NOT NULL,
-    answer INTEGER NOT NULL DEFAULT 0, -- 0: prompt of a run, 1: ended a pause, 2: answered calls of tools
-    request BLOB -- like `task.request`, for a later message: NULL stands for that of the task, empty for none
-)
+    digest BLOB, -- of the content: the same id with another digest is refused
+    after_event BIGINT, -- newest event of the task when the message was accepted
+    accepted_at BIGINT,
+    answer INTEGER, -- 0: prompt of a run, 1: ended a pause, 2: answered calls of tools; NULL: not from a client
+    request BLOB, -- like `task.request`, for a later message: NULL stands for that of the task, empty for none
+    PRIMARY KEY (agent, task_id, kind, seq)
+) WITHOUT ROWID
 
 -- Finds a message that is sent again.
-CREATE UNIQUE INDEX inbox_replay ON inbox (agent, owner, replay_key) WHERE replay_key IS NOT NULL
+CREATE UNIQUE INDEX item_replay ON item (agent, owner, replay_key) WHERE replay_key IS NOT NULL
 
--- Finds the unread messages of a task.
-CREATE INDEX inbox_task ON inbox (agent, task_id, seq)
-
--- The event log of each task.
+-- The event logs of tasks with a reader. Of other tasks, only what a run stores while it works, so that an artifact in
+-- parts is not lost.
 CREATE TABLE event (
     agent TEXT NOT NULL,
     task_id TEXT NOT NULL,
-    n BIGINT NOT NULL, -- from 1 for each task, without gaps
+    n BIGINT NOT NULL, -- from 1 for each task; without gaps after `task.logged_after`
     state TEXT, -- state of a status update; NULL for an artifact update
     push INTEGER NOT NULL DEFAULT 0, -- `task.push` when a run stored the event
     payload BLOB NOT NULL, -- JSON of A2A 1.0
@@ -149,11 +149,11 @@ CREATE TABLE checkpoint (
     task_id TEXT NOT NULL,
     n BIGINT NOT NULL, -- place of the message in the run
     run TEXT NOT NULL, -- id of the run, the same in all its attempts
-    taken BIGINT NOT NULL, -- `inbox.seq` of the newest message that has entered the run while it worked
+    taken BIGINT NOT NULL, -- `item.seq` of the newest message that has entered the run while it worked
     used BLOB NOT NULL, -- usage of the run so far, as JSON
     message BLOB NOT NULL, -- the model message, as JSON
     PRIMARY KEY (agent, task_id, n)
-)
+) WITHOUT ROWID
 
 -- Contexts, as conversations of Pydantic AI.
 CREATE TABLE conversation (
@@ -176,12 +176,14 @@ CREATE TABLE entry (
     owner TEXT NOT NULL,
     id TEXT NOT NULL,
     parent_id TEXT, -- the message before; NULL for the first one
+    next_id TEXT, -- the message after it in the same turn; NULL for the last one
+    follows INTEGER NOT NULL DEFAULT 0, -- 1: `parent_id` is a message of the same turn, and names this one as `next_id`
     message BLOB NOT NULL, -- the model message, as JSON
     PRIMARY KEY (agent, owner, id)
 )
 
--- Finds the messages that follow a message.
-CREATE INDEX entry_parent ON entry (agent, owner, parent_id) WHERE parent_id IS NOT NULL
+-- Finds the turns that follow a message.
+CREATE INDEX entry_parent ON entry (agent, owner, parent_id) WHERE parent_id IS NOT NULL AND follows = 0
 
 -- Newest messages of the branches that a conversation has left, and of conversations that share the newest message.
 CREATE TABLE conversation_branch (
@@ -190,7 +192,7 @@ CREATE TABLE conversation_branch (
     id TEXT NOT NULL, -- the conversation
     tip TEXT NOT NULL, -- `entry.id`
     PRIMARY KEY (agent, owner, tip, id)
-)
+) WITHOUT ROWID
 
 -- Newest messages of erased conversations: sweeps delete these messages, and those before them.
 CREATE TABLE entry_erased (
@@ -198,7 +200,7 @@ CREATE TABLE entry_erased (
     owner TEXT NOT NULL,
     tip TEXT NOT NULL, -- `entry.id`
     PRIMARY KEY (agent, owner, tip)
-)
+) WITHOUT ROWID
 
 -- Webhooks of tasks.
 CREATE TABLE push_config (
@@ -254,7 +256,7 @@ CREATE TABLE bucket (
     name TEXT NOT NULL, -- which rate
     full_at BIGINT NOT NULL, -- when the whole burst is free again (microseconds since the epoch)
     PRIMARY KEY (agent, subject, name)
-)
+) WITHOUT ROWID
 
 -- Finds full buckets, which sweeps delete.
 CREATE INDEX bucket_full ON bucket (agent, full_at)
@@ -269,7 +271,7 @@ CREATE TABLE spending (
     tokens BIGINT NOT NULL,
     cost BIGINT NOT NULL, -- billionths of a US dollar
     PRIMARY KEY (agent, subject, span, until)
-)
+) WITHOUT ROWID
 
 -- Finds rows that no longer count, which sweeps delete.
 CREATE INDEX spending_until ON spending (agent, until)
@@ -281,7 +283,7 @@ CREATE TABLE total (
     kind TEXT NOT NULL, -- state of the tasks, or 'conversation'
     number BIGINT NOT NULL,
     PRIMARY KEY (agent, owner, kind)
-)
+) WITHOUT ROWID
 
 -- Changes of totals since the last sweep.
 CREATE TABLE total_change (

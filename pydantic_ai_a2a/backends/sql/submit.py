@@ -11,10 +11,10 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key
 from . import deliveries, pauses, ranges, runs, webhooks
-from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds
+from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
 from .transaction import Lock, LockTasks
 from .vocabulary import (
-    ADD_ITEM,
+    NEXT_ITEM,
     TASK,
     UNREAD,
     Transaction,
@@ -23,16 +23,26 @@ from .vocabulary import (
     end_unheld,
     find,
     find_locked,
+    log_from_now,
     message_to_history,
     status_event,
 )
 
 __all__ = ('cancel', 'locks_of_submit', 'submit')
 
-_ADD_TO_INBOX = (
-    'INSERT INTO inbox (agent, owner, replay_key, digest, task_id, item, after_event, accepted_at, answer, request)'
-    " VALUES (?, ?, ?, ?, ?, (SELECT MAX(seq) FROM item WHERE agent = ? AND task_id = ? AND kind = 'message'),"
-    ' ?, ?, ?, ?)'
+_WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
+_REPLAYED = (
+    f'SELECT digest, id, 0 AS after_event, accepted_at FROM task WHERE {_WITH_KEY}'
+    f' UNION ALL SELECT digest, task_id, after_event, accepted_at FROM item WHERE {_WITH_KEY}'
+)
+_FORGET = [f'UPDATE {table} SET replay_key = NULL WHERE {_WITH_KEY}' for table in ('task', 'item')]
+_UNREAD = (
+    f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
+    f' FROM task WHERE {TASK}'
+)
+_ADD_MESSAGE = (
+    'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
+    f" answer, request) VALUES (?, ?, 'message', {NEXT_ITEM}, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 
 
@@ -74,7 +84,7 @@ def _store(
     answer, answers = message.answer, False
     if message.new:
         yield from _check_tasks(agent, message)
-        header = yield from _create(agent, message, queue_limit, OFFERED if offered else 1)
+        header = yield from _create(agent, message, key, queue_limit, OFFERED if offered else 1)
     else:
         # Its run may be about to end, and then has to see the message or be over.
         if answer is not None:  # the context is locked already
@@ -87,6 +97,16 @@ def _store(
             yield from _check_unread(agent, message, queue_limit)
     if message.push is not None:  # gets the event that follows
         yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
+    if message.new:
+        return Accepted(header, 0, replayed=False), []
+    return (yield from _add(agent, message, header, key, answers=answers))
+
+
+def _add(
+    agent: str, message: Submission, header: TaskHeader, key: str | None, *, answers: bool
+) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+    """Add a message to a task; a message that `answers` lets the task go on."""
+    answer = message.answer
     events: list[TaskEvent] = []
     first, last = list[Write](), list[Write]()
     if answer is not None and answer.rest is not None:
@@ -99,43 +119,41 @@ def _store(
     body = stored.with_ids(message.body, header.id, header.context_id)
     after = header.last_event
     kind = 1 + message.answers_calls if answers else 0
-    request = None if message.new else message.request or b''  # the first message's is the task's
-    row = (agent, message.owner, key, message.digest, header.id, agent, header.id, after, message.at, kind, request)
-    if not message.new and message.watched_until:
+    place = (agent, header.id, agent, header.id, 'message', message.message_id)
+    row = (*place, body, message.owner, key, message.digest, after, message.at, kind, message.request or b'')
+    if message.logged:
+        last.append(log_from_now(agent, header.id))
+    if message.watched_until:
         watch = f'UPDATE task SET watched_until = ? WHERE {TASK} AND watched_until < ?'
         last.append((watch, [(message.watched_until, agent, message.task_id, message.watched_until)]))
-    item = (agent, header.id, 'message', message.message_id, body)
-    yield [*first, (ADD_ITEM, [item]), (_ADD_TO_INBOX, [row]), *last]
+    yield [*first, (_ADD_MESSAGE, [row]), *last]
     return Accepted(header, after, replayed=False), events
 
 
 def _replay(agent: str, message: Submission, key: str | None, window: int) -> Transaction[Accepted | None]:
     if key is None:
         return None
-    rows = yield (
-        'SELECT seq, digest, task_id, after_event, accepted_at FROM inbox'
-        ' WHERE agent = ? AND owner = ? AND replay_key = ?',
-        (agent, message.owner, key),
-    )
+    rows = yield _REPLAYED, (agent, message.owner, key) * 2
     if not rows:
         return None
-    seq, digest, task_id, after, accepted_at = rows[0]
+    digest, task_id, after, accepted_at = rows[0]
     if bytes(digest) != message.digest:
         raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
     if message.anonymous and message.new and accepted_at < message.at - window:
-        yield 'UPDATE inbox SET replay_key = NULL WHERE seq = ?', (seq,)
+        yield [(statement, [(agent, message.owner, key)]) for statement in _FORGET]
         return None
     header = yield from find(agent, task_id, message.owner)
     return Accepted(header, after, replayed=True)
 
 
-def _create(agent: str, message: Submission, queue_limit: int, queued: int) -> Transaction[TaskHeader]:
+def _create(agent: str, message: Submission, key: str | None, queue_limit: int, queued: int) -> Transaction[TaskHeader]:
     assert message.context_id is not None
+    body = stored.with_ids(message.body, message.task_id, message.context_id)
     yield lock_rounds(agent, message.owner)
     rows = yield (
-        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request,'
-        " traceparent, dialect, watched_until, queued, behind, round) SELECT ?, ?, ?, ?, 'submitted', ?,"
-        f' {QUEUE_SEQ}, ?, ?, ?, ?, ?,'
+        'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, request, traceparent, dialect,'
+        ' watched_until, logged_after, replay_key, digest, accepted_at, message, queued, behind, round)'
+        f" SELECT ?, ?, ?, ?, 'submitted', ?, {QUEUE_SEQ}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,"
         f' {BEHIND}, {ROUND} WHERE (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? RETURNING id',
         (
             agent,
@@ -143,10 +161,19 @@ def _create(agent: str, message: Submission, queue_limit: int, queued: int) -> T
             message.owner,
             message.context_id,
             message.at,
+            place_in_line(),
+            agent,
+            message.owner,
+            message.context_id,
             message.request,
             message.traceparent,
             message.dialect,
             message.watched_until,
+            0 if message.logged else None,
+            key,
+            message.digest,
+            message.at,
+            body,
             queued,
             agent,
             message.owner,
@@ -186,7 +213,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
 
 def _check_unread(agent: str, message: Submission, limit: int) -> Transaction[None]:
     """Refuse a message to a task with too many unread messages: each unread message is one more run."""
-    rows = yield f'SELECT (SELECT COUNT(*) FROM inbox WHERE {UNREAD}) FROM task WHERE {TASK}', (agent, message.task_id)
+    rows = yield _UNREAD, (agent, message.task_id)
     if rows[0][0] > (limit if message.unread_limit is None else message.unread_limit):
         raise OverloadedError(headers={'Retry-After': '1'})
 
@@ -199,7 +226,7 @@ def _continue(agent: str, header: TaskHeader, at: int) -> Transaction[tuple[Task
         "UPDATE task SET state = 'working', status_at = ?, queued = 1, run = run + 1,"
         f' queue_seq = {QUEUE_SEQ},'
         f' behind = CASE WHEN {NEXT} IS NULL THEN 0 ELSE 1 END, round = {ROUND} WHERE {TASK} RETURNING push',
-        (at, agent, agent, header.owner, agent, header.id),
+        (at, place_in_line(), agent, header.owner, header.context_id, agent, agent, header.owner, agent, header.id),
     )
     if rows[0][0]:
         yield from deliveries.enqueue(agent, header, rows[0][0], [event])

@@ -12,7 +12,7 @@ from ...ports import Status
 from ...settings import Retention
 from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, tell_expired
-from . import conversations, deliveries, quotas, ranges, totals
+from . import conversations, deliveries, endings, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 from .vocabulary import (
@@ -158,12 +158,11 @@ def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
     """Delete a task with messages and artifacts, and return the number of rows."""
     # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
-    yield 'DELETE FROM task WHERE agent = ? AND id = ?', (agent, task_id)
+    tasks = yield 'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending', (agent, task_id)
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
-    yield 'DELETE FROM inbox WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
-    return len(items) + 1
+    return sum(2 + endings.number(ending) for (ending,) in tasks) + len(items)
 
 
 def _sweep_left(agent: str) -> Transaction[int]:

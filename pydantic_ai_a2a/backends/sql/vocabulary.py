@@ -17,12 +17,13 @@ from .contexts import NEXT, let_go
 from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
 
 __all__ = (
-    'ADD_ITEM',
     'BY_ID_AND_OWNER',
+    'FIRST_UNREAD',
     'HEADER',
     'HEADER_SIZE',
     'HELD',
     'LAST_EVENT',
+    'NEXT_ITEM',
     'TASK',
     'UNREAD',
     'Rows',
@@ -37,14 +38,17 @@ __all__ = (
     'find_locked',
     'header_of',
     'keep_streamed',
+    'log_from_now',
     'message_to_history',
     'set_status',
     'status_event',
 )
 
 LAST_EVENT = (
-    'COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id), last_event)'
+    'COALESCE((SELECT MAX(n) FROM event WHERE event.agent = task.agent AND event.task_id = task.id'
+    ' AND event.n > task.last_event), last_event)'
 )
+_LOG_FROM_NOW = f'UPDATE task SET logged_after = {LAST_EVENT} WHERE agent = ? AND id = ? AND logged_after IS NULL'
 HEADER = f'id, context_id, owner, state, status_at, status_message, metadata, dialect, queued, {LAST_EVENT}'
 HEADER_SIZE = 10
 _STATES = LIVE | STOPPED
@@ -52,10 +56,22 @@ _BY_ID = f'SELECT {HEADER} FROM task WHERE agent = ? AND id = ?'
 BY_ID_AND_OWNER = f'{_BY_ID} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 TASK = 'agent = ? AND id = ?'
 HELD = f"{TASK} AND fence = ? AND holder = ? AND state = 'working'"
-UNREAD = 'inbox.agent = task.agent AND inbox.task_id = task.id AND inbox.seq > task.inbox_read AND inbox.answer = 0'
-"""A message that is to be the prompt of a run, and was not yet."""
+UNREAD = (
+    "item.agent = task.agent AND item.task_id = task.id AND item.kind = 'message'"
+    ' AND item.seq > task.inbox_read AND item.answer = 0'
+)
+"""A message after the first that is to be the prompt of a run, and was not yet."""
 
-ADD_ITEM = 'INSERT INTO item (agent, task_id, kind, id, body) VALUES (?, ?, ?, ?, ?)'
+FIRST_UNREAD = f'CASE WHEN task.inbox_read = 0 THEN 1 ELSE (SELECT MIN(seq) FROM item WHERE {UNREAD}) END'
+"""The number of the next prompt of a task; NULL for none."""
+NEXT_ITEM = '(SELECT COALESCE(MAX(seq), 1) + 1 FROM item WHERE agent = ? AND task_id = ? AND kind = ?)'
+"""The number of a new item (agent, task, kind). The caller has locked the task."""
+_ADD_ITEM = f'INSERT INTO item (agent, task_id, kind, seq, id, body) VALUES (?, ?, ?, {NEXT_ITEM}, ?, ?)'
+_MESSAGE_TO_HISTORY = (
+    "INSERT INTO item (agent, task_id, kind, seq, id, body) SELECT agent, id, 'message',"
+    ' (SELECT COALESCE(MAX(seq), 1) + 1 FROM item WHERE item.agent = task.agent AND item.task_id = task.id'
+    f" AND item.kind = 'message'), '', status_message FROM task WHERE {TASK} AND status_message IS NOT NULL"
+)
 
 
 def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
@@ -105,16 +121,12 @@ def set_status(agent: str, task_id: str, status: Status) -> list[Write]:
 
 def message_to_history(agent: str, task_id: str) -> Write:
     """Copy the status message into the history, before a new status replaces the message."""
-    return (
-        "INSERT INTO item (agent, task_id, kind, id, body) SELECT agent, id, 'message', '', status_message FROM task"
-        f' WHERE {TASK} AND status_message IS NOT NULL',
-        [(agent, task_id)],
-    )
+    return _MESSAGE_TO_HISTORY, [(agent, task_id)]
 
 
 def add_items(agent: str, task_id: str, items: Sequence[tuple[str, str, bytes]]) -> Write:
     """Add messages and artifacts: (kind, id, JSON)."""
-    return ADD_ITEM, [(agent, task_id, *item) for item in items]
+    return _ADD_ITEM, [(agent, task_id, kind, agent, task_id, kind, id, body) for kind, id, body in items]
 
 
 def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
@@ -123,6 +135,11 @@ def add_events(agent: str, task_id: str, events: Sequence[TaskEvent]) -> Write:
         'INSERT INTO event (agent, task_id, n, state, payload) VALUES (?, ?, ?, ?, ?)',
         [(agent, task_id, *event) for event in events],
     )
+
+
+def log_from_now(agent: str, task_id: str) -> Write:
+    """Let the log of a task that is not over have all events from now on. The caller has locked the task."""
+    return _LOG_FROM_NOW, [(agent, task_id)]
 
 
 def drop_checkpoint(agent: str, task_id: str) -> Write:
@@ -151,10 +168,11 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     """End a task without the holder: the new fence refuses a late result of the holder."""
     event = status_event(header, status, header.last_event + 1)
     rows = yield (
-        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push, {NEXT} FROM task WHERE {TASK}',
+        f'SELECT run, own_messages, own_usage, {conversations.RECORD_OF_TASK}, push, logged_after, {NEXT} FROM task'
+        f' WHERE {TASK}',
         (agent, header.id),
     )
-    run, own_messages, own_usage, record, push, following = rows[0]
+    run, own_messages, own_usage, record, push, logged_after, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
         messages = turns.closed(conversations.load_messages(own_messages))
         usage = None if own_usage is None else conversations.load_usage(own_usage)
@@ -165,10 +183,10 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     yield from keep_streamed(agent, header.id)
     freed = (
         'UPDATE task SET queued = 0, fence = fence + 1, holder = NULL, lease_until = NULL, own_messages = NULL,'
-        f' pending = NULL, own_usage = NULL, last_event = ?, failure = ? WHERE {TASK}'
+        f' pending = NULL, own_usage = NULL, last_event = ?, stop_event = ?, failure = ? WHERE {TASK}'
     )
-    ended = (freed, [(event.n, failure, agent, header.id)])
-    log = add_events(agent, header.id, [event])
+    ended = (freed, [(event.n, event.n, failure, agent, header.id)])
+    log = add_events(agent, header.id, [event] if logged_after is not None else [])
     yield [*set_status(agent, header.id, status), ended, log, drop_checkpoint(agent, header.id)]
     if following is not None and header.state in LIVE:
         yield [let_go(agent, header.owner, following)]

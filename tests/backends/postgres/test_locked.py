@@ -182,8 +182,9 @@ async def test_transactions_of_one_owner_do_not_wait_for_each_other_because_of_a
 
     canceled = "UPDATE a2a.task SET state = 'canceled', queued = 0"
     added = (
-        'INSERT INTO a2a.task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)'
-        f" VALUES ('agent', 'other', '{OWNER}', 'other', 'completed', {AT}, 9, '1.0')"
+        'INSERT INTO a2a.task'
+        ' (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)'
+        f" VALUES ('agent', 'other', '{OWNER}', 'other', 'completed', {AT}, 9, '1.0', '', {AT}, '')"
     )
     async with gate(postgres_url, f'{canceled}; {added}') as held, asyncio.timeout(LIMIT):
         await submit(backend, message(new='second'))

@@ -33,10 +33,10 @@ FEW, MANY = 1000, 20_000
 PAGE = 10
 KEEP = Retention(events=timedelta(days=1), max_tasks=2 * MANY, max_contexts=2 * MANY)
 TASKS = """
-    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect)
+    INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at, message)
     SELECT 'agent', 't' || n, '{owner}', 'c' || n % 10,
         CASE WHEN n % 100 = 0 THEN 'input-required' WHEN n % 3 = 0 THEN 'failed' ELSE 'completed' END,
-        {at} - n, n, '1.0'
+        {at} - n, n, '1.0', '', {at} - n, '{{}}'
     FROM numbers
 """
 CONVERSATIONS = """
@@ -87,7 +87,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 def grow(connection: sqlite3.Connection, first: int, last: int) -> None:
     """Store tasks and conversations, and let sweeps add them to the totals."""
     for statement in inserts(first, last):
-        connection.execute(statement)
+        connection.execute(statement.replace("'{}'", "CAST('{}' AS BLOB)"))
     while perform(connection, sweep.sweep('agent', KEEP, AT)) != (0, []):
         pass
 

@@ -175,8 +175,9 @@ async def written(client: Client, file: Path, statement: str) -> str:
 
 
 STATE = "UPDATE task SET state = 'dreaming' WHERE id = :task"
-ARTIFACT = "UPDATE item SET body = CAST(:body AS BLOB) WHERE task_id = :task AND kind = 'artifact'"
-BROKEN = [STATE, *(ARTIFACT.replace(':body', f"'{body}'") for body in ('{"parts":[', 'oops', '5'))]
+ARTIFACT = "UPDATE task SET ending = CAST('a' || length(:body) || char(10) || :body AS BLOB) WHERE id = :task"
+ENDINGS = [f"UPDATE task SET ending = CAST('{ending}' AS BLOB) WHERE id = :task" for ending in ('oops', 'x5')]
+BROKEN = [STATE, *ENDINGS, *(ARTIFACT.replace(':body', f"'{body}'") for body in ('{"parts":[', 'oops', '5'))]
 LONG = ARTIFACT.replace(':body', """'{"a":"' || hex(zeroblob(100000))""")
 
 
