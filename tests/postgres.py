@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import count
@@ -97,7 +97,8 @@ class Postgres(ABC):
         """What it has complained of, as far as that is known."""
         return ''
 
-    def _program(self, name: str) -> Path:
+    def program(self, name: str) -> Path:
+        """Return the path of a program of PostgreSQL."""
         return self._packages / _PROGRAMS / name
 
     def run(self, sql: str, database: str = 'postgres') -> list[str]:
@@ -107,7 +108,7 @@ class Postgres(ABC):
     def _run(self, database: str, *arguments: str, commands: str = '') -> list[str]:
         """Run `psql`, which reads commands from its standard input if no argument has them."""
         done = subprocess.run(
-            [self._program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database), *arguments],
+            [self.program('psql'), '-qXAt', '-v', 'ON_ERROR_STOP=1', '-d', self.url(database), *arguments],
             check=False,
             input=commands,
             capture_output=True,
@@ -195,6 +196,8 @@ class GivenPostgres(Postgres):
 class OwnPostgres(Postgres):
     """A server with a folder of its own. `prepare` and `start` it; `close` ends it for good."""
 
+    _SETTINGS: Mapping[str, str] = _SETTINGS
+    _INITDB: Sequence[str] = ('--wal-segsize=1',)
     _STRATEGY = ' STRATEGY file_copy'
 
     def __init__(self) -> None:
@@ -214,9 +217,9 @@ class OwnPostgres(Postgres):
         self._data.mkdir(mode=0o700)
         if getuid() == 0:
             self._become_nobody()
-        options = ('-U', 'postgres', '-E', 'UTF8', '--locale=C', '-N', '--wal-segsize=1')
+        options = ('-U', 'postgres', '-E', 'UTF8', '--locale=C', '-N', *self._INITDB)
         done = subprocess.run(
-            [self._program('initdb'), '-D', self._data, *options],
+            [self.program('initdb'), '-D', self._data, *options],
             check=False,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -263,10 +266,10 @@ class OwnPostgres(Postgres):
             time.sleep(0.01)
 
     def _try_to_start(self, until: float) -> bool:
-        settings = [f'--{name}={value}' for name, value in _SETTINGS.items()]
+        settings = [f'--{name}={value}' for name, value in self._SETTINGS.items()]
         with self._log.open('ab') as log:
             server = subprocess.Popen(
-                [self._program('postgres'), '-D', self._data, '-k', self._folder, *settings],
+                [self.program('postgres'), '-D', self._data, '-k', self._folder, *settings],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -284,8 +287,14 @@ class OwnPostgres(Postgres):
         return False
 
     def _answers(self) -> bool:
-        asked = [self._program('pg_isready'), '-q', '-h', self._folder, '-p', _PORT]
+        asked = [self.program('pg_isready'), '-q', '-h', self._folder, '-p', _PORT]
         return not subprocess.run(asked, check=False, env=_ENVIRONMENT, timeout=LIMIT).returncode
+
+    @property
+    def pid(self) -> int:
+        """Process id of the running server."""
+        assert self._server is not None
+        return self._server.pid
 
     def stop(self, mode: Literal['smart', 'fast', 'immediate'] = 'fast') -> None:
         """End it: `smart` waits for its clients, `fast` ends their transactions, `immediate` is a crash of all."""
@@ -341,6 +350,13 @@ class OwnPostgres(Postgres):
         return f'postgresql://{who}@/{database}?host={quote(str(self._folder), safe="")}&port={_PORT}'
 
 
+class DefaultPostgres(OwnPostgres):
+    """A server with the settings that PostgreSQL has by default: a commit waits for the disk."""
+
+    _SETTINGS = {'listen_addresses': '', 'port': _PORT}  # noqa: RUF012
+    _INITDB = ()
+
+
 _ENVIRONMENT = {name: value for name, value in environ.items() if not name.startswith(('PG', 'LC_', 'LANG'))}
 
 
@@ -353,9 +369,9 @@ def _packages() -> Path:
 
 
 @contextmanager
-def postgres_server() -> Generator[OwnPostgres]:
+def postgres_server(kind: type[OwnPostgres] = OwnPostgres) -> Generator[OwnPostgres]:
     """A server of one's own, running: it may be ended and started again."""
-    server = OwnPostgres()
+    server = kind()
     try:
         server.prepare()
         server.start()
