@@ -7,13 +7,46 @@ from pathlib import Path
 
 import pytest
 
-from ..words import QUESTION_WORDS
+from ..words import LONG, PRONOUNS, QUESTION_WORDS
 from .blocks import ROOT
 
 DOCS = ROOT / 'docs'
 PAGES = sorted(DOCS.glob('*.md'))
 MOST_WORDS = 1500
 MOST_WORDS_TO_BEGIN = 900
+MOST_PRONOUNS = 0.05
+"""The share of a page's words that may be pronouns."""
+WORDY = frozenset(
+    [
+        'approvals',
+        'bring-your-own',
+        'calls',
+        'capacity',
+        'cards',
+        'clients',
+        'conversations',
+        'dependencies',
+        'direct-replies',
+        'durability',
+        'durable-engines',
+        'files',
+        'index',
+        'migrate',
+        'mount',
+        'pending-calls',
+        'performance',
+        'postgresql',
+        'referenced-tasks',
+        'results',
+        'resume',
+        'scale',
+        'testing',
+        'typed-input',
+        'webhooks',
+        'working-tasks',
+    ]
+)
+"""Pages that may have more pronouns and longer sentences."""
 
 
 def _lines(path: Path) -> list[str]:
@@ -43,6 +76,15 @@ def test_a_page_has_one_title_and_headings_without_question_words(path: Path) ->
 @pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
 def test_a_page_is_short(path: Path) -> None:
     assert _words(path) <= MOST_WORDS
+
+
+@pytest.mark.parametrize('path', [path for path in PAGES if path.stem not in WORDY], ids=lambda path: path.stem)
+def test_a_page_repeats_the_noun_and_has_short_sentences(path: Path) -> None:
+    text = re.sub(r'\]\([^)]*\)', ']', re.sub(r'`[^`]*`', 'code', '\n'.join(_lines(path))))
+    words = re.findall(r"[a-z][a-z'-]*", text.lower())
+    sentences = re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )|\|', text)
+    assert sum(word in PRONOUNS for word in words) <= MOST_PRONOUNS * len(words)
+    assert [sentence for sentence in sentences if len(sentence.split()) > LONG] == []
 
 
 def test_the_first_page_can_be_read_at_once() -> None:
