@@ -1,7 +1,8 @@
-"""Measures how the words of Python files read, and fails where the package is over a bound.
+"""Measures how the words of Python files and Markdown pages read, and fails where the package is over a bound.
 
     python -m tests.words             the figures of the package, and what is over a bound
     python -m tests.words -v PATH ... the figures of other files, and every docstring and name that counts
+    python -m tests.words docs        the figures of the pages: a test bounds the figures of each page
 
 The same figures of packages whose words read well, from their wheels:
 
@@ -101,11 +102,9 @@ class Measure:
 
     def _read_docstring(self, place: str, docstring: str) -> None:
         text = re.sub(r'`[^`]*`', 'code', docstring)
-        words = re.findall(r"[a-z][a-z'-]*", text.lower())
+        words = self._read_words(text)
         described = f'{place}: {docstring.strip().partition(chr(10))[0]}'
         self.docstrings += 1
-        self.words += len(words)
-        self.pronouns.update(word for word in words if word in PRONOUNS)
         if words[:1] and words[0] in QUESTION_WORDS:
             self.questions.append(described)
         if re.search(r'\b[Kk]nows? (no|nothing|neither)\b', text):
@@ -113,6 +112,21 @@ class Measure:
         for sentence in re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )', text):
             if len(sentence.split()) > LONG:
                 self.long_sentences.append(described)
+
+    def read_page(self, path: Path) -> None:
+        """Count the words and long sentences of a Markdown page, without its blocks of code."""
+        text = re.sub(r'^ *```.*?^ *```$', '', path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(r'\]\([^)]*\)', ']', re.sub(r'`[^`]*`', 'code', text))
+        self._read_words(text)
+        for sentence in re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )|\|', text):
+            if len(sentence.split()) > LONG:
+                self.long_sentences.append(f'{path}: {" ".join(sentence.split())}')
+
+    def _read_words(self, text: str) -> list[str]:
+        words = re.findall(r"[a-z][a-z'-]*", text.lower())
+        self.words += len(words)
+        self.pronouns.update(word for word in words if word in PRONOUNS)
+        return words
 
     def figures(self) -> str:
         """Return the shares as text."""
@@ -174,10 +188,13 @@ def bound_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def measure(path: Path) -> Measure:
-    """Measure a file, or all Python files of a directory."""
+    """Measure a file, or all Python files and pages of a directory."""
     measured = Measure()
-    for file in [path] if path.is_file() else sorted(path.rglob('*.py')):
-        measured.read(file)
+    for file in [path] if path.is_file() else sorted([*path.rglob('*.py'), *path.rglob('*.md')]):
+        if file.suffix == '.md':
+            measured.read_page(file)
+        else:
+            measured.read(file)
     return measured
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ..words import LONG, PRONOUNS, QUESTION_WORDS
+from ..words import QUESTION_WORDS, measure
 from .blocks import ROOT
 
 DOCS = ROOT / 'docs'
@@ -80,11 +80,9 @@ def test_a_page_is_short(path: Path) -> None:
 
 @pytest.mark.parametrize('path', [path for path in PAGES if path.stem not in WORDY], ids=lambda path: path.stem)
 def test_a_page_repeats_the_noun_and_has_short_sentences(path: Path) -> None:
-    text = re.sub(r'\]\([^)]*\)', ']', re.sub(r'`[^`]*`', 'code', '\n'.join(_lines(path))))
-    words = re.findall(r"[a-z][a-z'-]*", text.lower())
-    sentences = re.split(r'[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?=- )|\|', text)
-    assert sum(word in PRONOUNS for word in words) <= MOST_PRONOUNS * len(words)
-    assert [sentence for sentence in sentences if len(sentence.split()) > LONG] == []
+    measured = measure(path)
+    assert measured.pronoun_share() <= MOST_PRONOUNS, measured.pronouns
+    assert measured.long_sentences == []
 
 
 def test_the_first_page_can_be_read_at_once() -> None:
