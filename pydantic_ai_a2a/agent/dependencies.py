@@ -216,6 +216,9 @@ def dependencies(
         raise TypeError('deps_factory= yields: decorate it with contextlib.asynccontextmanager or contextmanager.')
     keys = {key['name'].lower() for scheme in schemes.values() if (key := scheme.get('api_key_security_scheme'))}
     if secret := sorted(name for name in headers if name.lower() in _CREDENTIALS | keys):
-        raise ValueError(f'deps_headers= has {", ".join(secret)}: what is stored with a task has no credentials.')
+        raise ValueError(
+            f'deps_headers= must not name {", ".join(secret)}: headers are stored with the task,'
+            ' and credentials are never stored.'
+        )
     timeout = options.get('timeout')
     return Dependencies(factory, headers, None if timeout is None else seconds(timeout))

@@ -63,7 +63,7 @@ class Hooks:
     def __post_init__(self) -> None:
         for name, hook in self.given.items():
             if isasyncgenfunction(hook):
-                raise TypeError(f'{name}= is a function, sync or async, that yields nothing; not {hook!r}.')
+                raise TypeError(f'{name}= must be a function or an async function without yield, not {hook!r}.')
 
     @property
     def given(self) -> dict[str, Any]:

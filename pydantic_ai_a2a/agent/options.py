@@ -119,7 +119,9 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
         ValueError: The timeout is not positive.
     """
     if unknown := options.keys() - RunOptions.__annotations__.keys():
-        raise TypeError(f'to_a2a() takes no {", ".join(sorted(unknown))}: not an option of every run.')
+        raise TypeError(
+            f'to_a2a() takes no {", ".join(sorted(unknown))}: this is not an option that applies to every run.'
+        )
     timeout = options.get('timeout')
     if timeout is not None and seconds(timeout) <= 0:
         raise ValueError(f'timeout must be positive, not {timeout!r}.')

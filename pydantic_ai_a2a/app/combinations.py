@@ -39,16 +39,17 @@ def check_auth(access: Access, auth: Auth | None, *, card_security: bool) -> Non
     _refuse(
         (
             enforces and card_security,
-            'With auth=, the card gets its security_schemes and security_requirements from it.',
+            'With auth=, the card gets its security_schemes and security_requirements from auth=. Remove both'
+            ' arguments.',
         ),
-        (is_anonymous and bool(access.scopes), 'Access.scopes needs auth=: an anonymous caller has none.'),
+        (is_anonymous and bool(access.scopes), 'Access.scopes needs auth=: anonymous callers have no scopes.'),
         (
             is_anonymous and access.owner is not None,
-            'Access.owner needs auth=: all anonymous callers are one owner.',
+            'Access.owner needs auth=: all anonymous callers share one owner.',
         ),
         (
             is_anonymous and access.extended_card is not None,
-            'Access.extended_card needs auth=: it is for callers that are known.',
+            'Access.extended_card needs auth=: only authenticated callers get the extended card.',
         ),
     )
 
@@ -74,24 +75,26 @@ def check_parts(
     _refuse(
         (
             is_backend and settings.retention.namespace is not None,
-            'Retention.namespace is for the backends that to_a2a() makes; a Backend has its own.',
+            'Retention.namespace cannot be combined with a Backend, which has its own namespace. Pass the'
+            ' namespace to the Backend.',
         ),
         (
             is_backend and is_own,
-            'storage=, broker= and Workers.worker are what FastA2A has for a backend; give them or backend=.',
+            'backend= cannot be combined with storage=, broker= or Workers.worker, which replace the backend.'
+            ' Remove one of them.',
         ),
         (
             settings.messages.reply != 'task' and not storage is worker is None,
-            'Messages.reply needs conversations that to_a2a() keeps; with storage= or Workers.worker answers are'
-            ' tasks.',
+            'Messages.reply cannot be combined with storage= or Workers.worker: direct replies need'
+            ' conversations kept by the backend. Remove one of them.',
         ),
         (
             is_foreign and settings.messages.while_working == 'steer',
-            "while_working='steer' needs an agent that to_a2a() runs: your worker takes one message.",
+            "while_working='steer' cannot be combined with Workers.worker: such a worker reads one message a run.",
         ),
         (
             is_foreign and budgets,
-            'Quotas.budgets need to know what runs use, which a worker of your own does not tell.',
+            'Quotas.budgets cannot be combined with Workers.worker: such a worker does not report usage.',
         ),
     )
     if worker is not None:
@@ -101,7 +104,7 @@ def check_parts(
             'agent': (agent, getattr(worker, 'agent', agent)),
         }
         if different := [name for name, (ours, its) in pairs.items() if ours is not None and ours is not its]:
-            raise ValueError(f'The worker has another {" and ".join(different)} than to_a2a() was given.')
+            raise ValueError(f'The worker and to_a2a() have a different {" and ".join(different)}. Give both the same.')
 
 
 def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks, options: RunOptions) -> None:
@@ -121,9 +124,12 @@ def check_run(settings: Settings, deps_factory: DepsFactory | None, hooks: Hooks
     _refuse(
         (
             settings.workers.worker is not None and bool(names),
-            f'With Workers.worker, to_a2a() takes no {", ".join(names)}: the worker runs as it was made.',
+            f'With Workers.worker, to_a2a() takes no {", ".join(names)}: set the options of runs on the worker itself.',
         ),
-        (deps_factory is None and bool(messages.deps_headers), 'Messages.deps_headers are for a deps_factory=.'),
+        (
+            deps_factory is None and bool(messages.deps_headers),
+            'Messages.deps_headers needs deps_factory=, which receives the headers.',
+        ),
         (
             deps_factory is not None and options.get('deps') is not None,
             'Give deps= or deps_factory=, not both.',

@@ -182,13 +182,14 @@ def check_callers(
         return
     if open_to_all:
         raise ValueError(
-            f'{name} lets everybody call it, and {public} is reached from elsewhere: give to_a2a() an auth=, or say'
-            f' {say}.'
+            f'{name} does not authenticate callers, and other machines can reach {public}: give to_a2a() an auth=,'
+            f' or say {say}.'
         )
     if not apps:
         raise ValueError(
-            f'{name} has no app of to_a2a() that can be found, to tell who may call it as {public}: let middleware have'
-            f' what it wraps as its attribute app. If everybody may, say {say}.'
+            f'{name} has no app of to_a2a() that can be found, so nothing shows whether {public} authenticates callers:'
+            f' set the attribute app of each middleware to the app that the middleware wraps. To let everybody call,'
+            f' say {say}.'
         )
 
 

@@ -55,7 +55,7 @@ def choose_backend(backend: str | Postgres | Backend, namespace: str, limits: Li
         return open_store(backend, namespace, limits)
     if own is None and (processes := server_processes()) > 1:
         raise ValueError(
-            f'{processes} server processes do not see the tasks in the memory of each other:'
+            f'{processes} server processes cannot share tasks in memory:'
             " use backend='sqlite:///agent.db', or one process."
         )
     memory = MemoryBackend(namespace, reader_lag=limits.reader_lag, max_bytes=limits.memory)

@@ -56,7 +56,7 @@ class APIKeyAuth(Authenticator):
         places = {'header': header, 'query': query, 'cookie': cookie}
         named = [(place, parameter) for place, parameter in places.items() if parameter is not None]
         if len(named) > 1:
-            raise ValueError('An API key has one place: a header, the query or a cookie.')
+            raise ValueError('An API key has one place: give header=, query= or cookie=, not several.')
         [(self._place, self._parameter)] = named or [('header', 'X-API-Key')]
         if _NAME.fullmatch(self._parameter) is None:
             raise ValueError(f'{self._parameter!r} cannot be the name of a {self._place} parameter.')

@@ -65,7 +65,7 @@ class AllOf(Authenticator):
         self._all = (first, *others)
         self.schemes = {name: scheme for way in self._all for name, scheme in way.schemes.items()}
         if len(self.schemes) < sum(len(way.schemes) for way in self._all):
-            raise ValueError('AllOf needs schemes of different names: give one a name= of its own.')
+            raise ValueError('Two schemes of AllOf have the same name: give one of them another name=.')
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
         """Return the caller that the first way finds, or None if credentials are missing."""

@@ -46,7 +46,9 @@ def guard(
         return Guard(alone, access, card=(dict(schemes or {}), list(requirements or ())))
     authenticators = [auth] if isinstance(auth, Authenticator) else list(cast('Sequence[Authenticator]', auth))
     if not authenticators:
-        raise ValueError('auth= is empty; leave it out for a server that everybody may call.')
+        raise ValueError(
+            'auth= is empty: list an authenticator, or leave auth= out for a server that everybody may call.'
+        )
     _check_issuers(authenticators)
     return Guard(authenticators, access)
 
@@ -60,8 +62,7 @@ def _check_issuers(authenticators: Sequence[Authenticator]) -> None:
             continue
         if issuers.setdefault(decides.id_prefix, decides.issuer) != decides.issuer:
             raise ValueError(
-                'Two issuers may have the same subjects, who would be one caller here:'
-                ' keep them apart with an id_prefix= for each.'
+                'Two issuers can give the same subject to different callers: give each issuer an id_prefix= of its own.'
             )
 
 
@@ -101,7 +102,7 @@ class Guard:
         for authenticator in self._authenticators:
             for name, scheme in authenticator.schemes.items():
                 if schemes.setdefault(name, scheme) != scheme:
-                    raise ValueError(f'Two schemes of auth= are called {name!r}: give one a name= of its own.')
+                    raise ValueError(f'Two schemes of auth= have the name {name!r}: give one of them another name=.')
         return schemes
 
     def _required(self) -> list[SecurityRequirement]:
@@ -150,7 +151,7 @@ class Guard:
             return caller
         owner: Any = self._owner(caller)  # a user's function may return another type than it declares
         if not isinstance(owner, str) or not owner:
-            raise ValueError(f'owner= must return a string that names somebody, not {owner!r}.')
+            raise ValueError(f'Access.owner must return a string that is not empty, not {owner!r}.')
         return replace(caller, owns_as=owner)
 
     async def _identify(self, request: RequestInfo) -> Caller:
@@ -179,8 +180,8 @@ class Guard:
         else:
             self.expected = True
             logger.warning(
-                'Whoever reaches this agent may call it, and %s does: all callers are one owner, who sees everything.'
-                ' to_a2a(agent, auth=...) tells them apart.',
+                'The agent does not authenticate callers, and received a request from %s: all callers share one'
+                ' owner and see all tasks. Pass auth= to to_a2a() to tell callers apart.',
                 stranger,
             )
 
@@ -213,7 +214,7 @@ class Guard:
         if self._anonymous_list is None and request.address is not None and remote(request) is None:
             return
         _audit('forbidden', request, operation='ListTasks', tenant=caller.tenant or None)
-        raise PermissionDeniedError('Anonymous callers may not list tasks here.', headers=self._challenge({}))
+        raise PermissionDeniedError('Anonymous callers may not list tasks on this server.', headers=self._challenge({}))
 
     def refuse_tenant(self, caller: Caller, name: str, request: RequestInfo) -> NoReturn:
         """Refuse a tenant that does not exist, or that the caller may not act in. Only the audit log has its name.
@@ -223,7 +224,7 @@ class Guard:
         """
         facts = {'caller': caller.id or None, 'tenant': caller.tenant or None}
         _audit('forbidden', request, **facts, named=name[:MAX_ID])
-        raise InvalidParamsError.of('tenant', 'is none that there is for this caller')
+        raise InvalidParamsError.of('tenant', 'is not a tenant of this caller')
 
     def check_known(self, caller: Caller, request: RequestInfo) -> None:
         """Refuse an anonymous caller, whatever scopes are needed (§13.3).
@@ -250,7 +251,7 @@ class Guard:
         names = ' '.join(sorted(needed))
         parameters = {'error': 'insufficient_scope', 'scope': names}
         raise PermissionDeniedError(
-            f'This needs credentials with the scope: {names}.',
+            f'The operation needs credentials with the scope: {names}.',
             metadata={'requiredScopes': names},
             headers=self._challenge(dict.fromkeys(self._authenticators, parameters)),
         )

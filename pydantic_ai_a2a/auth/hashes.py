@@ -70,12 +70,12 @@ def _digest(secret: str) -> bytes:
     text = secret if secret.startswith(_PREFIX) else hash_key(secret)
     match = _HASH.fullmatch(text)
     if match is None:
-        raise ValueError(f'A hash is {_PREFIX} and 64 hexadecimal digits in lower case.')
+        raise ValueError(f'A hash must be {_PREFIX} and 64 hexadecimal digits in lower case.')
     return bytes.fromhex(match[1])
 
 
 def _caller(value: Caller | str) -> Caller:
     caller = Caller(id=value) if isinstance(value, str) else value
     if caller.anonymous:
-        raise ValueError('A token or key stands for a caller with an id.')
+        raise ValueError('A token or key needs a caller with an id.')
     return caller

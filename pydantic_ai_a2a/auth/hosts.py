@@ -46,6 +46,6 @@ def remote(request: RequestInfo) -> str | None:
     """
     for name, _ in request.headers:
         if name in OF_PROXIES:
-            return 'somebody behind a proxy'
+            return 'a machine behind a proxy'
     address = request.address
     return address if address is not None and is_loopback(address) is False else None

@@ -140,7 +140,9 @@ class Jwks:
                 self._table = read_keys(await self._ask(), self._algorithms)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             self._failing = True
-            logger.warning('The keys of %s cannot be fetched (%s: %s).', self._issuer, type(error).__name__, error)
+            logger.warning(
+                'The keys of the issuer %s could not be fetched (%s: %s).', self._issuer, type(error).__name__, error
+            )
         else:
             self._failing = False
             self._fetched = self._clock()
@@ -151,7 +153,7 @@ class Jwks:
                 return await fetch_json(client, self._url)
             document = await fetch_json(client, self._url)
             if document.get('issuer') != self._issuer:
-                raise ValueError('the discovery document is of another issuer')
+                raise ValueError('the discovery document names another issuer')
             return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))
 
 
@@ -166,7 +168,7 @@ def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> _Table:
     """
     keys: object = document.get('keys')
     if not isinstance(keys, list):
-        raise ValueError('there are no keys')
+        raise ValueError('the document has no keys')
     table: dict[tuple[str | None, str], PyJWK] = {}
     usable: dict[str, list[PyJWK]] = {}
     for entry in islice(cast('list[object]', keys), _MAX_KEYS):
@@ -214,7 +216,7 @@ async def fetch_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
                 raise ValueError(f'more than {_MAX_BYTES} bytes')
     document = from_json(body)
     if not isinstance(document, dict):
-        raise ValueError('no JSON object')
+        raise ValueError('the document is not a JSON object')
     return cast('dict[str, Any]', document)
 
 
@@ -230,4 +232,4 @@ def checked_url(url: str) -> str:
         return url
     if parts.scheme == 'http' and is_loopback(host):
         return url
-    raise ValueError(f'{url!r} is no https URL, which the keys of an issuer need.')
+    raise ValueError(f'{url!r} is not an https URL: the keys of an issuer must be fetched over https.')

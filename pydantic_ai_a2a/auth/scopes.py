@@ -25,7 +25,9 @@ def needed_scopes(scopes: Mapping[str, str | Collection[str]]) -> dict[str, froz
     """
     unknown = scopes.keys() - OPERATIONS.keys() - {_ALL}
     if unknown:
-        raise ValueError(f'scopes= has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
+        raise ValueError(
+            f'Access.scopes has {min(unknown)!r}, which is not an operation: use {", ".join(OPERATIONS)} or *.'
+        )
     configured = {name: _read(value) for name, value in scopes.items()}
     rest = configured.get(_ALL, frozenset[str]())
     return {

@@ -56,5 +56,5 @@ def _identity(user: Any) -> str:
     except (NotImplementedError, AttributeError):  # it is younger than `display_name`, and SimpleUser lacked it
         identity = user.display_name
     if not identity:
-        raise RuntimeError('An authenticated user has neither an identity nor a display_name.')
+        raise RuntimeError('The authenticated user has no identity and no display_name.')
     return str(identity)

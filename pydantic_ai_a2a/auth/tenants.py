@@ -42,7 +42,9 @@ class Tenants:
         if isinstance(rule, Collection):
             self._rule = names = frozenset(cast('Collection[str]', rule))
             if bad := sorted(name for name in names if not self.may_be(name)):
-                raise ValueError(f'No tenant can be called {bad[0]!r}: it is reserved, or no name for a path.')
+                raise ValueError(
+                    f'{bad[0]!r} cannot be the name of a tenant: the name is reserved, or not valid in a path.'
+                )
 
     def may_be(self, name: str) -> bool:
         """Return whether a tenant could have the name. The tenant need not exist."""

@@ -91,7 +91,7 @@ class Verifier:
             self._keys = Jwks(issuer, url, self._algorithms, times, discovery=jwks_url is None)
         else:
             if jwks_url is not None:
-                raise ValueError('A secret= is instead of a jwks_url=.')
+                raise ValueError('Give secret= or jwks_url=, not both.')
             self._algorithms = _pinned(algorithms, _SHARED, ('HS256',))
             self._keys = _Secret(_checked_secret(secret, self._algorithms))
 

@@ -49,5 +49,5 @@ def test_a_backend_that_is_none_is_refused() -> None:
 
 def test_a_namespace_is_not_ignored_where_the_backend_has_one() -> None:
     backend = MemoryBackend('theirs', reader_lag=1_000_000)
-    with pytest.raises(TypeError, match='a Backend has its own'):
+    with pytest.raises(TypeError, match='cannot be combined with a Backend'):
         to_a2a(Agent(TestModel()), backend=backend, retention=Retention(namespace='mine'))

@@ -52,7 +52,7 @@ async def test_run_in_a_running_loop_says_to_use_serve() -> None:
 
 
 def test_run_takes_an_agent_as_well() -> None:
-    with pytest.raises(ValueError, match=r'lets everybody call it, and 0\.0\.0\.0 is reached from elsewhere'):
+    with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach 0\.0\.0\.0'):
         run(Agent(TestModel()), host='0.0.0.0')
     with pytest.raises(TypeError, match=r'run\(\): port takes an integer, not the string'):
         run(Agent(TestModel()), port='80')  # pyright: ignore[reportArgumentType]

@@ -117,7 +117,7 @@ async def test_while_the_issuer_is_down_its_keys_serve_on_but_not_for_ever(caplo
         clock.now += REFETCH
         assert (await jwks.find('one', 'ES256')).key_id == 'one'
     [record] = [each for each in caplog.records if each.name == 'pydantic_ai_a2a']
-    assert record.getMessage() == f'The keys of {ISSUER} cannot be fetched (ValueError: HTTP 500).'
+    assert record.getMessage() == f'The keys of the issuer {ISSUER} could not be fetched (ValueError: HTTP 500).'
 
 
 async def test_an_issuer_that_never_answered_says_nothing_about_a_token() -> None:
@@ -133,9 +133,9 @@ async def test_an_issuer_that_never_answered_says_nothing_about_a_token() -> Non
     ('answer', 'complaint'),
     [
         (b'not JSON', 'expected'),
-        ([], 'no JSON object'),
-        ({}, 'there are no keys'),
-        ({'keys': {}}, 'there are no keys'),
+        ([], 'the document is not a JSON object'),
+        ({}, 'the document has no keys'),
+        ({'keys': {}}, 'the document has no keys'),
         (b' ' * 300_000, 'more than 262144 bytes'),
     ],
     ids=['text', 'list', 'none', 'object', 'huge'],

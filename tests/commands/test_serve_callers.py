@@ -70,20 +70,21 @@ def test_on_a_public_address_everybody_may_call_only_if_that_is_said(capsys: Cap
     ]
     assert answers == snapshot(
         [
-            'guarded:agent lets everybody call it, and 0.0.0.0 is reached from elsewhere',
-            'guarded:parent lets everybody call it, and agent.example.com is reached from elsewhere',
+            'guarded:agent does not authenticate callers, and other machines can reach 0.0.0.0',
+            'guarded:parent does not authenticate callers, and other machines can reach agent.example.com',
             'Cannot listen on 0.0.0.0',
             'Cannot listen on 0.0.0.0',
             'Cannot listen on 0.0.0.0',
             'Cannot listen on 0.0.0.0',
             'Cannot listen on localhost',
             'Cannot listen on 127.0.0.1',
-            'guarded:agent lets everybody call it, and agent.example.com is reached from elsewhere',
+            'guarded:agent does not authenticate callers, and other machines can reach agent.example.com',
             'Cannot listen on 127.0.0.1',
             'Cannot listen on 127.0.0.1',
             'Cannot listen on 127.0.0.1',
-            'guarded:wrapped lets everybody call it, and 0.0.0.0 is reached from elsewhere',
-            'guarded:hidden has no app of to_a2a() that can be found, to tell who may call it as 0.0.0.0',
+            'guarded:wrapped does not authenticate callers, and other machines can reach 0.0.0.0',
+            'guarded:hidden has no app of to_a2a() that can be found, so nothing shows whether 0.0.0.0'
+            ' authenticates callers',
             'Cannot listen on 127.0.0.1',
             'Cannot listen on 0.0.0.0',
         ]

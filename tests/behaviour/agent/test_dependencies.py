@@ -417,7 +417,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     'headers alone': (
         {'messages': Messages(deps_headers=['x-a'])},
         TypeError,
-        'Messages.deps_headers are for a deps_factory=.',
+        'Messages.deps_headers needs deps_factory=, which receives the headers.',
     ),
     'no function': ({'deps_factory': 1}, TypeError, 'to_a2a(): deps_factory takes a function or None, not an int.'),
     'generator': (
@@ -428,7 +428,8 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     'credentials': (
         {'deps_factory': fails, 'messages': Messages(deps_headers=['x-a', 'Authorization', 'Cookie'])},
         ValueError,
-        'deps_headers= has Authorization, Cookie: what is stored with a task has no credentials.',
+        'deps_headers= must not name Authorization, Cookie: headers are stored with the task, and credentials'
+        ' are never stored.',
     ),
     'keys': (
         {
@@ -437,7 +438,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
             'auth': APIKeyAuth({'a' * 16: 'ann'}, header='X-Key'),
         },
         ValueError,
-        'deps_headers= has x-key: what is stored with a task has no credentials.',
+        'deps_headers= must not name x-key: headers are stored with the task, and credentials are never stored.',
     ),
 }
 

@@ -485,7 +485,7 @@ async def test_it_outlives_the_process_in_a_file(tmp_path: Any) -> None:
 def test_it_needs_conversations_of_our_own() -> None:
     from fasta2a.storage import InMemoryStorage
 
-    with pytest.raises(TypeError, match=r'Messages\.reply needs conversations'):
+    with pytest.raises(TypeError, match=r'Messages\.reply cannot be combined'):
         to_a2a(ECHO, messages=Messages(reply='message'), storage=InMemoryStorage())
     with pytest.raises(ValueError, match="reply takes 'task', 'message' or a function, not the string"):
         to_a2a(ECHO, messages=Messages(reply='both'))  # pyright: ignore[reportArgumentType]

@@ -253,7 +253,7 @@ async def yields(result: object) -> AsyncGenerator[None]:
 
 async def test_what_cannot_be_a_hook_is_refused_at_once() -> None:
     hooks: list[Any] = [yields, 1]
-    with pytest.raises(TypeError, match=r'on_cancel= is a function, sync or async, that yields nothing; not .+'):
+    with pytest.raises(TypeError, match=r'on_cancel= must be a function or an async function without yield, not .+'):
         to_a2a(AGENT, on_cancel=hooks[0])
     with pytest.raises(TypeError, match=r'to_a2a\(\): on_cancel takes a function or None, not an int\.'):
         to_a2a(AGENT, on_cancel=hooks[1])

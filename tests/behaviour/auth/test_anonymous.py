@@ -54,7 +54,7 @@ async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
             if address in may:
                 assert (answer.status, b'"totalSize":1' in answer.body) == (200, True)
             else:
-                assert refusal(answer, status=403).message == 'Anonymous callers may not list tasks here.'
+                assert refusal(answer, status=403).message == 'Anonymous callers may not list tasks on this server.'
 
 
 BY_PROXY = [
@@ -85,7 +85,7 @@ async def test_what_a_proxy_on_this_machine_passes_on_is_told_once(caplog: pytes
             await listed(client, HERE, headers)
     told = [each.getMessage() for each in caplog.records if each.name == 'pydantic_ai_a2a']
     assert [each.partition(':')[0] for each in told] == [
-        'Whoever reaches this agent may call it, and somebody behind a proxy does'
+        'The agent does not authenticate callers, and received a request from a machine behind a proxy'
     ]
 
 
@@ -121,7 +121,7 @@ def test_on_a_public_address_everybody_may_call_only_if_that_is_said(start: Any,
     parent = Starlette()
     mount(parent, '/guarded', to_a2a(agent, auth=BearerAuth({ANN: 'ann'})))
     mount(parent, '/open', to_a2a(agent))
-    with pytest.raises(ValueError, match='lets everybody call it, and'):
+    with pytest.raises(ValueError, match='does not authenticate callers, and other machines can reach'):
         start(parent, host=host)
 
 
@@ -157,14 +157,14 @@ WRAPS: list[Callable[[A2AApp], ASGIApp]] = [
 @pytest.mark.parametrize('wrap', WRAPS)
 def test_an_app_that_is_wrapped_is_found(start: Any, wrap: Callable[[A2AApp], ASGIApp]) -> None:
     app = to_a2a(Agent('test'))
-    with pytest.raises(ValueError, match=r'lets everybody call it, and 0\.0\.0\.0 is reached'):
+    with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach 0\.0\.0\.0'):
         start(wrap(app), host='0.0.0.0')
 
 
 @unversioned('it does not come to a request')
 @pytest.mark.parametrize('start', [run, serve])
 def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(start: Any) -> None:
-    with pytest.raises(ValueError, match=r'can be found.*If everybody may, say anonymous=True'):
+    with pytest.raises(ValueError, match=r'can be found.*To let everybody call, say anonymous=True'):
         start(hiding(to_a2a(Agent('test'))), host='0.0.0.0')
 
 
@@ -175,7 +175,7 @@ def test_what_has_no_app_that_can_be_found_is_not_served_to_everybody_unawares(s
 )
 def test_a_name_that_is_not_of_this_machine_is_as_good_as_a_public_address(start: Any, of_app: Any, given: Any) -> None:
     app = Wrapped(to_a2a(Agent('test'), access=Access(allowed_hosts=of_app)))
-    with pytest.raises(ValueError, match=r'lets everybody call it, and \S* is reached from elsewhere'):
+    with pytest.raises(ValueError, match=r'does not authenticate callers, and other machines can reach \S*:'):
         start(app, allowed_hosts=given)
 
 

@@ -234,7 +234,7 @@ async def test_it_is_told_once_that_strangers_call_an_anonymous_server(
             exchange.scope['client'] = None if host is None else (host, 1)
             assert (await exchange.answer()).status == 200
     told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert [each.partition(',')[0] for each in told] == ['Whoever reaches this agent may call it'] * times
+    assert [each.partition(',')[0] for each in told] == ['The agent does not authenticate callers'] * times
 
 
 async def test_callers_of_two_issuers_are_kept_apart() -> None:
@@ -348,10 +348,10 @@ CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({'auth': []}, ValueError, 'auth= is empty'),
     ({'auth': TOKENS, 'security_schemes': {'other': {}}}, TypeError, 'gets its security_schemes'),
     ({'auth': TOKENS, 'security_requirements': [{'schemes': {}}]}, TypeError, 'gets its security_schemes'),
-    ({'auth': [KEYS, APIKeyAuth({BOB: 'bob'}, query='key')]}, ValueError, "called 'apiKey'"),
-    ({'auth': [JWT, JWTAuth('other', AUDIENCE, secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
-    ({'auth': [AllOf(JWT, KEYS), JWTAuth('b', 'b', secret=SECRET)]}, ValueError, 'an id_prefix= for each'),
-    ({'auth': TOKENS, 'access': Access(scopes={'Send': 'a'})}, ValueError, "'Send', which is no operation"),
+    ({'auth': [KEYS, APIKeyAuth({BOB: 'bob'}, query='key')]}, ValueError, "the name 'apiKey'"),
+    ({'auth': [JWT, JWTAuth('other', AUDIENCE, secret=SECRET)]}, ValueError, 'an id_prefix= of its own'),
+    ({'auth': [AllOf(JWT, KEYS), JWTAuth('b', 'b', secret=SECRET)]}, ValueError, 'an id_prefix= of its own'),
+    ({'auth': TOKENS, 'access': Access(scopes={'Send': 'a'})}, ValueError, "'Send', which is not an operation"),
     ({'auth': TOKENS, 'access': Access(scopes={'*': 'a b'})}, ValueError, "'a b' is no scope"),
     ({'auth': TOKENS, 'access': Access(scopes={'GetTask': ['a"']})}, ValueError, 'is no scope'),
     ({'access': Access(scopes={'*': 'a'})}, TypeError, 'Access.scopes needs auth='),
@@ -367,5 +367,5 @@ def test_what_contradicts_itself_is_refused(options: dict[str, Any], kind: type[
 
 @unversioned('no operation is called')
 def test_two_ways_that_are_needed_at_once_have_different_names() -> None:
-    with pytest.raises(ValueError, match='different names'):
+    with pytest.raises(ValueError, match='have the same name'):
         AllOf(KEYS, APIKeyAuth({BOB: 'bob'}, query='key'))

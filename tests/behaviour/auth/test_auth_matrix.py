@@ -119,7 +119,7 @@ async def test_who_lacks_the_scope_is_refused_with_its_name(version: Dialect, me
     needed = SCOPES[method]
     assert (error.code, error.message) == (
         -32000,
-        spoken().text(f'This needs credentials with the scope: {needed}.'),
+        spoken().text(f'The operation needs credentials with the scope: {needed}.'),
     )
     assert answer.headers['www-authenticate'] == f'Bearer realm="a2a", error="insufficient_scope", scope="{needed}"'
     if spoken().has_details:

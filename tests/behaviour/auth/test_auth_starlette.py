@@ -62,7 +62,9 @@ async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: t
         for path in ('/agent', '/agent/'):
             await Client(outer, path=path, headers={'X-User': 'bob'}).send()
             answer = await Client(outer, path=path).post(send(), {'X-User': 'ann'})
-            assert refusal(answer, status=403).message.startswith('This needs credentials with the scope: write')
+            assert refusal(answer, status=403).message.startswith(
+                'The operation needs credentials with the scope: write'
+            )
         assert len(await app.list_tasks(caller=Caller(id='bob'))) == 2
 
 
@@ -78,7 +80,7 @@ async def test_a_user_who_is_not_authenticated_is_refused() -> None:
 async def test_a_user_without_a_name_is_nobody(caplog: pytest.LogCaptureFixture) -> None:
     async with untouched(auth=StarletteAuth(), middleware=[AROUND]) as client:
         assert refusal(await client.post(send(), {'X-User': ''}), id=None).code == -32603
-    assert 'neither an identity nor a display_name' in caplog.text
+    assert 'no identity and no display_name' in caplog.text
 
 
 async def test_without_the_middleware_nobody_is_let_in(caplog: pytest.LogCaptureFixture) -> None:

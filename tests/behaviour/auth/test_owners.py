@@ -103,7 +103,7 @@ async def test_an_owner_has_a_name(named: Any, caplog: pytest.LogCaptureFixture)
     async with untouched(auth=by_name, access=Access(owner=wrong)) as client:
         answer = await client.post(send(), {'X-Caller': 'acme/ann'})
     assert refusal(answer, id=None).message == spoken().text('Internal error.')
-    assert f'owner= must return a string that names somebody, not {named!r}.' in caplog.text
+    assert f'Access.owner must return a string that is not empty, not {named!r}.' in caplog.text
 
 
 @unversioned('nothing is sent')

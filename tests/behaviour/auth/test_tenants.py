@@ -25,7 +25,7 @@ from ..stage import serving
 ANN, BOB = 'the-key-of-ann-1234', 'the-key-of-bob-1234'
 AUTH = APIKeyAuth({ANN: 'ann', BOB: Caller(id='bob', tenant='acme')})
 CARD = '/.well-known/agent-card.json'
-NONE = 'Invalid parameters: tenant: is none that there is for this caller'
+NONE = 'Invalid parameters: tenant: is not a tenant of this caller'
 BOTH = pytest.mark.parametrize('path', ['/acme', '/acme/'])
 
 
@@ -156,7 +156,7 @@ async def test_a_function_says_who_may_act_in_which() -> None:
     app = to_a2a(Agent('test'), auth=AUTH, access=Access(tenants=allowed))
     async with lifespan(app):
         task = await of(app, ANN, 'anns-company').send()
-        with pytest.raises(RpcError, match='is none that there is'):
+        with pytest.raises(RpcError, match='is not a tenant of this caller'):
             await of(app, ANN, 'bobs-company').send()
         [owned] = await app.list_tasks()
     assert (state_of(task), owned['id']) == ('COMPLETED', task['id'])
@@ -239,7 +239,7 @@ async def test_the_apps_own_paths_stay_what_they_are() -> None:
     assert answers[:2] == [b'own', b'app']
     assert (statuses, posted.status, named.status) == ([404, 400, 404], 404, 404)
     for name in ('own', 'app', 'health', '.well-known', 'tasks', 'extendedAgentCard', 'message:send', '', 'a\nb'):
-        with pytest.raises(ValueError, match='No tenant can be called'):
+        with pytest.raises(ValueError, match='cannot be the name of a tenant'):
             to_a2a(Agent('test'), access=Access(tenants=['fine', name]), routes=own)
     with pytest.raises(TypeError, match=r'tenants takes True or False, a list or a set of strings, .* not a string'):
         to_a2a(Agent('test'), access=Access(tenants='acme'))
@@ -349,7 +349,7 @@ async def test_functions_that_authenticate_say_a_tenant_that_holds_as_well() -> 
     async with lifespan(app):
         headers = {'X-Caller': 'eve'}
         task = await Client(app, path='/acme/', headers=headers).send()
-        with pytest.raises(RpcError, match='is none that there is'):
+        with pytest.raises(RpcError, match='is not a tenant of this caller'):
             await Client(app, path='/umbrella/', headers=headers).get_task(task['id'])
 
 

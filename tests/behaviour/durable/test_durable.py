@@ -261,6 +261,6 @@ def test_memory_is_refused_where_several_processes_serve_the_app(file: str, monk
     monkeypatch.setattr(multiprocessing.current_process(), '_kwargs', {'config': config}, raising=False)
     to_a2a(agent, backend=file)
     with pytest.raises(
-        ValueError, match=r"4 server processes do not .* use backend='sqlite:///agent\.db', or one proc"
+        ValueError, match=r"4 server processes cannot share .* use backend='sqlite:///agent\.db', or one proc"
     ):
         to_a2a(agent)

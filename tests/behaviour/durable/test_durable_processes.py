@@ -329,7 +329,7 @@ async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
 @covers('`--workers 2`')
 def test_workers_of_one_server_are_refused_in_memory() -> None:
     with uvicorn('tests.e2e.apps:app', '--workers', '2') as server:
-        server.wait_for('2 server processes do not see the tasks in the memory of each other: use backend=')
+        server.wait_for('2 server processes cannot share tasks in memory: use backend=')
 
 
 @asynccontextmanager

@@ -115,7 +115,7 @@ async def test_a_failed_run_of_such_a_worker_says_why() -> None:
 
 def test_what_such_a_worker_cannot_do_is_refused_when_the_app_is_made() -> None:
     worker = Counting(agent=agent, **parts())
-    with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
+    with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
 
 

@@ -377,5 +377,5 @@ async def test_readers_are_told_of_an_end_only_once_it_is_stored() -> None:
 
 def test_own_parts_and_a_backend_do_not_go_together() -> None:
     backend = MemoryBackend('agent', reader_lag=1000)
-    with pytest.raises(TypeError, match='give them or backend='):
+    with pytest.raises(TypeError, match='backend= cannot be combined'):
         to_a2a(memory, backend=backend, storage=InMemoryStorage())

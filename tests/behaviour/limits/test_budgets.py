@@ -301,7 +301,7 @@ async def test_what_a_lost_process_used_is_charged_once(tmp_path: Path) -> None:
 
 def test_budgets_need_to_know_what_runs_use() -> None:
     worker = foreign()
-    with pytest.raises(TypeError, match=r'^Quotas\.budgets need to know what runs use'):
+    with pytest.raises(TypeError, match=r'^Quotas\.budgets cannot be combined with'):
         to_a2a(
             Agent('test'),
             workers=Workers(worker=worker),

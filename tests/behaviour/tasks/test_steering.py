@@ -126,7 +126,7 @@ async def test_messages_enter_runs_beside_a_storage_a_broker_or_an_agent_worker_
 
 def test_messages_cannot_enter_what_a_worker_of_ones_own_does() -> None:
     worker = foreign()
-    with pytest.raises(TypeError, match="while_working='steer' needs an agent that to_a2a"):
+    with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(Desk().agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
     with pytest.raises(ValueError, match="'queue', 'steer' or 'reject', not the string 'steered'"):
         to_a2a(Desk().agent, messages=Messages(while_working='steered'))  # pyright: ignore[reportArgumentType]
