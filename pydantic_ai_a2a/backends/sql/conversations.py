@@ -57,10 +57,12 @@ RECORD_OF_TASK = (
 HEAD = 'SELECT head_id FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _RECORD = 'SELECT record FROM conversation WHERE agent = ? AND owner = ? AND id = ?'
 _UPSERT = (
-    'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record) VALUES (?, ?, ?, ?, ?, ?, ?)'
+    'INSERT INTO conversation (agent, owner, id, head_id, revision, updated_at, record, listed_at)'
+    ' VALUES (?, ?, ?, ?, ?, ?, ?, ?)'
     ' ON CONFLICT (agent, owner, id) DO UPDATE SET head_id = excluded.head_id, revision = excluded.revision,'
     ' updated_at = excluded.updated_at, record = excluded.record'
 )
+_UPSERT_LISTED = f'{_UPSERT}, listed_at = COALESCE(conversation.listed_at, excluded.listed_at)'
 _ENTRY = 'INSERT INTO entry (agent, owner, id, parent_id, message, next_id, follows) VALUES (?, ?, ?, ?, ?, ?, ?)'
 _CHAIN = (
     'WITH RECURSIVE chain (id, parent_id, message, depth) AS ('
@@ -130,12 +132,12 @@ def append(
         (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
         for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
     ]
-    return [(_ENTRY, rows), _write(agent, owner, newest, at)]
+    return [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]  # listed with the task
 
 
-def _write(agent: str, owner: str, record: ConversationRecord, at: int) -> Write:
+def _row(agent: str, owner: str, record: ConversationRecord, at: int, *, listed_at: int | None) -> tuple[Any, ...]:
     body = dump_record(record)
-    return _UPSERT, [(agent, owner, record.conversation_id, record.head_id, record.revision, at, body)]
+    return agent, owner, record.conversation_id, record.head_id, record.revision, at, body, listed_at
 
 
 def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transaction[int | None]:
@@ -249,8 +251,9 @@ class SqlConversationStore(ConversationStore):
             )
             if not rows:
                 raise ConversationConflict(record.conversation_id)
+        at = round(record.updated_at.timestamp() * 1000)
         yield [
-            _write(*owner, record, round(record.updated_at.timestamp() * 1000)),
+            (_UPSERT_LISTED, [_row(*owner, record, at, listed_at=at)]),
             (_DROP_BRANCHES, [(*owner, record.conversation_id)]),
             (_BRANCH, [(*owner, record.conversation_id, tip) for tip in record.branches]),
             (_SHARE, [(*owner, entry_id) for entry_id in sorted(_shared(record, new_entries))]),

@@ -49,11 +49,15 @@ def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Tra
     """A batch of tasks, each after the events of the task. The events may take several batches."""
     where, values = _tasks(agent, owner, context_id)
     # A message that comes now may have made a task, or let one go on.
-    idle = f'{where} AND {ranges.STOPPED}'
-    rows = yield (
-        f'SELECT {HEADER} FROM task WHERE {idle} ORDER BY id /* COLLATE "C" */ LIMIT ? /* FOR UPDATE */',
-        (*values, TASKS),
-    )
+    rows: Rows = []
+    for idle in (ranges.STOPPED, ranges.UNFILED):
+        rows = rows or (
+            yield (
+                f'SELECT {HEADER} FROM task WHERE {where} AND {idle} ORDER BY id /* COLLATE "C" */'
+                ' LIMIT ? /* FOR UPDATE */',
+                (*values, TASKS),
+            )
+        )
     tasks = items = events = 0
     ended: Told = []
     for row in rows:

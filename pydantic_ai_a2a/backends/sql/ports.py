@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import count
 from typing import Any
 
 from ...lifecycle import TERMINAL
@@ -31,7 +32,7 @@ from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
 from ..rules import Expired, tell_expired
-from . import conversations, erase, export, quotas, reads, runs, sweep
+from . import conversations, erase, export, filing, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
 from .database import Database, Port, Published, WriteKind, always, reading, writing
@@ -125,6 +126,7 @@ _ERASE_TASK = WriteKind(sweep.erase_task, _of_erase, erases=True)
 _ERASE = WriteKind(erase.erase, _of_erase, erases=True)
 _RETRY = WriteKind(dead.retry, ready=always)
 _WATCH = WriteKind(reads.watch)
+_FILE = WriteKind(filing.file)
 
 
 class SqlQueue(Port, TaskQueue):
@@ -133,6 +135,7 @@ class SqlQueue(Port, TaskQueue):
     def __init__(self, database: Database, due: Due) -> None:
         super().__init__(database)
         self._due = due
+        self._ends = count(1)
 
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
@@ -192,6 +195,8 @@ class SqlQueue(Port, TaskQueue):
         event_bus = self.database.event_bus
         if event_bus.awaited(claim.header.id) and (task := ended_task(claim, finish)) is not None:
             event_bus.prepare(claim.header.id, finish.final, task)
+        if next(self._ends) % filing.EVERY == 0:
+            await self.database.write(_FILE, self.agent)
         following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
         if claim.header.id in self._due.tasks:
             self._due.tell()

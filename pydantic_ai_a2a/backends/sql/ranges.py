@@ -1,8 +1,9 @@
 """Conditions that find tasks of an owner, or of a context, in an index.
 
 No index has the tasks in all states. Live tasks are few, and are in small indexes: an index with running tasks, and
-indexes with queued tasks. Stopped tasks are in other indexes, which are written when a task stops. So a list is made of
-ranges: one for queued tasks, one for running tasks, and one for each other state.
+indexes with queued tasks. Stopped tasks are in another small index until they are filed, and then in the indexes of
+lists: see `filing`. So a list is made of ranges: queued tasks, running tasks, stopped tasks that are not filed, and the
+filed tasks in each state.
 
 SQLite uses a partial index only for a query that repeats the condition of the index, word for word.
 """
@@ -14,25 +15,45 @@ from collections.abc import Mapping, Sequence
 from ...lifecycle import STOPPED as STOPPED_STATES
 from .transaction import Statement
 
-__all__ = ('LIVE_RANGES', 'RANGES', 'RUNNING', 'STOPPED', 'number', 'of_state', 'union')
+__all__ = (
+    'FILED',
+    'LIVE_RANGES',
+    'RANGES',
+    'RUNNING',
+    'STOPPED',
+    'UNCOUNTED',
+    'UNFILED',
+    'number',
+    'of_state',
+    'union',
+)
 
 WAITING = 'queued = 1'
 """The task waits for a worker: it is submitted, or answered."""
 RUNNING = "state = 'working' AND queued = 0"
-STOPPED = f'state IN {tuple(sorted(STOPPED_STATES))}'
-"""The task has ended, or waits for its client."""
+_STOPPED = f'state IN {tuple(sorted(STOPPED_STATES))}'
+FILED = 'filed = 1'
+STOPPED = f'{_STOPPED} AND {FILED}'
+"""The task has ended, or waits for its client, and is filed: see `filing`."""
+UNFILED = f'{_STOPPED} AND filed = 0'
+"""The task has ended, or waits for its client, and is not filed."""
 LIVE_RANGES = (WAITING, RUNNING)
 """Submitted and working tasks. Each task is in one range."""
-RANGES = (*LIVE_RANGES, STOPPED)
+UNCOUNTED = (*LIVE_RANGES, UNFILED)
+"""Tasks that are in no total."""
+RANGES = (*UNCOUNTED, STOPPED)
 """All tasks. Each task is in one range."""
 
 
 _OF_STATE: Mapping[str, Sequence[str]] = {
-    **{state: (f"state = '{state}' AND {STOPPED}",) for state in sorted(STOPPED_STATES)},
+    **{
+        state: (f"state = '{state}' AND {STOPPED}", f"state = '{state}' AND {UNFILED}")
+        for state in sorted(STOPPED_STATES)
+    },
     'submitted': (f"{WAITING} AND state = 'submitted'",),
     'working': (f"{WAITING} AND state = 'working'", RUNNING),
 }
-_ALL = (*LIVE_RANGES, *(of[0] for state, of in _OF_STATE.items() if state in STOPPED_STATES))
+_ALL = (*LIVE_RANGES, UNFILED, *(of[0] for state, of in _OF_STATE.items() if state in STOPPED_STATES))
 _NONE = ('1 = 0',)
 
 

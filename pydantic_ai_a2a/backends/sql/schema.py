@@ -26,6 +26,7 @@ CREATE TABLE task (
     -- The status that clients see.
     state TEXT NOT NULL,
     status_at BIGINT NOT NULL, -- time of the status
+    filed INTEGER NOT NULL DEFAULT 0, -- 1: a stopped task is in the indexes of lists; see the module `filing`
     failure TEXT, -- class of the failure of a failed task
     retried_as TEXT, -- id of the task that repeats this dead letter
     -- The queue: see the module `contexts`.
@@ -70,13 +71,17 @@ CREATE TABLE task (
     PRIMARY KEY (agent, id)
 ) /* WITH (fillfactor = 80) */
 
--- Lists the stopped tasks of an owner, in the order of pages.
-CREATE INDEX task_owner ON task (agent, owner, state, status_at, id)
-    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
+-- Lists the stopped tasks of an owner that are not filed. This index alone is written when a task stops.
+CREATE INDEX task_unfiled ON task (agent, owner, status_at, id)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 0
 
--- Lists the stopped tasks of a context, in the order of pages.
-CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id)
-    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected')
+-- Lists the filed tasks of an owner, in the order of pages.
+CREATE INDEX task_owner ON task (agent, owner, state, status_at, id, filed)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
+
+-- Lists the filed tasks of a context, in the order of pages.
+CREATE INDEX task_context ON task (agent, owner, context_id, state, status_at, id, filed)
+    WHERE state IN ('auth-required', 'canceled', 'completed', 'failed', 'input-required', 'rejected') AND filed = 1
 
 -- Finds the queued tasks of a context, in their order.
 CREATE INDEX task_line ON task (agent, owner, context_id, queue_seq) WHERE queued = 1
@@ -95,7 +100,7 @@ CREATE INDEX task_round ON task (agent, owner, behind, round) WHERE queued = 1
 
 -- Finds the ended tasks that a sweep deletes next, or whose events it deletes next.
 CREATE INDEX task_ended ON task (agent, events_swept DESC, status_at)
-    WHERE state IN ('completed', 'failed', 'canceled', 'rejected')
+    WHERE state IN ('completed', 'failed', 'canceled', 'rejected') AND filed = 1
 
 -- Finds waiting tasks that expire.
 CREATE INDEX task_waiting ON task (agent, status_at) WHERE state IN ('input-required', 'auth-required')
@@ -163,12 +168,13 @@ CREATE TABLE conversation (
     head_id TEXT, -- `entry.id` of the newest message
     revision TEXT NOT NULL, -- changes with each write
     updated_at BIGINT NOT NULL,
+    listed_at BIGINT, -- an `updated_at` of now or before, for sweeps; NULL: not listed; see the module `filing`
     record BLOB NOT NULL, -- the whole ConversationRecord, as JSON
     PRIMARY KEY (agent, owner, id)
 ) WITHOUT ROWID
 
 -- Finds the oldest conversations.
-CREATE INDEX conversation_updated ON conversation (agent, updated_at)
+CREATE INDEX conversation_listed ON conversation (agent, listed_at) WHERE listed_at IS NOT NULL
 
 -- Model messages of conversations. Conversations that were forked share them.
 CREATE TABLE entry (
@@ -276,7 +282,7 @@ CREATE TABLE spending (
 -- Finds rows that no longer count, which sweeps delete.
 CREATE INDEX spending_until ON spending (agent, until)
 
--- Numbers of stopped tasks and of conversations, up to the last sweep: see the module `totals`.
+-- Numbers of filed tasks and of listed conversations, up to the last sweep: see the module `totals`.
 CREATE TABLE total (
     agent TEXT NOT NULL,
     owner TEXT NOT NULL, -- empty for all owners together
@@ -294,29 +300,28 @@ CREATE TABLE total_change (
     new_kind TEXT -- counted once more
 )
 
-CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW WHEN (NEW.state NOT IN ('submitted', 'working')) BEGIN
+CREATE TRIGGER task_filed AFTER UPDATE OF filed ON task FOR EACH ROW WHEN (OLD.filed = 0 AND NEW.filed = 1) BEGIN
     INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
 END
 
-CREATE TRIGGER task_stopped AFTER UPDATE OF state ON task FOR EACH ROW
-    WHEN (OLD.state <> NEW.state AND NEW.state NOT IN ('submitted', 'working')) BEGIN
-    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, NEW.owner, NEW.state);
-END
-
-CREATE TRIGGER task_left AFTER UPDATE OF state ON task FOR EACH ROW
-    WHEN (OLD.state <> NEW.state AND OLD.state NOT IN ('submitted', 'working')) BEGIN
+CREATE TRIGGER task_moved AFTER UPDATE OF filed ON task FOR EACH ROW WHEN (OLD.filed = 1 AND NEW.filed = 0) BEGIN
     INSERT INTO total_change (agent, owner, old_kind) VALUES (NEW.agent, NEW.owner, OLD.state);
 END
 
-CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW WHEN (OLD.state NOT IN ('submitted', 'working')) BEGIN
+CREATE TRIGGER task_deleted AFTER DELETE ON task FOR EACH ROW WHEN (OLD.filed = 1) BEGIN
     INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, OLD.owner, OLD.state);
 END
 
-CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW BEGIN
+CREATE TRIGGER conversation_added AFTER INSERT ON conversation FOR EACH ROW WHEN (NEW.listed_at IS NOT NULL) BEGIN
     INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, '', 'conversation');
 END
 
-CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW BEGIN
+CREATE TRIGGER conversation_listed AFTER UPDATE OF listed_at ON conversation FOR EACH ROW
+    WHEN (OLD.listed_at IS NULL AND NEW.listed_at IS NOT NULL) BEGIN
+    INSERT INTO total_change (agent, owner, new_kind) VALUES (NEW.agent, '', 'conversation');
+END
+
+CREATE TRIGGER conversation_deleted AFTER DELETE ON conversation FOR EACH ROW WHEN (OLD.listed_at IS NOT NULL) BEGIN
     INSERT INTO total_change (agent, owner, old_kind) VALUES (OLD.agent, '', 'conversation');
 END
 """

@@ -12,12 +12,13 @@ from ...ports import Status
 from ...settings import Retention
 from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, tell_expired
-from . import conversations, deliveries, endings, quotas, ranges, totals
+from . import conversations, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks
 from .vocabulary import (
     HEADER,
     HEADER_SIZE,
+    Rows,
     Transaction,
     drop_checkpoint,
     end_unheld,
@@ -38,18 +39,25 @@ ROWS = 500
 TASKS = 50
 _NO_LIMIT = 2**62
 _OF_CONTEXT = 'SELECT 1 FROM task WHERE task.agent = c.agent AND task.owner = c.owner AND task.context_id = c.id'
-_UNENDED = (*ranges.LIVE_RANGES, f"state IN ('auth-required', 'input-required') AND {ranges.STOPPED}")
-_IDLE = 'SELECT owner, id, updated_at FROM conversation c WHERE agent = ?' + ''.join(
+_UNENDED = (
+    *ranges.LIVE_RANGES,
+    *(f"state IN ('auth-required', 'input-required') AND {stopped}" for stopped in (ranges.STOPPED, ranges.UNFILED)),
+)
+_IDLE = 'SELECT owner, id, listed_at, updated_at FROM conversation c WHERE agent = ?' + ''.join(
     f' AND NOT EXISTS ({_OF_CONTEXT} AND {condition})' for condition in _UNENDED
 )
+
+
+_LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ?'
 
 
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
     """Delete a bounded batch of due rows. Return the number of rows, and the failed waiting tasks."""
     if (yield totals.lock_sweep(agent)):
         return 0, []  # another process does it
+    filed = yield from filing.file(agent)
     ended = yield from _expire_waiting(agent, retention, at)
-    swept = len(ended)
+    swept = filed + len(ended)
     swept += yield from _sweep_events(agent, at - _ms(retention.events.total_seconds()))
     swept += yield from _sweep_tasks(agent, retention, at)
     dropped = yield from _sweep_left(agent)
@@ -158,11 +166,19 @@ def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
     """Delete a task with messages and artifacts, and return the number of rows."""
     # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
-    tasks = yield 'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending', (agent, task_id)
+    tasks = yield (
+        'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending, owner, context_id, filed',
+        (agent, task_id),
+    )
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
     yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
-    return sum(2 + endings.number(ending) for (ending,) in tasks) + len(items)
+    rows = len(items)
+    for ending, owner, context_id, filed in tasks:
+        rows += 2 + endings.number(ending)
+        if not filed:
+            yield [filing.list_conversation(agent, owner, context_id)]
+    return rows
 
 
 def _sweep_left(agent: str) -> Transaction[int]:
@@ -178,11 +194,14 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
     surplus = yield from _surplus(agent, (CONVERSATIONS,), retention.max_contexts)
     before = at - _ms(retention.contexts.total_seconds())
     rows = yield (
-        f'{_IDLE} AND updated_at < ? ORDER BY updated_at LIMIT ?',
+        f'{_IDLE} AND listed_at < ? ORDER BY listed_at LIMIT ?',
         (agent, _NO_LIMIT if surplus else before, TASKS),
     )
+    stale = [row for row in rows if row[2] != row[3]]
+    if stale:  # the next sweep finds these in their order
+        return (yield from _list_again(agent, stale))
     swept = 0
-    for index, (owner, context_id, updated_at) in enumerate(rows):
+    for index, (owner, context_id, _, updated_at) in enumerate(rows):
         if index >= surplus and updated_at >= before:
             break
         if (yield Lock((agent, owner, context_id), wait=False)):
@@ -193,6 +212,16 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
         if swept >= limit:
             break
     return swept
+
+
+def _list_again(agent: str, rows: Rows) -> Transaction[int]:
+    """List conversations by the time of the newest turn, and return the number."""
+    listed = 0
+    for owner, context_id, _, _ in rows:
+        if not (yield Lock((agent, owner, context_id), wait=False)):
+            listed += 1
+            yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
+    return listed
 
 
 def erase_task(agent: str, task_id: str, owner: str | None, at: int) -> Transaction[tuple[bool, Told]]:

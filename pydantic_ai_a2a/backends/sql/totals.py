@@ -1,9 +1,10 @@
 """The number of tasks of each owner in each state, and of conversations. Pure, like `sql`.
 
-Live tasks are few, and are counted. For stopped tasks, a trigger adds a row to `total_change` in each transaction that
-stops, changes or deletes one, and likewise for conversations. Transactions only add rows, and never wait for each other
-because of a total. Each sweep moves changes into `total`, with one row for each owner and state. A total is the sum of
-`total` and the newer changes: a few rows for any number of tasks.
+Live tasks, and stopped tasks that are not filed, are few, and are counted. For filed tasks, a trigger adds a row to
+`total_change` in each transaction that files, changes or deletes one, and likewise for listed conversations.
+Transactions only add rows, and never wait for each other because of a total. Each sweep moves changes into `total`,
+with one row for each owner and state. A total is the sum of `total` and the newer changes: a few rows for any number of
+tasks.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ...lifecycle import LIVE
 from . import ranges
 from .transaction import Lock, Statement, Transaction
 
 __all__ = ('CONVERSATIONS', 'ENDED', 'ENDED_STATES', 'count', 'fold', 'lock_sweep')
 
 ENDED_STATES = ('completed', 'failed', 'canceled', 'rejected')
-ENDED = f'state IN {ENDED_STATES}'
+ENDED = f'state IN {ENDED_STATES} AND filed = 1'
 CONVERSATIONS = 'conversation'
 """The kind of conversations, counted for all owners together. The kind of a task is the state."""
 EVERYBODY = ''
@@ -55,10 +55,14 @@ def count(agent: str, owner: str | None, kinds: Sequence[str] = ()) -> Statement
         f' FROM total_change WHERE agent = ?{of_owner})'
     )
     values = (agent, EVERYBODY if owner is None else owner, *kinds, *kinds, *kinds, agent, *owners)
-    live = ranges.LIVE_RANGES if not kinds else [of for kind in kinds if kind in LIVE for of in ranges.of_state(kind)]
-    if not live:
+    uncounted = ranges.UNCOUNTED
+    if kinds:
+        uncounted = [
+            of for kind in kinds if kind != CONVERSATIONS for of in ranges.of_state(kind) if ranges.FILED not in of
+        ]
+    if not uncounted:
         return changed, values
-    counted, more = ranges.number(live, f'agent = ?{of_owner}', (agent, *owners))
+    counted, more = ranges.number(uncounted, f'agent = ?{of_owner}', (agent, *owners))
     return f'{changed} + ({counted})', (*values, *more)
 
 

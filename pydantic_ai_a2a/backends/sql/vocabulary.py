@@ -115,7 +115,7 @@ def find_locked(agent: str, task_id: str, owner: str | None) -> Transaction[Task
 
 def set_status(agent: str, task_id: str, status: Status) -> list[Write]:
     """Write a status; the previous status message moves into the history (§3.7)."""
-    update = f'UPDATE task SET state = ?, status_at = ?, status_message = ? WHERE {TASK}'
+    update = f'UPDATE task SET state = ?, status_at = ?, status_message = ?, filed = 0 WHERE {TASK}'
     return [message_to_history(agent, task_id), (update, [(*status, agent, task_id)])]
 
 

@@ -1,0 +1,50 @@
+"""Filing: stopped tasks get into the indexes of lists and of sweeps in batches.
+
+A task that has just stopped is not filed: one small index has such tasks, and lists read them from there. Every
+`EVERY` ends of runs, and each sweep, file a batch. A batch writes a page of an index once for many tasks. So the end of
+a run on SQLite writes one index in place of five.
+
+A conversation is listed for sweeps, and counted, with the first filed task of its context.
+"""
+
+from __future__ import annotations
+
+from . import ranges
+from .transaction import Transaction, Write
+
+__all__ = ('EVERY', 'file', 'list_conversation')
+
+EVERY = 100
+"""The ends of runs in a process between two batches. Lists read about as many tasks that are not filed."""
+_BATCH = 500
+_UNFILED = (
+    f'SELECT id FROM task WHERE agent = ? AND {ranges.UNFILED} ORDER BY owner, status_at LIMIT ?'
+    ' /* FOR NO KEY UPDATE SKIP LOCKED */'
+)
+_FILE = f'UPDATE task SET filed = 1 WHERE agent = ? AND id = ? AND {ranges.UNFILED}'
+_UNLISTED = (
+    # A locked conversation is in a transaction whose task is filed later.
+    'SELECT c.owner, c.id FROM task CROSS JOIN conversation c WHERE task.agent = ? AND task.id IN ({})'
+    ' AND c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id AND c.listed_at IS NULL'
+    ' /* FOR NO KEY UPDATE OF c SKIP LOCKED */'
+)
+_LIST = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AND owner = ? AND id = ? AND listed_at IS NULL'
+
+
+def file(agent: str) -> Transaction[int]:
+    """File a batch of stopped tasks; return 0 if these were all, else 1."""
+    rows = yield _UNFILED, (agent, _BATCH)
+    if not rows:
+        return 0
+    ids = [row[0] for row in rows]
+    contexts = yield _UNLISTED.format(', '.join('?' * len(ids))), (agent, *ids)
+    yield [
+        (_FILE, [(agent, task_id) for task_id in ids]),
+        (_LIST, sorted({(agent, owner, context_id) for owner, context_id in contexts})),
+    ]
+    return int(len(rows) == _BATCH)
+
+
+def list_conversation(agent: str, owner: str, context_id: str) -> Write:
+    """List the conversation of a task that is deleted before it is filed."""
+    return _LIST, [(agent, owner, context_id)]
