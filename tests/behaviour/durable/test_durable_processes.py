@@ -237,6 +237,8 @@ async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_wh
     with start('puppet', *BOUNDED, lease=3.0) as one, start('puppet', *BOUNDED, lease=3.0) as two:
         task = await Remote(one).send('wait gate', wait=False)
         here, there = await where('gate', Remote(one), Remote(two))
+        async with here.subscribe(task['id']) as events:  # from now on the task has a log
+            newest, _ = await anext(events)
         stop(here, tmp_path / 'agent.db')
         await there.gates.reached('gate')
         here.server.signal(signal.SIGCONT)
@@ -246,10 +248,10 @@ async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_wh
         more = await here.send('recall', contextId=task['contextId'], wait=False)
         await there.gates.open('gate')
         assert texts(await here.ended(more['id'])) == ['Before, you said: wait gate.']
-        async with here.subscribe(task['id'], Last_Event_ID='0') as events:
+        async with here.subscribe(task['id'], Last_Event_ID=f'{newest}') as events:
             log = [each async for each in events]
         done = await there.call('GetTask', id=task['id'])
-    assert [n for n, _ in log] == [*range(1, len(log) + 1)]
+    assert [n for n, _ in log] == [*range(newest + 1, newest + len(log) + 1)]
     assert json.dumps(log).count('TASK_STATE_COMPLETED') == 1
     assert (state_of(done), texts(done)) == ('COMPLETED', ['Before the gate, and after.'])
 
