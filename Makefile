@@ -73,10 +73,8 @@ package: $(VENV)/.installed-dev ## Build the wheel and the source archive into d
 	$(BIN)/uv build --quiet --out-dir dist
 	@$(BIN)/python -m tests.package
 
-bench: $(VENV)/.installed-dev ## Measure tasks and streams beside a hand-written route, the backends, and slow clients
-	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/backends.py
-	$(BIN)/python benchmarks/slow.py
+bench: $(VENV)/.installed-dev ## Measure all costs beside a hand-written route; some minutes with ARGS=--quick
+	$(BIN)/python -m benchmarks $(ARGS)
 
 clean: ## Remove .venv and everything else that these targets made
 	rm -rf $(VENV) .interop site dist htmlcov .coverage .coverage.* .pytest_cache .ruff_cache .import_linter_cache .grimp_cache .hypothesis

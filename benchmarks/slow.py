@@ -1,57 +1,43 @@
-"""Measures what slow clients cost the others; see README.md. Prints a Markdown table. Linux only."""
+"""The cost of slow clients for other callers.
+
+Connections send a byte of a body every two seconds, and nobody reads a number of streams. Meanwhile another caller
+asks for the card and sends messages. The slow clients are a process of their own:
+`python -m benchmarks.slow PORT CONNECTIONS STREAMS`.
+"""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import http.client
-import json
 import resource
-import socket
-import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import count
-from pathlib import Path
+from statistics import median
 
-from load import LIMIT, Served, server
+from .footprint import stall
+from .load import DONE, HEAD, Connection, get_card, send, stream
+from .report import Row
+from .servers import ROOT, Databases, Served, server
+from .sizes import Size
 
-CARD = '/.well-known/agent-card.json'
 TRICKLE = 2.0
 """Seconds between two bytes of a connection."""
 BODY = 500_000
 """Bytes of a body that never comes whole: a larger one would be refused at once."""
-_HEAD = '\r\n'.join(
-    (
-        'POST / HTTP/1.1',
-        'Host: localhost',
-        'Content-Type: application/json',
-        'A2A-Version: 1.0',
-        'Content-Length: {}',
-        '\r\n',
-    )
-)
-_ids = count(1)
-Times = dict[str, list[float]]
+SEND_BUFFER = 16_384
+WARM_UP = 30
+"""Requests of each kind before the measured ones."""
+REQUESTS = {'card': (get_card, b'benchmark'), 'send': (send, DONE)}
 
 
-def call(method: str, text: str) -> bytes:
-    message = {'messageId': f'slow-{time.time_ns()}-{next(_ids)}', 'role': 'ROLE_USER', 'parts': [{'text': text}]}
-    return json.dumps({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': {'message': message}}).encode()
-
-
-# --- slow clients, in a process of their own -------------------------------------------------------------------------
-
-
-async def trickle(port: int, number: int, connections: int, begun: asyncio.Semaphore) -> None:
-    """A connection that sends a byte now and then; when the server has had enough of it, another one."""
+async def trickle(served: Served, number: int, connections: int, begun: asyncio.Semaphore) -> None:
+    """Send a byte now and then; open another connection once the server has closed this one."""
     while True:
         async with begun:
-            reader, writer = await asyncio.open_connection('127.0.0.1', port)
-            writer.write(_HEAD.format(BODY).encode())
+            reader, writer = await asyncio.open_connection('127.0.0.1', served.port)
+            writer.write(HEAD.format(BODY).encode())
         await asyncio.sleep(TRICKLE * number / connections)  # not all at the same moment
         while not reader.at_eof():
             try:
@@ -65,129 +51,69 @@ async def trickle(port: int, number: int, connections: int, begun: asyncio.Semap
         writer.close()
 
 
-def stall(port: int) -> socket.socket:
-    """A stream of which nothing is read but its head."""
-    connection = socket.socket()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    connection.settimeout(LIMIT)
-    connection.connect(('127.0.0.1', port))
-    body = call('SendStreamingMessage', 'fill')
-    connection.sendall(_HEAD.format(len(body)).encode() + body)
-    connection.recv(512)
-    return connection
-
-
-async def be_slow(port: int, connections: int, streams: int) -> None:
-    """Be slow until the process is ended; say when all clients are there."""
+async def be_slow(served: Served, connections: int, streams: int) -> None:
+    """Be slow until the process is ended; write a line once all clients are connected."""
     begun = asyncio.Semaphore(50)
-    stalled = [await asyncio.to_thread(stall, port) for _ in range(streams)]
-    tasks = [asyncio.create_task(trickle(port, n, connections, begun)) for n in range(connections)]
+    open_streams = [await asyncio.to_thread(stall, served, stream('fill')) for _ in range(streams)]
+    tasks = [asyncio.create_task(trickle(served, n, connections, begun)) for n in range(connections)]
     await asyncio.sleep(TRICKLE)
-    print(f'{len(stalled)} streams, {len(tasks)} connections', flush=True)
+    print(f'{len(open_streams)} streams, {len(tasks)} connections', flush=True)
     await asyncio.gather(*tasks)
 
 
 @contextmanager
-def slow_clients(served: Served, connections: int, streams: int) -> Generator[None]:
-    """Slow clients, for a block."""
-    arguments = ['--be-slow', str(served.port), '--connections', str(connections), '--streams', str(streams)]
-    with subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True) as process:
+def slow_clients(served: Served, connections: int, streams: int) -> Iterator[None]:
+    """Run slow clients for a block."""
+    command = [sys.executable, '-m', 'benchmarks.slow', str(served.port), str(connections), str(streams)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         try:
             if not process.stdout.readline():
-                raise RuntimeError('the slow clients could not begin')
+                raise RuntimeError('The slow clients could not begin.')
             yield
         finally:
             process.kill()
 
 
-# --- the others ------------------------------------------------------------------------------------------------------
-
-
-def fetch(connection: http.client.HTTPConnection) -> None:
-    connection.request('GET', CARD)
-    response = connection.getresponse()
-    if response.status != 200 or b'benchmark' not in response.read():
-        raise RuntimeError(f'no card: {response.status}')
-
-
-def send(connection: http.client.HTTPConnection) -> None:
-    headers = {'Content-Type': 'application/json', 'A2A-Version': '1.0'}
-    connection.request('POST', '/', call('SendMessage', 'Hello, agent!'), headers)
-    body = connection.getresponse().read()
-    if b'TASK_STATE_COMPLETED' not in body:
-        raise RuntimeError(f'not completed: {body[-300:]!r}')
-
-
-REQUESTS: dict[str, Callable[[http.client.HTTPConnection], None]] = {'card': fetch, 'send': send}
-
-
-def measure(served: Served, requests: int) -> Times:
-    """Seconds of each request, one after the other on one connection."""
-    connection = http.client.HTTPConnection('127.0.0.1', served.port, timeout=LIMIT)
-    times: Times = {name: [] for name in REQUESTS}
-    for n in range(requests + 5):
-        for name, request in REQUESTS.items():
+async def medians(served: Served, requests: int) -> Mapping[str, float]:
+    """Return the median seconds of each request, one after the other on one connection."""
+    connection = await Connection.open(served)
+    times: dict[str, list[float]] = {name: [] for name in REQUESTS}
+    for number in range(requests + WARM_UP):
+        for name, (request, shows) in REQUESTS.items():
             begin = time.perf_counter()
-            request(connection)
-            if n >= 5:  # the first ones warm up
+            await connection.exchange(request(), shows=shows)
+            if number >= WARM_UP:
                 times[name].append(time.perf_counter() - begin)
-    connection.close()
-    return times
+    await connection.close()
+    return {name: median(seconds) for name, seconds in times.items()}
 
 
-def row(name: str, idle: list[Times], slow: list[Times]) -> str:
-    """Medians, and the median over the rounds of how they compare within one."""
-    middle = [(statistics.median(a[name]), statistics.median(b[name])) for a, b in zip(idle, slow, strict=True)]
-    ratio = statistics.median(b / a for a, b in middle)
-    before, after = (statistics.median(each) * 1000 for each in zip(*middle, strict=True))
-    return f'| {name} | {before:.2f} | {after:.2f} | {ratio:.2f} |'
+async def slow(size: Size, databases: Databases) -> list[Row]:
+    """Latency of another caller beside slow clients, over the latency without slow clients."""
+    allow_files(size.slow + size.stalled + 100)
+    rounds: list[tuple[Mapping[str, float], Mapping[str, float]]] = []
+    for _ in range(min(3, size.rounds)):
+        with server(kind='ours', agent='large', send_buffer=SEND_BUFFER) as served:
+            alone = await medians(served, size.requests)
+            with slow_clients(served, size.slow, size.stalled):
+                rounds.append((alone, await medians(served, size.requests)))
+    beside = f'beside {size.slow:,} slow connections and {size.stalled:,} stalled streams'
+    return [
+        Row.of(f'latency of a {name} {beside}', [both[name] / alone[name] for alone, both in rounds])
+        for name in REQUESTS
+    ]
 
 
 def allow_files(needed: int) -> None:
-    """See that a process may have so many connections: a child has the limits of its parent."""
+    """Allow a number of connections for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
-        sys.exit(f'This needs {needed} open files, and the limit is {hard}: see `ulimit -Hn`.')
+        sys.exit(f'The benchmark needs {needed} open files, and the limit is {hard}: see `ulimit -Hn`.')
     if soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--connections', type=int, default=1000, help='that send a byte now and then')
-    parser.add_argument('--streams', type=int, default=200, help='of which nobody reads')
-    parser.add_argument('--rounds', type=int, default=3, help='idle and busy in turn (default: %(default)s)')
-    parser.add_argument('--requests', type=int, default=200, help='of each kind in a turn (default: %(default)s)')
-    parser.add_argument('--quick', action='store_true', help='a few seconds, only to see that it works')
-    parser.add_argument('--out', type=Path, help='write the table to this file, too')
-    parser.add_argument('--be-slow', type=int, metavar='PORT', help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.quick:
-        options.connections, options.streams, options.rounds, options.requests = 50, 5, 1, 10
-    return options
-
-
-def main() -> None:
-    options = parse()
-    if options.be_slow is not None:
-        asyncio.run(be_slow(options.be_slow, options.connections, options.streams))
-        return
-    allow_files(options.connections + options.streams + 100)
-    idle: list[Times] = []
-    slow: list[Times] = []
-    for _ in range(options.rounds):
-        with server('slow_target.py') as served:
-            idle.append(measure(served, options.requests))
-            with slow_clients(served, options.connections, options.streams):
-                slow.append(measure(served, options.requests))
-    rows = [row(name, idle, slow) for name in REQUESTS]
-    clients = f'{options.connections:,} slow connections, {options.streams:,} stalled streams'
-    text = '\n'.join([f'| | idle: ms | {clients}: ms | ratio |', '|---|---:|---:|---:|', *rows, ''])
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text)
-
-
 if __name__ == '__main__':
-    main()
+    PORT, CONNECTIONS, STREAMS = map(int, sys.argv[1:])
+    asyncio.run(be_slow(Served(0, PORT), CONNECTIONS, STREAMS))

@@ -1,85 +1,138 @@
-"""The servers: `python benchmarks/targets.py NAME MODEL` serves one on a free port, which it prints."""
+"""The servers: `python -m benchmarks.targets SPEC` serves one on a free port, which it prints. SPEC is JSON."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator
+from typing import Any, TypedDict
 
 import uvicorn
 from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.usage import RequestUsage
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pydantic_ai_a2a import Results, to_a2a
+from pydantic_ai_a2a import A2AApp, Results, Retention, Workers, to_a2a
+from pydantic_ai_a2a.testing import values
 
-DELTAS = 50
-TEXT = ('Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod tempor. ' * 3)[:200]
+from .agents import AGENTS, TEXT
 
-
-async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart(TEXT)], usage=RequestUsage(input_tokens=50, output_tokens=50))
-
-
-async def stream_answer(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
-    step = len(TEXT) // DELTAS
-    for start in range(0, len(TEXT), step):
-        yield TEXT[start : start + step]
+CARD = '/.well-known/agent-card.json'
+LEASE = 2.0
+"""Seconds, for the agents `timed` and `stuck`: the end of a process is noticed after a lease."""
+MANY = 10**7
 
 
-MODELS = {
-    'streams': FunctionModel(answer, stream_function=stream_answer),
-    'cannot stream': FunctionModel(answer),
-}
+class Spec(TypedDict, total=False):
+    """A server under test."""
+
+    kind: str
+    """`echo`, `route` or `ours`."""
+    agent: str
+    backend: str
+    tasks: int
+    """Number of finished tasks to store first."""
+    items: int
+    """Number of messages and of artifacts of one more stored task, which is called `large`."""
+    send_buffer: int
+    """Bytes that the kernel keeps of what is sent: by default megabytes, and few streams would stall."""
 
 
-def route(agent: Agent) -> Starlette:
-    """What one writes by hand, without A2A's rules."""
+def echo() -> Starlette:
+    """The floor: a route that parses JSON and sends the value back."""
 
-    async def deltas(text: str) -> AsyncIterator[str]:
-        async with agent.run_stream(text) as result:
-            async for delta in result.stream_text(delta=True, debounce_by=None):
-                yield f'data: {json.dumps({"delta": delta})}\n\n'
+    async def serve(request: Request) -> JSONResponse:
+        return JSONResponse({**await request.json(), 'state': 'TASK_STATE_COMPLETED'})
+
+    async def card(request: Request) -> JSONResponse:
+        return JSONResponse({'name': 'benchmark'})
+
+    return Starlette(routes=[Route('/', serve, methods=['POST']), Route(CARD, card)])
+
+
+def route(agent: Agent[None, Any]) -> Starlette:
+    """A hand-written route without A2A's rules: it validates, stores and broadcasts nothing."""
+
+    async def events(text: str) -> AsyncIterator[str]:
+        async with agent.iter(text) as run:
+            async for node in run:
+                if Agent.is_model_request_node(node):
+                    async with node.stream(run.ctx) as stream:
+                        async for delta in stream.stream_text(delta=True, debounce_by=None):
+                            artifact = {'parts': [{'text': delta}]}
+                            yield f'data: {json.dumps({"artifactUpdate": {"artifact": artifact}})}\n\n'
         yield 'data: {"state": "TASK_STATE_COMPLETED"}\n\n'
 
     async def serve(request: Request) -> Response:
         call = await request.json()
         text = call['params']['message']['parts'][0]['text']
         if call['method'] == 'SendStreamingMessage':
-            return StreamingResponse(deltas(text), media_type='text/event-stream')
-        result = await agent.run(text)
-        return JSONResponse({'id': call['id'], 'state': 'TASK_STATE_COMPLETED', 'text': result.output})
+            return StreamingResponse(events(text), media_type='text/event-stream')
+        output = (await agent.run(text)).output
+        part = {'text': output} if isinstance(output, str) else {'data': output.model_dump(mode='json')}
+        return JSONResponse({'id': call['id'], 'state': 'TASK_STATE_COMPLETED', 'part': part})
 
     return Starlette(routes=[Route('/', serve, methods=['POST'])])
 
 
-def app(agent: Agent) -> Starlette:
-    """What `to_a2a` makes; each delta is an event, as with the route."""
-    return to_a2a(agent, results=Results(stream='mark', interval=0))
+def ours(spec: Spec) -> A2AApp:
+    """The app with its default settings, but that finished tasks stay stored."""
+    kept = Retention(max_tasks=MANY, max_contexts=MANY)
+    options: dict[str, Any] = {'backend': spec.get('backend', 'memory'), 'retention': kept}
+    if spec['agent'] in ('timed', 'stuck'):  # one event for each delta, whose age is measured
+        options |= {'results': Results(stream='mark', interval=0), 'workers': Workers(lease=LEASE)}
+    return to_a2a(AGENTS[spec['agent']](), **options)
 
 
-TARGETS: dict[str, Callable[[Agent], Starlette]] = {'route': route, 'to_a2a': app}
+async def store(app: A2AApp, tasks: int, items: int) -> None:
+    """Store finished tasks of the anonymous caller."""
+
+    now = time.time_ns() // 10**6
+
+    def message(n: int) -> tuple[str, bytes]:
+        body = {'messageId': f'm{n}', 'role': 'ROLE_AGENT', 'parts': [{'text': TEXT}]}
+        return f'm{n}', json.dumps(body).encode()
+
+    def artifact(n: int) -> tuple[str, bytes]:
+        return f'a{n}', json.dumps({'artifactId': f'a{n}', 'parts': [{'text': TEXT}]}).encode()
+
+    async def finished(task: str, count: int) -> None:
+        await values.submit(app.backend, values.message('hello', new=task, owner='/', at=now))
+        history, artifacts = [message(n) for n in range(1, count)], [artifact(n) for n in range(count)]
+        await values.run(app.backend, task, at=now, history=history, artifacts=artifacts)
+
+    for n in range(tasks):
+        await finished(f'stored-{n:09d}', 1)
+    if items:
+        await finished('large', items)
 
 
-def serve(app: Starlette) -> None:
+def serve(app: Starlette, send_buffer: int = 0) -> None:
     """Serve on a free port, which is printed."""
+    # The protocol is named: else asyncio does not set TCP_NODELAY, and answers wait 40 ms for a delayed ACK.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        if send_buffer:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         listener.bind(('127.0.0.1', 0))
-        listener.listen()
+        listener.listen(2048)
         print(listener.getsockname()[1], flush=True)
-        config = uvicorn.Config(app, log_level='warning', timeout_graceful_shutdown=5)
+        config = uvicorn.Config(app, log_level='error', timeout_graceful_shutdown=1, backlog=2048)
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def main(name: str, model: str) -> None:
-    serve(TARGETS[name](Agent(MODELS[model], name='benchmark')))
+def main(spec: Spec) -> None:
+    if spec['kind'] == 'ours':
+        app = ours(spec)
+        asyncio.run(store(app, spec.get('tasks', 0), spec.get('items', 0)))
+        serve(app, spec.get('send_buffer', 0))
+    else:
+        serve(echo() if spec['kind'] == 'echo' else route(AGENTS[spec['agent']]()))
 
 
 if __name__ == '__main__':
-    main(*sys.argv[1:])
+    main(json.loads(sys.argv[1]))

@@ -1,69 +1,123 @@
+"""The benchmarks measure each of their rows, in the smallest form."""
+
 from __future__ import annotations
 
-import re
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.report import Row, change, markdown
 
 from .bounds import LIMIT
 
 ROOT = Path(__file__).parent.parent
+ROWS = {
+    'sends': [
+        'echo route',
+        *(f'plain send, {name}' for name in ('memory', 'SQLite NORMAL', 'SQLite FULL', 'PostgreSQL')),
+        *(f'plain send, {name} of the PostgreSQL server' for name in ('CPU time', 'WAL')),
+        *(
+            f'tasks a second of one process, {name}'
+            for name in ('memory', 'SQLite NORMAL', 'SQLite FULL', 'PostgreSQL')
+        ),
+        'tasks a second of the route',
+        'CPU time of the route',
+        'plain send, model can stream, memory',
+        *(f'tool call, {name}' for name in ('memory', 'SQLite FULL', 'PostgreSQL')),
+        *(f'tool call, {name} of the PostgreSQL server' for name in ('CPU time', 'WAL')),
+        'structured output, memory',
+    ],
+    'streams': [
+        *(f'stream of 50 deltas, {name}' for name in ('memory', 'SQLite FULL', 'PostgreSQL')),
+        *(f'time to the first delta, {name}' for name in ('memory', 'SQLite FULL', 'PostgreSQL')),
+    ],
+    'cards': ["agent cards a second over an echo route's"],
+    'reads': [
+        *(f'GetTask of 20 messages and 20 artifacts, {name}' for name in ('memory', 'SQLite NORMAL', 'PostgreSQL')),
+        'ListTasks, a page of 50 of 30 tasks, memory',
+        *(f'ListTasks, a page of 50 of {count} tasks, SQLite NORMAL' for count in (30, 60)),
+        'ListTasks, a page of 50 of 30 tasks, PostgreSQL',
+    ],
+    'memory': ['memory of a finished task'],
+    'stalled': [
+        f'{row}, {name}'
+        for name in ('memory', 'SQLite FULL')
+        for row in ('stalled reader of 10 MB', 'task beside a stalled reader')
+    ],
+    'written': [f'{row} a turn, SQLite' for row in ('pages written', 'commits', 'bytes of the WAL')],
+    'turns': [f'our part of turn 20 over turn 1, {name}' for name in ('memory', 'SQLite NORMAL', 'PostgreSQL')],
+    'imports': ['import over `pydantic_ai`'],
+    'neighbour': [
+        'CPU time of PostgreSQL that an idle neighbour adds to a task',
+        'CPU time of an idle neighbour for a task of another process',
+        'CPU time of an idle process in a second, PostgreSQL',
+        'CPU time of PostgreSQL for an idle process in a second',
+    ],
+    'notify': [
+        f'commits a second of PostgreSQL alone, {case}'
+        for case in ('without NOTIFY', 'with NOTIFY', 'with NOTIFY and 50 listeners')
+    ],
+    'events': [f'age of an event at another process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
+    'recovery': [f'recovery from a killed process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
+    'slow': [f'latency of a {name} beside 20 slow connections and 3 stalled streams' for name in ('card', 'send')],
+}
 
 
-def test_the_benchmark_measures_both_servers(tmp_path: Path) -> None:
-    table = tmp_path / 'table.md'
-    command = [sys.executable, 'benchmarks/run.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, '-m', 'benchmarks', *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+@pytest.mark.parametrize('name', ROWS)
+def test_the_benchmarks_measure(name: str, tmp_path: Path) -> None:
+    ran = run('--tiny', '--only', name, '--out', str(tmp_path))
     assert ran.returncode == 0, ran.stderr
-    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
-        '|  | CPU per taskN ratio | route: CPU µs | route: tasks/s | to_aNa: CPU µs | to_aNa: tasks/s |\n'
-        '|---|---:|---:|---:|---:|---:|\n'
-        '| plain send | N | N | N | N | N |\n'
-        '| plain sendN model cannot stream | N | N | N | N | N |\n'
-        '| stream of N deltas | N | N | N | N | N |\n'
-        '\n'
-        'Deltas per second: route N to_aNa N\n'
-        'Memory: N kB for each of N finished tasks keptN\n'
+    results = json.loads((tmp_path / 'results.json').read_text())
+    assert [row['name'] for row in results['rows']] == ROWS[name]
+    assert results['taken']['form'] == 'tiny'
+    table = (tmp_path / 'results.md').read_text()
+    assert table.count('\n| ') == len(ROWS[name]) + 2
+    assert table in ran.stdout
+
+
+def test_the_committed_results_have_each_row_of_a_long_or_quick_run() -> None:
+    rows = json.loads((ROOT / 'benchmarks' / 'results.json').read_text())['rows']
+    assert len(rows) == sum(map(len, ROWS.values()))
+
+
+def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
+    refused = run('--only', 'nonsense')
+    assert refused.returncode == 2
+    assert all(name in refused.stderr for name in ROWS)
+
+
+def results(**values: float) -> Any:
+    taken = {
+        'date': '2026-01-01',
+        'commit': 'abc',
+        'form': 'quick',
+        'machine': 'm',
+        'load': 0.25,
+        'versions': {'Python': '3.11'},
+    }
+    rows = [Row.of(name, [value, value * 2, value * 3], 'ms').__dict__ for name, value in values.items()]
+    return {'taken': taken, 'rows': rows}
+
+
+def test_results_are_compared_with_the_last_ones() -> None:
+    assert markdown(results(one=1.0, new=100.0), results(one=2.0)) == (
+        '# Results\n\n'
+        '2026-01-01, commit abc, quick form; m, load average 0.2 at the start; Python 3.11.'
+        ' Change: since 2026-01-01, commit abc, quick form.\n\n'
+        '|  | median | quartiles of the rounds | change |\n'
+        '| --- | ---: | ---: | ---: |\n'
+        '| one | 2.00 ms | 1.50 to 2.50 | -50% |\n'
+        '| new | 200 ms | 150 to 250 | – |\n'
     )
-    assert table.read_text() in ran.stdout
-
-
-def test_the_benchmark_measures_every_backend(tmp_path: Path) -> None:
-    table = tmp_path / 'table.md'
-    command = [sys.executable, 'benchmarks/backends.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
-        '| Our part of a turn | turn N | turn N |\n'
-        '| --- | ---: | ---: |\n'
-        '| memory | N msN N kB | N msN N kB |\n'
-        '| SQLite file | N msN N kB | N msN N kB |\n'
-        '| PostgreSQL | N msN N kB | N msN N kB |\n'
-        '\n'
-        '|  | tasks/s | CPU µs | event ms | recovery s | kB/task kept |\n'
-        '| --- | ---: | ---: | ---: | ---: | ---: |\n'
-        '| memory | N | N | N | – | N |\n'
-        '| SQLite file | N | N | N | N | N |\n'
-        '| PostgreSQL | N | N | N | N | N |\n'
-    )
-
-
-def test_a_backend_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    command = [sys.executable, 'benchmarks/backends.py', '--only', 'MySQL']
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert ran.returncode == 2
-    assert "choose from 'memory', 'SQLite file', 'PostgreSQL'" in ran.stderr
-
-
-def test_the_benchmark_measures_what_slow_clients_cost(tmp_path: Path) -> None:
-    table = tmp_path / 'table.md'
-    command = [sys.executable, 'benchmarks/slow.py', '--quick', '--out', str(table)]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert re.sub(r'[\d.,]+', 'N', table.read_text()) == (
-        '| | idle: ms | N slow connectionsN N stalled streams: ms | ratio |\n'
-        '|---|---:|---:|---:|\n'
-        '| card | N | N | N |\n'
-        '| send | N | N | N |\n'
-    )
-    assert table.read_text() in ran.stdout
+    assert 'Change:' not in markdown(results(one=1.0), None)
+    [row] = results(one=1.0)['rows']
+    assert change(row, row | {'unit': 's'}) == '–'

@@ -1,0 +1,73 @@
+"""Writes the figures of the documentation from the results of the benchmarks: `python -m tests.docs.figures`.
+
+`docs/performance.md` gets the table of the results. `docs/capacity.md` gets the constants of its model, and the output
+of the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import redirect_stdout
+from io import StringIO
+from typing import Any
+
+from benchmarks.report import RESULTS, number, place, shown, table
+
+from .blocks import ROOT
+
+PERFORMANCE, CAPACITY = ROOT / 'docs' / 'performance.md', ROOT / 'docs' / 'capacity.md'
+_TABLE = re.compile(r'(?<=<!-- results -->\n).*?(?=<!-- end of results -->)', re.DOTALL)
+_MODEL = re.compile(r'```python\n(?P<code>.*?)```\n\n```text title="Output"\n(?P<output>.*?)```', re.DOTALL)
+
+
+def results() -> Any:
+    """Return the results of the benchmarks."""
+    return json.loads(RESULTS.read_text())
+
+
+def performance(page: str, measured: Any) -> str:
+    """Return the page with the table of the results."""
+    lines = [
+        [row['name'], shown(row['value'], row['unit']), f'{number(row["low"])} – {number(row["high"])}']
+        for row in measured['rows']
+    ]
+    text = f'Measured at {place(measured["taken"], long=True)}.\n\n{table(["", "median", "quartiles"], lines)}\n'
+    return _TABLE.sub(lambda _: f'\n{text}', page)
+
+
+def constants(measured: Any) -> dict[str, str]:
+    """Return the constants of the capacity model."""
+    values = {row['name']: row['value'] for row in measured['rows']}
+    alone = 'commits a second of PostgreSQL alone,'
+    return {
+        'TASK_MS': f'{values["plain send, PostgreSQL"] * values["CPU time of the route"]:.2f}',
+        'DATABASE_MS': f'{values["plain send, CPU time of the PostgreSQL server"]:.2f}',
+        'IDLE_MS': f'{values["CPU time of PostgreSQL for an idle process in a second"]:.2f}',
+        'COMMITS': f'{values[f"{alone} without NOTIFY"]:.0f}',
+        'NOTIFIED': f'{values[f"{alone} with NOTIFY"]:.0f}',
+        'LISTENED': f'{values[f"{alone} with NOTIFY and 50 listeners"]:.0f}',
+    }
+
+
+def capacity(page: str, measured: Any) -> str:
+    """Return the page with the constants of the model, and with what the model prints."""
+    for name, value in constants(measured).items():
+        page, count = re.subn(rf'^{name} = [\d.]+', f'{name} = {value}', page, flags=re.MULTILINE)
+        assert count == 1, f'the page has no constant {name}'
+    model = _MODEL.search(page)
+    assert model is not None, 'the page has no model'
+    printed = StringIO()
+    with redirect_stdout(printed):
+        exec(model['code'], {})
+    return page[: model.start('output')] + printed.getvalue() + page[model.end('output') :]
+
+
+def main() -> None:
+    measured = results()
+    PERFORMANCE.write_text(performance(PERFORMANCE.read_text(), measured))
+    CAPACITY.write_text(capacity(CAPACITY.read_text(), measured))
+
+
+if __name__ == '__main__':
+    main()
