@@ -10,9 +10,11 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from itertools import count
+from typing import Any
 from uuid import uuid4
 
 from pydantic_ai import Agent, RunContext
@@ -29,6 +31,7 @@ from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from pydantic_ai_a2a import Limits, Retention, Workers, to_a2a
 from pydantic_ai_a2a.agent.options import RunInfo
+from pydantic_ai_a2a.ports import Accepted, Submission
 
 from .facts import Row, Word
 from .ledger import Pen
@@ -124,3 +127,12 @@ app = to_a2a(
         drain_grace=1.0,
     ),
 )
+
+
+async def submit_with_log(submission: Submission, **options: Any) -> Accepted:
+    """Store a message like the queue of the app, with a log of all events: the judge reads the log of each task."""
+    return await _submit(replace(submission, logged=True), **options)
+
+
+_submit = app.backend.queue.submit
+vars(app.backend.queue)['submit'] = submit_with_log
