@@ -117,7 +117,7 @@ class BrokeredBackend(Backend):
         try:
             await self._broker.run_task(await self._params(task_id))
         except Exception:  # a user's broker raises any exception
-            logger.exception('The broker did not take task %s, which is run without it.', task_id)
+            logger.exception('The broker refused task %s; the task runs without the broker.', task_id)
             self._hand_out(task_id)
         if isinstance(self.inner, FastA2ABackend):
             await self._follow(Followed(self.inner, task_id), task_id)
@@ -147,7 +147,7 @@ class BrokeredBackend(Backend):
         try:
             await self._broker.cancel_task({'id': task_id})
         except Exception:  # a user's broker raises any exception
-            logger.exception('The broker did not take the cancellation of task %s.', task_id)
+            logger.exception('The broker refused the cancellation of task %s.', task_id)
             self._on_cancel(task_id)
 
     # --- from the broker --------------------------------------------------------------------------------------------
@@ -158,9 +158,9 @@ class BrokeredBackend(Backend):
             try:
                 async for operation in self._broker.receive_task_operations():
                     self._spawn(self._carry_out(operation))
-                logger.error('The broker has stopped handing out operations.')
+                logger.error('The broker stopped delivering operations.')
             except Exception:  # a user's broker raises any exception
-                logger.exception('The broker failed to hand out operations.')
+                logger.exception('The broker failed to deliver operations.')
             await asyncio.sleep(_PAUSE)
 
     async def _carry_out(self, operation: TaskOperation) -> None:
@@ -172,7 +172,7 @@ class BrokeredBackend(Backend):
             else:
                 await self._run(task_id)
         except A2AError as error:
-            logger.warning('The broker handed out task %s, which cannot be served: %s', task_id, error)
+            logger.warning('The broker delivered task %s, which cannot be served: %s', task_id, error)
         except Exception:  # a user's storage failed; the next operation may succeed
             logger.exception('An operation on task %s failed.', task_id)
 
@@ -186,7 +186,7 @@ class BrokeredBackend(Backend):
             finally:
                 self._adopted.discard(task_id)
         else:
-            logger.warning('The broker handed out task %s, which is not in the memory of this process.', task_id)
+            logger.warning('The broker delivered task %s, which is not in the memory of this process.', task_id)
 
     def _hand_out(self, task_id: str) -> None:
         self._withheld.discard(task_id)

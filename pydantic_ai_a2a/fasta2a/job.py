@@ -142,7 +142,7 @@ class WorkerJob:
         if relaying.done():
             relaying.result()
         if task is None or task['status']['state'] not in STOPPED:
-            raise WorkerFailed(f'The worker has left task {task_id} without an end.')
+            raise WorkerFailed(f'The worker returned without ending task {task_id}.')
         return task
 
 

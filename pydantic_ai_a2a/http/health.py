@@ -64,7 +64,7 @@ class Ready:
             async with asyncio.timeout(_LIMIT):
                 await self._read()
         except Exception:  # drivers of databases raise errors of their own, which only the log shows
-            logger.exception('The backend cannot be read; %s answers that this process is not ready.', READY_PATH)
+            logger.exception('The backend cannot be read; %s answers HTTP 503.', READY_PATH)
             return 'failed'
         try:
             async with asyncio.timeout(_LIMIT):

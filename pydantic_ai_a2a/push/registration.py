@@ -69,7 +69,7 @@ class Registration:
             text = 'Webhook %r of task %s cannot be read: %s (correlation id %s).'
             logger.error(text, config.id, task_id, error, correlation_id)
         raise InternalError(
-            f'The push notification configuration {config.id} was encrypted with a key that the server has no longer:'
+            f'The push notification configuration {config.id} was encrypted with a key that the server no longer has:'
             ' delete it, or register it again.'
         )
 

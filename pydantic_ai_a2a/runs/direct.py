@@ -176,7 +176,7 @@ class Direct:
                 await self._settle(header.owner, recorder.usage)
         assert turn.end is not None, 'the job has recorded it'
         if not turn.answers:
-            raise UnsupportedOperationError('The agent waits for more than a message, which takes a task.')
+            raise UnsupportedOperationError('The agent waits for an answer of the client, and only a task can wait.')
         return _message(turn.end, header.context_id)
 
     async def _claim(self, submission: Submission, header: TaskHeader) -> Claim:

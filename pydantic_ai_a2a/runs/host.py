@@ -367,7 +367,9 @@ class _Host:
                 self._entered.set_exception(error)
         except asyncio.CancelledError:
             if not self._entered.cancel() and not self._task.cancelling():
-                logger.error('Something inside the agent has failed and ended the hold on it; each run enters it anew.')
+                logger.error(
+                    'A failure inside the agent has closed the agent; from now on each run enters the agent anew.'
+                )
 
         finally:
             self._held = False

@@ -57,7 +57,7 @@ class PendingWrites:
                 except StoreUnavailable:
                     raise
                 except Exception:  # the others may succeed
-                    logger.exception('What is owed for task %s could not be stored.', task_id)
+                    logger.exception('A pending write of task %s could not be stored.', task_id)
                 finally:
                     self._writing.remove(task_id)
 
@@ -67,7 +67,7 @@ class PendingWrites:
             async with asyncio.timeout(seconds):
                 await self.settle()
         except (StoreUnavailable, TimeoutError):
-            logger.warning('The store was not told how tasks ended; their leases run out: %s', ', '.join(self.tasks()))
+            logger.warning('The ends of tasks could not be stored, so their leases expire: %s', ', '.join(self.tasks()))
 
     def tasks(self) -> list[str]:
         """Return the tasks of the pending writes, from any thread. A task may occur twice."""

@@ -66,7 +66,7 @@ async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytes
     pending_writes.add('good', writing(done, 'good'))
     await pending_writes.settle()
     assert (done, pending_writes.tasks()) == (['good'], ['bad'])
-    assert caplog.messages == ['What is owed for task bad could not be stored.']
+    assert caplog.messages == ['A pending write of task bad could not be stored.']
 
 
 async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
@@ -102,4 +102,4 @@ async def test_the_last_attempt_is_bounded_and_says_which_tasks_have_to_wait(
     pending_writes.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
     async with asyncio.timeout(LIMIT):
         await pending_writes.settle_at_last(0.01)
-    assert caplog.messages == ['The store was not told how tasks ended; their leases run out: task']
+    assert caplog.messages == ['The ends of tasks could not be stored, so their leases expire: task']

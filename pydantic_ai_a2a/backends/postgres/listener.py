@@ -104,7 +104,7 @@ class Listener:
             self._connection = await self._listening()
         except _FAILS as error:
             if not self._deaf:
-                logger.warning('PostgreSQL cannot be listened to, and is asked instead: %s', error)
+                logger.warning('PostgreSQL sends no notifications, so the process polls: %s', error)
             self._deaf = True
             return False
         self._deaf = False
@@ -135,7 +135,7 @@ class Listener:
             await self._mark(session)
         except Exception as error:
             if not isinstance(told(self._settings, error), StoreUnavailable | BackendUnusable):
-                logger.exception('What other processes have written cannot be read; it is tried again in a moment.')
+                logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
         return again
 
     async def _ping(self, connection: asyncpg.Connection[asyncpg.Record], session: Session) -> None:

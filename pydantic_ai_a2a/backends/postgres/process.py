@@ -130,4 +130,4 @@ class PostgresProcess:
 
 def _log_failure(result: Any, error: BaseException | None) -> None:
     if error is not None:
-        logger.error('What may have been claimed for nobody could not be handed back.', exc_info=error)
+        logger.error('Tasks whose claim was abandoned could not be released.', exc_info=error)

@@ -132,11 +132,11 @@ class _Polling:
                 self._again = self._process.notice(connection)
                 self._version = version
         except sqlite3.Error:
-            logger.exception('What other processes have written cannot be read; it is tried again in a moment.')
+            logger.exception('Changes of other processes could not be read; the next try follows in a moment.')
             self._next += _LATER
         self._process.mark()
 
 
 def _log_failure(result: Any, error: BaseException | None) -> None:
     if error is not None:
-        logger.error('A write for which nobody waits has failed.', exc_info=error)
+        logger.error('A write in the background failed.', exc_info=error)

@@ -124,7 +124,7 @@ async def test_who_cannot_listen_asks_and_says_so_once(another: Open, caplog: py
         for _ in range(3):
             assert await ready.get() is None
     stop()
-    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL cannot be listened to, an']
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
 
 
 @pytest.mark.parametrize('end', ['fast', 'immediate', 'kill'])

@@ -164,7 +164,7 @@ async def test_that_nothing_could_be_handed_back_is_logged(
                 await backend.reader.load('t', None)
         unavailable, record = caplog.records
         assert 'is unavailable: ' in unavailable.getMessage()
-        assert record.getMessage() == 'What may have been claimed for nobody could not be handed back.'
+        assert record.getMessage() == 'Tasks whose claim was abandoned could not be released.'
         assert record.exc_info is not None
         assert str(record.exc_info[1]) == 'never'
         await asyncio.to_thread(backend.close)
@@ -369,7 +369,7 @@ async def test_what_the_database_refuses_to_who_listens_is_logged(
         assert [event.n for event in await reader.next()] == [claimed.header.last_event]
     reader.close()
     [record] = caplog.records
-    assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'What other processes have written ca')
+    assert (record.levelno, record.getMessage()[:36]) == (logging.ERROR, 'Changes of other processes could not')
 
 
 FORK = """

@@ -83,7 +83,7 @@ async def test_that_a_database_is_away_is_logged_once_by_who_listens(
                 await proxy.connected.get()
         stop()
         await asyncio.to_thread(backend.close)
-    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL cannot be listened to, an']
+    assert [record.getMessage()[:36] for record in caplog.records] == ['PostgreSQL sends no notifications, s']
 
 
 async def test_who_comes_back_after_a_close_hears_of_the_others_again(another: Open) -> None:

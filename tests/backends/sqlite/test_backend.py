@@ -111,7 +111,7 @@ async def test_a_look_that_fails_is_logged_and_tried_again(another: Open, tmp_pa
         reader.start(0)
         async with asyncio.timeout(LIMIT):
             said = await heard.records.get()
-            assert said == 'What other processes have written cannot be read; it is tried again in a moment.'
+            assert said == 'Changes of other processes could not be read; the next try follows in a moment.'
             assert ready.empty()
             other.execute('ALTER TABLE elsewhere RENAME TO event')
             other.close()
@@ -162,7 +162,7 @@ async def test_a_write_for_which_nobody_waits_is_logged_if_it_fails(another: Ope
     with Heard() as heard:
         reader = here.events.subscribe('t', nothing)
         async with asyncio.timeout(LIMIT):
-            assert await heard.records.get() == 'A write for which nobody waits has failed.'
+            assert await heard.records.get() == 'A write in the background failed.'
     reader.close()
 
 

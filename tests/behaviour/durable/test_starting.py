@@ -175,7 +175,7 @@ async def test_a_server_outlives_what_dies_inside_its_agent(caplog: pytest.LogCa
         assert state_of(await Client(app).send()) == 'COMPLETED'
         connection_lost.set()
         await dead.wait()
-        while 'Something inside the agent has failed' not in caplog.text:
+        while 'A failure inside the agent has closed' not in caplog.text:
             assert state_of(await Client(app).send()) == 'COMPLETED'
 
 
