@@ -24,7 +24,7 @@ from pydantic_ai_a2a.testing import READER_LAG
 from .client import LIMIT, Client, lifespan, state_of
 
 COMMITS = {'plain': 2, 'tool': 5}
-ROUND_TRIPS = {'plain': 17, 'tool': 35}
+ROUND_TRIPS = {'plain': 2, 'tool': 20}
 WARM_UP, REPEATS = 3, 7
 
 
@@ -97,7 +97,7 @@ class Conversation:
                 self.neighbours.add(threading.get_ident())
             place = 'there' if threading.get_ident() in self.neighbours else 'here'
             self.counts[f'{place}: round trips'] += 1
-            self.counts[f'{place}: commits'] += query.endswith('COMMIT')
+            self.counts[f'{place}: commits'] += query.endswith('COMMIT') or '.a2a_' in query
             self.counts[f'{place}: notifications'] += query.count('pg_notify')
             return method(connection, query, *args, **options)
 

@@ -65,6 +65,7 @@ _UNUSABLE = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.UndefinedTableError,
     asyncpg.UndefinedColumnError,
+    asyncpg.UndefinedFunctionError,
 )
 _OLDEST = 14
 _IDLE = 300.0

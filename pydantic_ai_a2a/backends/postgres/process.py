@@ -19,6 +19,7 @@ from ..peers import Peers
 from ..sql import reads
 from ..sql.database import BoundWrite, Published
 from ..sql.transaction import Transaction
+from .calls import Call, call_of
 from .clock import DatabaseClock
 from .connect import give_up, is_away, perform, roll_back, told
 from .listener import Listener
@@ -88,7 +89,41 @@ class PostgresProcess:
         return await self.read(partial(reads.events_after, self._namespace, task_id, after, limit))
 
     async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
-        return await session.patiently(partial(self._attempt, write, session))
+        call = call_of(self._settings, write)
+        result = None if call is None else await self._call(call, write, session)
+        return result or await session.patiently(partial(self._attempt, write, session))
+
+    async def _call(self, call: Call, write: BoundWrite[Any], session: Session) -> Any:
+        """Do a write by a call, which may be repeated. Return None if the write is left to the generator."""
+        sent = False
+
+        async def attempt() -> Any:
+            nonlocal sent
+            async with session.connection() as connection:
+                records = [] if call.record is None else await connection.fetch(call.record[0], *call.record[1])
+                values = call.values(tuple(records[0]) if records else (None, None))
+                sent = True
+                [row] = await connection.fetch(call.statement, *values)
+                result = call.result(tuple(row)) if row[0] else None
+                # Notifications are hints, and may follow the commit.
+                if row[0] and (notices := self._notices(write, result, list(write.published(result)))):
+                    await connection.execute(notices)
+                return result
+
+        self.peers.keep_private(call.begins)  # before the commit, after which another process may ask
+        try:
+            result = await session.patiently(attempt)
+        except BaseException as error:
+            self.peers.share(call.begins)
+            if sent and call.begins and is_away(error):  # no other process would get the task while this one lives
+                self._take_back(write, call.possible)
+            raise
+        if result is None:
+            self.peers.share(call.begins)
+            return None
+        for task_id, events in write.published(result):
+            self.event_bus.publish(task_id, events)
+        return result
 
     async def _attempt(self, write: BoundWrite[Any], session: Session) -> Any:
         async with session.connection(first=write.kind.first) as connection:

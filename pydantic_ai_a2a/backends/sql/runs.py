@@ -40,6 +40,7 @@ __all__ = (
     'claim',
     'emit',
     'finish',
+    'items_of',
     'locks_of_finish',
     'release',
     'renew',
@@ -259,7 +260,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     elif end.artifacts is not None and claimed.run > 1:
         writes.append((_DROP_ARTIFACT, [(agent, header.id, artifact_id) for artifact_id, _ in end.artifacts]))
     events = [*end.events, *(handed_on(header, end) if goes_on else (end.final,))]
-    items = _items(previous, end, goes_on)
+    items = items_of(previous, end, goes_on=goes_on)
     ends = not goes_on and end.status.state in TERMINAL
     # If the task goes on, the events tell what has become of a commit without an answer.
     log = events if goes_on or logged_after is not None else []
@@ -312,7 +313,7 @@ def _written_since(agent: str, claimed: Claim, first: int) -> Transaction[list[T
     return [TaskEvent(n, state, bytes(payload)) for n, state, payload in rows]
 
 
-def _items(previous: bytes | None, end: Finish, goes_on: bool) -> list[tuple[str, str, bytes]]:
+def items_of(previous: bytes | None, end: Finish, *, goes_on: bool) -> list[tuple[str, str, bytes]]:
     """Return the new items of a run; the previous status message moves into the history (§3.7)."""
     items = [] if previous is None else [('message', '', previous)]
     items += [('message', *message) for message in end.history]

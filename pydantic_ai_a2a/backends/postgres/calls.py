@@ -1,0 +1,180 @@
+"""Common writes as calls of the functions of the database: the start of a new task, and the end of its only run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from ...ports import Accepted, Claim, Finish, Slot, Status, Submission
+from ...protocol import stored
+from ...types import TaskEvent, TaskHeader
+from ..rules import replay_key, status_event
+from ..sql import conversations, endings, runs, submit
+from ..sql.contexts import place_in_line
+from ..sql.database import BoundWrite
+from ..sql.transaction import Lock
+from .settings import Postgres
+from .statements import key_of
+
+__all__ = ('Call', 'call_of')
+
+Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+_RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND owner = $2 AND id = $3'
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call of a function that does the same as a write. The function says first if the function has done it."""
+
+    statement: str
+    values: Callable[[Sequence[Any]], Sequence[Any]]
+    """Makes the values of the statement from the row of `record`, or from `(None, None)`."""
+    result: Callable[[Sequence[Any]], Any]
+    """Makes the result of the write from the row of the function."""
+    record: tuple[str, Sequence[str]] | None = None
+    """The statement that reads record and revision of the conversation; None if there is no record yet."""
+    begins: Sequence[str] = ()
+    """The task that runs in this process from the commit on."""
+    possible: Any = None
+    """The result to undo if the answers to all calls were lost."""
+
+
+def call_of(settings: Postgres, write: BoundWrite[Any]) -> Call | None:
+    """Return the call for a write, or None if the generator does the write.
+
+    A pooler in transaction mode changes connections between transactions. Without a cache of prepared statements,
+    asyncpg prepares and executes in two steps, which have one connection only in the middle of a transaction.
+    """
+    make = _CALLS.get(write.kind.make)
+    if make is None or not settings.statement_cache_size:
+        return None
+    return make(settings, *write.args, **write.kwargs)
+
+
+def _statement(settings: Postgres, function: str, count: int) -> str:
+    numbers = ', '.join(f'${number}' for number in range(1, count + 1))
+    return f'SELECT * FROM {settings.schema}.{function}({numbers})'
+
+
+def _first(settings: Postgres, locks: Sequence[Lock]) -> tuple[Any, ...]:
+    """Return the first values of each function: the time limit of each lock, and the lock of the context."""
+    [context] = locks
+    return f'{round(settings.statement_timeout * 1000)}ms', key_of(context)
+
+
+def _start(
+    settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
+) -> Call | None:
+    """Accept a new task, and take the task for a free slot."""
+    rare = message.refusal is not None or message.push is not None or message.task_limit is not None
+    if slot is None or not message.new or rare:
+        return None
+    assert message.context_id is not None
+    header = TaskHeader(
+        id=message.task_id,
+        context_id=message.context_id,
+        owner=message.owner,
+        state='submitted',
+        status_at=message.at,
+        status_message=None,
+        metadata=None,
+        last_event=0,
+        dialect=message.dialect,
+        queued=True,
+    )
+    event = status_event(header, Status('working', message.at, None), 1)
+    body = stored.with_ids(message.body, header.id, header.context_id)
+
+    def result(row: Sequence[Any]) -> Started:
+        _, head = row
+        return Accepted(header, 0, replayed=False, claim=_first_claim(header, message, slot, body, head)), [event]
+
+    values = (
+        *_first(settings, submit.locks_of_submit(agent, message)),
+        agent,
+        message.owner,
+        message.task_id,
+        message.context_id,
+        message.dialect,
+        message.traceparent,
+        message.at,
+        place_in_line(),
+        message.request,
+        0 if message.logged else None,
+        message.watched_until,
+        replay_key(message, idempotency_window),
+        message.digest,
+        body,
+        event.payload,
+        queue_limit,
+        *slot,
+    )
+    statement = _statement(settings, 'a2a_start', len(values))
+    return Call(statement, lambda _: values, result, begins=[header.id], possible=result((True, None)))
+
+
+def _first_claim(header: TaskHeader, message: Submission, slot: Slot, body: bytes, head: str | None) -> Claim:
+    return Claim(
+        header=replace(header, state='working', last_event=1, queued=False),
+        holder=slot.holder,
+        fence=1,
+        attempt=1,
+        run=1,
+        turn=1,
+        inbox=1,
+        message=body,
+        head=head,
+        own_messages=None,
+        request=message.request or None,
+        traceparent=message.traceparent,
+    )
+
+
+def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
+    """Complete a task at the end of the only run."""
+    rare = claimed.run > 1 or end.artifacts is None or end.charges
+    if end.status.state != 'completed' or rare:
+        return None
+    header, read = claimed.header, end.taken or claimed.inbox
+    conversation = (agent, header.owner, header.context_id)
+    events = [*end.events, end.final]
+    values = (
+        *_first(settings, runs.locks_of_finish(agent, claimed)),
+        agent,
+        header.owner,
+        header.id,
+        header.context_id,
+        claimed.fence,
+        claimed.holder,
+        read,
+        end.status.at,
+        end.status.message,
+        header.metadata if end.metadata is None else end.metadata,
+        endings.join(runs.items_of(None, end, goes_on=False)),
+        *_columns(events, len(TaskEvent._fields)),
+    )
+
+    def values_after(before: Sequence[Any]) -> Sequence[Any]:
+        record, known = before
+        (_, entries), (_, [newest]) = conversations.append(
+            *conversation, record, end.messages, run_id=f'{header.id}.{claimed.run}', usage=end.usage, at=end.status.at
+        )
+        _, _, _, head, revision, _, body, _ = newest
+        return *values, *_columns([entry[2:] for entry in entries], 5), known, head, revision, body
+
+    return Call(
+        _statement(settings, 'a2a_finish', len(values) + 9),
+        values_after,
+        lambda _: (None, events, False),
+        record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),
+    )
+
+
+def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
+    """Return the columns of rows: a function takes rows as one array for each column."""
+    return [[row[n] for row in rows] for n in range(count)]
+
+
+_CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {submit.submit: _start, runs.finish: _finish}
+"""Makes the call for a write of each kind."""

@@ -1,0 +1,492 @@
+"""Each function of the database does the same as the generator that it stands for: results and all rows are equal.
+
+Each schedule runs in two schemas of one database: with calls of the functions, and with generators alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+from pydantic_ai.conversation_store import ConversationRecord
+from pydantic_ai.usage import RunUsage
+
+from pydantic_ai_a2a import Postgres
+from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
+from pydantic_ai_a2a.backends.postgres.connect import perform
+from pydantic_ai_a2a.backends.postgres.statements import begin, lock
+from pydantic_ai_a2a.backends.sql import runs
+from pydantic_ai_a2a.backends.sql import submit as accept
+from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
+from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
+from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
+from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.values import (
+    AT,
+    LEASE,
+    LIMIT,
+    OVER,
+    OWNER,
+    QUEUE_LIMIT,
+    WINDOW,
+    chunk,
+    claim,
+    claim_one,
+    ending,
+    message,
+    submit,
+    turn,
+)
+
+from ...postgres import Postgres as Server
+from ...postgres_proxy import proxied
+from ..gates import Gate, database, gate
+
+SLOT = Slot('holder', LEASE)
+LONG = 'an id that nobody guesses'
+FIRST, SECOND = turn('one', '1'), turn('two', '2')
+"""Turns of a conversation: all schemas get the same messages with the same times."""
+ARTIFACTS = [('a', b'{"artifactId":"a"}'), ('b', b'{"artifactId":"b"}')]
+USED = RunUsage(requests=1, input_tokens=2)
+WEBHOOK = PushConfig(id='p', version='1.0', takes='statuses', body=b'{}')
+CONTEXT = Lock(('agent', OWNER, 'c'))
+
+
+class Stage:
+    """A backend over one schema, and the results of a schedule."""
+
+    def __init__(self, url: str, *, calls: bool) -> None:
+        # Without prepared statements there are no calls.
+        self.settings = Postgres(url, schema='called' if calls else 'stepped', statement_cache_size=200 * calls)
+        self.backend = PostgresBackend(self.settings, 'agent', reader_lag=READER_LAG)
+        self.results: list[Any] = []
+
+    async def note(self, action: Awaitable[Any]) -> Any:
+        """Note the result or the error of an action, and return the result."""
+        try:
+            result = await action
+        except Exception as error:
+            result = None
+            self.results.append((type(error), str(error)))
+        else:
+            self.results.append(result)
+        return result
+
+    async def start(self, submission: Submission, *, queue_limit: int = QUEUE_LIMIT) -> Accepted | None:
+        """Submit a message together with a free slot."""
+        return await self.note(submit(self.backend, submission, queue_limit=queue_limit, slot=SLOT))
+
+    async def started(self, name: str = 't', context: str = 'c') -> Claim:
+        """Start a task, which is claimed at once."""
+        accepted = await self.start(message(new=name, context=context))
+        assert accepted is not None
+        assert accepted.claim is not None
+        return accepted.claim
+
+    async def end(self, claimed: Claim, end: Finish) -> Claim | None:
+        """End a run."""
+        return await self.note(self.backend.queue.finish(claimed, end))
+
+    @asynccontextmanager
+    async def meeting(self, transaction: Transaction[Any], *locks: Lock) -> AsyncGenerator[Gate]:
+        """Another session in the middle of a transaction, which has all locks and has done all writes."""
+        connection = await asyncpg.connect(self.settings.url)
+        try:
+            await connection.execute(begin(self.settings, locks=locks))
+            await perform(connection, transaction)
+            yield Gate(connection)
+        finally:
+            await connection.close()
+
+    async def after(self, other: Gate, action: Awaitable[Any]) -> Any:
+        """Do an action that waits for the other session, whose transaction is then committed."""
+        waiting = asyncio.ensure_future(self.note(action))
+        await other.reached()
+        await other.commit()
+        async with asyncio.timeout(LIMIT):
+            return await waiting
+
+    async def name_deliveries(self) -> None:
+        """Replace the ids of deliveries, which are random."""
+        connection = await asyncpg.connect(self.settings.url)
+        await connection.execute(f'UPDATE {self.settings.schema}.delivery SET id = seq')
+        await connection.close()
+
+    async def rows(self) -> dict[str, list[str]]:
+        """Return all rows of all tables, without times and places in the queue."""
+        schema = self.settings.schema
+        connection = await asyncpg.connect(self.settings.url)
+        tables = await connection.fetch(
+            'SELECT table_name FROM information_schema.tables WHERE table_schema = $1', schema
+        )
+        rows: dict[str, list[str]] = {}
+        for (table,) in tables:
+            query = f"SELECT (to_jsonb(t) - '{{lease_until,queue_seq}}'::text[])::text FROM {schema}.{table} t"
+            rows[table] = sorted(row[0] for row in await connection.fetch(query))
+        await connection.close()
+        return rows
+
+
+Schedule = Callable[[Stage], Awaitable[Any]]
+
+
+def done(claimed: Claim, **options: Any) -> Finish:
+    """Return the end of a run that says something."""
+    return ending(claimed, messages=FIRST, usage=USED, artifacts=ARTIFACTS, **options)
+
+
+# --- schedules of one session -----------------------------------------------------------------------------------------
+
+
+async def a_task_of_all_fields(stage: Stage) -> None:
+    submission = replace(
+        message(new='t', context='c'), request=b'{}', traceparent='00-1-2-01', dialect='0.3', watched_until=7
+    )
+    accepted = await stage.start(replace(submission, logged=True))
+    assert accepted is not None
+    assert accepted.claim is not None
+    end = done(accepted.claim, after=2, metadata=b'{}', history=[('m', b'{}')], status_message=b'{"messageId":"s"}')
+    await stage.end(accepted.claim, replace(end, events=[chunk(2, 'a')]))
+
+
+async def a_conversation(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    await stage.end(*both(await stage.started('u')))
+
+
+def both(claimed: Claim) -> tuple[Claim, Finish]:
+    return claimed, done(claimed)
+
+
+async def a_message_that_is_sent_again(stage: Stage) -> None:
+    for name, text in (('t', 'hello'), ('u', 'hello'), ('v', 'other')):
+        await stage.start(message(text, new=name, message_id='m', context='c'))
+    await submit(stage.backend, message(to='t', message_id='n'))
+    await stage.start(message(new='w', message_id='n'))
+
+
+async def an_anonymous_message_that_is_sent_again(stage: Stage) -> None:
+    first = message(new='t', context='c', owner='/', message_id=LONG)
+    for name, at in (('t', AT), ('u', AT), ('v', AT + WINDOW + 1)):
+        await stage.start(replace(first, task_id=name, at=at))
+    await stage.start(message(new='w', owner='/', message_id='short'))
+
+
+async def a_busy_context(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(message(new=name, context='c'))
+
+
+async def a_full_queue(stage: Stage) -> None:
+    await a_busy_context(stage)
+    await stage.start(message(new='v'), queue_limit=1)
+    await stage.start(message(new='w'), queue_limit=2)
+
+
+async def another_task_that_waits_for_a_slot(stage: Stage) -> None:
+    await submit(stage.backend, message(new='t', owner='/bob'))
+    await stage.start(message(new='u'))
+
+
+async def no_slot(stage: Stage) -> None:
+    await stage.note(submit(stage.backend, message(new='t')))
+
+
+async def submissions_that_are_not_common(stage: Stage) -> None:
+    await stage.start(replace(message(new='t'), refusal=UnsupportedOperationError('No.')))
+    for name in ('u', 'v'):
+        await stage.start(replace(message(new=name), task_limit=1))
+    await stage.start(replace(message(new='w'), push=WEBHOOK, push_limit=1))
+    await stage.start(message('later', to='u'))
+    await stage.name_deliveries()
+
+
+async def a_message_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    following = await stage.end(claimed, done(claimed))
+    assert following is not None
+    await stage.end(following, ending(following, messages=SECOND, artifacts=ARTIFACTS))
+
+
+async def a_message_that_the_run_has_read(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    await stage.end(claimed, done(claimed, taken=2))
+
+
+async def a_last_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await submit(stage.backend, message('more', to='t'))
+    await stage.end(claimed, done(claimed, last=True))
+
+
+async def a_task_behind(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.start(message(new='u', context='c'))
+    await stage.end(claimed, done(claimed))
+
+
+async def a_request_to_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.note(stage.backend.queue.cancel('t', OWNER, at=AT))
+    await stage.end(claimed, done(claimed))
+
+
+async def a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    taken = await claim_one(stage.backend, 't', 'other')
+    await stage.end(claimed, done(claimed))
+    await stage.end(taken, done(taken))
+
+
+async def an_end_that_is_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for _ in range(2):
+        await stage.end(claimed, done(claimed))
+
+
+async def ends_that_are_not_common(stage: Stage) -> None:
+    for state in ('failed', 'input-required', 'canceled'):
+        claimed = await stage.started(state, state)
+        await stage.end(claimed, ending(claimed, state, messages=FIRST))
+    claimed = await stage.started('streamed', 'd')
+    await stage.end(claimed, ending(claimed, messages=FIRST))
+    claimed = await stage.started('paid', 'e')
+    await stage.end(claimed, done(claimed, charges=[Charge('/ada', 1000, AT + 1000, 1, 2, 3)]))
+
+
+async def an_end_after_a_checkpoint(stage: Stage) -> None:
+    claimed = await stage.started()
+    checkpoint = Checkpoint(run='r', messages=FIRST, usage=USED)
+    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], None, checkpoint)
+    await stage.end(claimed, done(claimed, after=2))
+
+
+async def an_end_after_a_status_with_a_message(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.emit(claimed, [chunk(2, 'a')], Status('working', AT, b'{"messageId":"s"}'))
+    await stage.end(claimed, done(claimed, after=2))
+
+
+async def a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.end(claimed, done(claimed))
+    await stage.name_deliveries()
+
+
+async def a_conversation_that_another_has_begun(stage: Stage) -> None:
+    claimed = await stage.started()
+    record = ConversationRecord(
+        conversation_id='c', scope=OWNER, head_id=None, revision='r', updated_at=datetime.fromtimestamp(0, UTC)
+    )
+    await stage.backend.conversations(OWNER).write_record(record, expected_revision=None)
+    await stage.end(claimed, done(claimed))
+
+
+async def a_conversation_that_is_erased_in_mid_run(stage: Stage) -> None:
+    await stage.end(*both(await stage.started('t')))
+    claimed = await stage.started('u')
+    await stage.backend.conversations(OWNER).delete_record('c', expected_revision='t.1')
+    await stage.end(claimed, done(claimed))
+
+
+# --- schedules of two sessions that meet at a lock --------------------------------------------------------------------
+
+
+async def a_start_behind_another_task(stage: Stage) -> None:
+    await stage.backend.queued()
+    other = message(new='t', context='c')
+    transaction = accept.submit('agent', other, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
+    async with stage.meeting(transaction, CONTEXT) as gate:
+        await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
+
+
+async def a_start_after_the_end_before(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(runs.finish('agent', claimed, done(claimed)), CONTEXT) as gate:
+        accepted = await stage.after(gate, submit(stage.backend, message(new='u', context='c'), slot=SLOT))
+    await stage.end(accepted.claim, ending(accepted.claim, messages=SECOND, artifacts=ARTIFACTS))
+
+
+async def two_starts_with_one_message(stage: Stage) -> None:
+    await stage.backend.queued()
+    other = message(new='t', context='c', message_id='m')
+    transaction = accept.submit('agent', other, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW, slot=SLOT)
+    async with stage.meeting(transaction, CONTEXT) as gate:
+        again = replace(other, task_id='u', context_id='d')
+        await stage.after(gate, submit(stage.backend, again, slot=SLOT))
+
+
+async def an_end_with_an_unread_message(stage: Stage) -> None:
+    claimed = await stage.started()
+    transaction = accept.submit('agent', message('more', to='t'), queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
+    async with stage.meeting(transaction) as gate:
+        assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
+
+
+async def an_end_after_a_request_to_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=False)) as gate:
+        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+
+
+async def an_end_after_a_forced_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=True)) as gate:
+        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+
+
+async def an_end_after_the_claim_of_another(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    async with stage.meeting(transaction) as gate:  # has the lock of the row alone
+        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+
+
+async def an_end_before_another_task(stage: Stage) -> None:
+    claimed = await stage.started()
+    other = message(new='u', context='c')
+    transaction = accept.submit('agent', other, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
+    async with stage.meeting(transaction, CONTEXT) as gate:
+        await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
+
+
+SCHEDULES: Sequence[Schedule] = (
+    a_task_of_all_fields,
+    a_conversation,
+    a_message_that_is_sent_again,
+    an_anonymous_message_that_is_sent_again,
+    a_busy_context,
+    a_full_queue,
+    another_task_that_waits_for_a_slot,
+    no_slot,
+    submissions_that_are_not_common,
+    a_message_in_mid_run,
+    a_message_that_the_run_has_read,
+    a_last_run,
+    a_task_behind,
+    a_request_to_cancel,
+    a_lost_lease,
+    an_end_that_is_sent_again,
+    ends_that_are_not_common,
+    an_end_after_a_checkpoint,
+    an_end_after_a_status_with_a_message,
+    a_webhook_in_mid_run,
+    a_conversation_that_another_has_begun,
+    a_conversation_that_is_erased_in_mid_run,
+    a_start_behind_another_task,
+    a_start_after_the_end_before,
+    two_starts_with_one_message,
+    an_end_with_an_unread_message,
+    an_end_after_a_request_to_cancel,
+    an_end_after_a_forced_cancel,
+    an_end_after_the_claim_of_another,
+    an_end_before_another_task,
+)
+
+
+@pytest.mark.parametrize('schedule', SCHEDULES, ids=lambda schedule: schedule.__name__)
+async def test_calls_and_generators_have_the_same_results_and_rows(schedule: Schedule, postgres: Server) -> None:
+    with postgres.database('called', 'stepped') as url:
+        stages = [Stage(url, calls=calls) for calls in (True, False)]
+        for stage in stages:
+            await schedule(stage)
+        called, stepped = stages
+        assert called.results == stepped.results
+        assert await called.rows() == await stepped.rows()
+        for stage in stages:
+            await asyncio.to_thread(stage.backend.close)
+
+
+@pytest.mark.parametrize('default', ["isolation = 'repeatable read'", 'read_only = on'])
+async def test_a_database_with_other_defaults_gets_the_generator(
+    default: str, postgres: Server, postgres_url: str
+) -> None:
+    postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
+    stage = Stage(postgres_url, calls=True)
+    claimed = await stage.started()
+    await stage.end(claimed, done(claimed))
+    assert stage.results[1:] == [None]
+    await asyncio.to_thread(stage.backend.close)
+
+
+# --- calls without an answer ------------------------------------------------------------------------------------------
+
+
+async def test_a_start_whose_answer_is_lost_is_called_again_and_has_started_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        await stage.started('first', 'd')
+        proxy.when(b'message hello for t', 'lose the answer')
+        claimed = await stage.started()
+        assert (claimed.fence, claimed.header.last_event) == (1, 1)
+        assert await claim(stage.backend, 'other') == []
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        claimed = await stage.started()
+        await stage.end(*both(await stage.started('u', 'd')))
+        proxy.when(b't.1.0', 'lose the answer')
+        assert await stage.end(claimed, done(claimed)) is None
+        assert stage.results[-1] is None
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_what_may_have_been_started_is_handed_back_when_the_database_answers_again(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=1), 'agent', reader_lag=READER_LAG)
+        await submit(backend, message(new='first'), slot=SLOT)
+        proxy.when(b'message hello for t', 'lose the answer')
+        waiting = asyncio.create_task(submit(backend, message(new='t'), slot=SLOT))
+        proxy.refuses = True
+        with pytest.raises(StoreUnavailable):
+            await waiting
+        proxy.refuses = False
+        async with asyncio.timeout(LIMIT):
+            while not (claims := await claim(backend, 'other')):
+                pass
+        assert [(each.header.id, each.fence) for each in claims] == [('t', 2)]
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        proxy.refuses = True
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=0.1), 'agent', reader_lag=READER_LAG)
+        with pytest.raises(StoreUnavailable):
+            await submit(backend, message(new='t'), slot=SLOT)
+        await asyncio.to_thread(backend.close)
+
+
+async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str) -> None:
+    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=0.5), 'agent', reader_lag=READER_LAG)
+    await backend.queued()
+    async with gate(postgres_url, lock(CONTEXT)):
+        with pytest.raises(StoreUnavailable) as refused:
+            await submit(backend, message(new='t', context='c'), slot=SLOT)
+    assert 'lock timeout' in str(refused.value.__cause__)
+    await asyncio.to_thread(backend.close)
+
+
+async def test_a_database_without_the_functions_is_refused(postgres: Server, postgres_url: str) -> None:
+    stage = Stage(postgres_url, calls=True)
+    await stage.backend.queued()
+    postgres.run('DROP FUNCTION called.a2a_start', database(postgres_url))
+    with pytest.raises(StoreUnavailable) as refused:
+        await submit(stage.backend, message(new='t'), slot=SLOT)
+    assert 'function called.a2a_start' in str(refused.value.__cause__)
+    await asyncio.to_thread(stage.backend.close)
