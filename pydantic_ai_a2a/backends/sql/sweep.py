@@ -218,9 +218,9 @@ def _list_again(agent: str, rows: Rows) -> Transaction[int]:
     """List conversations by the time of the newest turn, and return the number."""
     listed = 0
     for owner, context_id, _, _ in rows:
-        if not (yield Lock((agent, owner, context_id), wait=False)):
-            listed += 1
-            yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
+        locked = yield Lock((agent, owner, context_id), wait=False)
+        listed += not locked
+        yield [(_LIST_AGAIN, [] if locked else [(agent, owner, context_id)])]
     return listed
 
 

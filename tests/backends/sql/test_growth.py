@@ -149,6 +149,16 @@ def test_a_sweep_deletes_a_conversation_whose_record_is_damaged(connection: sqli
     assert [row[0] for row in rows] == [f'idle {n}' for n in range(1, 9)]
 
 
+def test_a_conversation_that_went_on_is_not_swept_by_the_time_of_its_first_turn(connection: sqlite3.Connection) -> None:
+    grow(connection, 1, 10)
+    connection.execute("UPDATE conversation SET updated_at = updated_at + 100 WHERE id = 'idle 10'")
+    small = Retention(events=timedelta(days=1), max_contexts=8)
+    while perform(connection, sweep.sweep('agent', small, AT)) != (0, []):
+        pass
+    rows = connection.execute('SELECT id FROM conversation ORDER BY updated_at DESC').fetchall()
+    assert [row[0] for row in rows] == ['idle 10', *(f'idle {n}' for n in range(1, 8))]
+
+
 def total(connection: sqlite3.Connection, *kinds: str) -> int:
     statement, values = totals.count('agent', None, kinds)
     return connection.execute(statement, values).fetchone()[0]

@@ -16,7 +16,7 @@ from pydantic_ai_a2a import to_a2a
 
 from ...client import LIMIT, Client, lifespan, message, state_of
 
-TURNS, COUNTED = 60, 12
+TURNS, COUNTED = 104, 12
 PAGES, KILOBYTES = 16, 60
 
 
