@@ -48,7 +48,7 @@ CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 295, 'file': 310}
 """In the thread of the event loop."""
-RESUME_OWN_CALLS = {'memory': 365, 'file': 455}
+RESUME_OWN_CALLS = {'memory': 350, 'file': 430}
 """In the thread of the event loop. Unlike a plain send, an answer reads the pause before and the task after the run.
 In a file, the run stores a checkpoint."""
 DELTA_CALLS = 100

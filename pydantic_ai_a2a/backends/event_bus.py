@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from itertools import islice
+from math import inf
 from threading import Lock
 
 from ..lifecycle import STOPPED
@@ -22,6 +22,8 @@ __all__ = ('EventBus', 'Read')
 
 Read = Callable[[str, int, int], Awaitable[list[TaskEvent]]]
 """Stored events of a task after a number, at most so many."""
+Stopped = Callable[[int], Awaitable[bool]]
+"""True if an event after a number has stopped a task, which is stopped still."""
 
 _BATCH_EVENTS = 256
 _BATCH_BYTES = 256_000
@@ -36,33 +38,38 @@ def _soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) -> No
 class _Waiter:
     """A future for resolving from any thread."""
 
-    __slots__ = ('certain', 'future', 'loop', 'prepared', 'task')
+    __slots__ = ('future', 'loop', 'newest', 'prepared', 'task')
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[None] = self.loop.create_future()
-        self.certain = False
-        """True once the awaited event is stored, including events that arrived between the hint and the read."""
+        self.newest: float = 0
+        """Number of the newest stopping event; infinite once the caller has to wait no longer."""
         self.prepared: tuple[TaskEvent, StoredTask] | None = None
         """The last event of a run of this process before the write, and the task with this event."""
         self.task: StoredTask | None = None
         """The stopped task, if a run of this process has stored the end."""
 
-    def resolve(self, certain: bool) -> None:
-        """Wake the waiting caller; `certain` if the awaited event is stored, not only announced."""
+    def resolve(self) -> None:
+        """Wake the waiting caller."""
         if asyncio._get_running_loop() is self.loop:
-            self._set(certain)
+            self._set()
         else:
-            _soon(self.loop, partial(self._set, certain))
+            _soon(self.loop, self._set)
 
     def stop(self, last: TaskEvent) -> None:
         """Wake the waiting caller with the task: the stopping event `last` is stored."""
-        if self.prepared is not None and self.prepared[0] is last:  # the very event: another run stores an equal one
-            self.task = self.prepared[1]
-        self.resolve(True)
+        # The very event: another run stores an equal one.
+        self.task = self.prepared[1] if self.prepared is not None and self.prepared[0] is last else None
+        self.newest = last.n
+        self.resolve()
 
-    def _set(self, certain: bool) -> None:
-        self.certain = self.certain or certain
+    def release(self) -> None:
+        """Wake the waiting caller, although the task goes on."""
+        self.newest = inf
+        self.resolve()
+
+    def _set(self) -> None:
         if not self.future.done():
             self.future.set_result(None)
 
@@ -197,7 +204,7 @@ class _Reader(Subscription):
     def wake(self, limit: int) -> None:
         """Wake the reader after new events, or drop a reader that is too far behind."""
         if self._waiter is not None:
-            self._waiter.resolve(True)
+            self._waiter.resolve()
         elif self._busy and not self.dropped and self._tail.published - self._mark > limit:
             self.dropped = True
             _soon(self._loop, self._on_drop)
@@ -205,14 +212,14 @@ class _Reader(Subscription):
     def nudge(self) -> None:
         self._nudged = self._inside
         if self._waiter is not None:
-            self._waiter.resolve(True)
+            self._waiter.resolve()
 
     def hint(self, gone: bool) -> None:
         """Wake the reader for new events in the store, or for a deleted task (`gone`)."""
         self._hinted = True
         self._gone = gone and self.started
         if self._waiter is not None:
-            self._waiter.resolve(True)
+            self._waiter.resolve()
 
     def close(self) -> None:
         self._event_bus.remove(self._task_id, self)
@@ -254,7 +261,7 @@ class EventBus:
                 for reader in tail.readers:
                     reader.hint(newest is None)
             for waiter in self._waiters.get(task_id, ()):
-                waiter.resolve(False)
+                waiter.resolve()
 
     def release(self, held: Callable[[str], bool]) -> None:
         """Wake the callers of this event loop that wait for tasks not held by this process."""
@@ -263,7 +270,7 @@ class EventBus:
             for task_id, waiters in self._waiters.items():
                 for waiter in waiters if not held(task_id) else ():
                     if waiter.loop is loop:
-                        waiter.resolve(True)
+                        waiter.release()
 
     @property
     def in_use(self) -> bool:
@@ -317,16 +324,16 @@ class EventBus:
             for waiter in self._waiters.get(task_id, ()):
                 waiter.prepared = final, task
 
-    def expect(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> Ending:
-        """See `EventLog.expect`; `stopped` reads whether the task has stopped."""
+    def expect(self, task_id: str, stopped: Stopped) -> Ending:
+        """See `EventLog.expect`; `stopped` reads whether the task has stopped after an event."""
         return _Ending(self, task_id, stopped)
 
-    async def wait(self, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
-        """Wait until a stopping event is published; return at once if `stopped` returns true."""
+    async def wait(self, task_id: str, after: int, stopped: Stopped) -> None:
+        """Wait until an event after a number stops the task; return at once if `stopped` returns true."""
         ending = _Ending(self, task_id, stopped)
         try:
-            if not await stopped():
-                await ending.wait()
+            if not await stopped(after):
+                await ending.wait(after)
         finally:
             ending.close()
 
@@ -349,23 +356,24 @@ class EventBus:
 
 
 class _Ending(Ending):
-    def __init__(self, event_bus: EventBus, task_id: str, stopped: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, event_bus: EventBus, task_id: str, stopped: Stopped) -> None:
         self._event_bus = event_bus
         self._task_id = task_id
         self._stopped = stopped
         self._waiter = event_bus.add_waiter(task_id)
 
-    async def wait(self) -> StoredTask | None:
+    async def wait(self, after: int) -> StoredTask | None:
         while True:
             waiter = self._waiter
             await waiter.future
-            if waiter.certain:
+            if waiter.newest <= after:  # an earlier stop, or another process may have ended the task
+                # The next waiter is registered before the read: a later stop wakes one of both waiters.
+                self._waiter = self._event_bus.add_waiter(self._task_id)
+                self._waiter.prepared = waiter.prepared
+                self._event_bus.remove_waiter(self._task_id, waiter)
+            if waiter.newest > after:
                 return waiter.task
-            # Another process may have ended the task. The next waiter is registered before the read.
-            self._waiter = self._event_bus.add_waiter(self._task_id)
-            self._waiter.prepared = waiter.prepared
-            self._event_bus.remove_waiter(self._task_id, waiter)
-            if await self._stopped():
+            if await self._stopped(after):
                 return None
 
     def close(self) -> None:

@@ -81,8 +81,11 @@ class Ending(ABC):
     """The registered wait of a caller for the end of a task."""
 
     @abstractmethod
-    async def wait(self) -> StoredTask | None:
-        """Return once the task has stopped: the whole task as just stored by a run of this process, or None."""
+    async def wait(self, after: int) -> StoredTask | None:
+        """Return once an event after this number has stopped the task.
+
+        Return the whole task if a run of this process has just stored the end and has all of the task; else None.
+        """
 
     @abstractmethod
     def close(self) -> None:

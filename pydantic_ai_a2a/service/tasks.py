@@ -138,14 +138,15 @@ class Service:
         if params.return_immediately:
             accepted = await self._submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
-        ending = self._backend.events.expect(submission.task_id) if submission.new else None
+        ending = self._backend.events.expect(submission.task_id)
         try:
             accepted = await self._submit(submission, call, params.message)
             task_id, task = accepted.header.id, None
-            if ending is None or task_id != submission.task_id or accepted.replayed:
+            begins = accepted.claim is not None or (submission.new and not accepted.replayed)
+            if ending is None or not begins:  # the task may have stopped in another process
                 await within(self._max_wait, self._backend.events.wait(task_id, accepted.after))
             else:
-                task = await within(self._max_wait, ending.wait())
+                task = await within(self._max_wait, ending.wait(accepted.after))
         finally:
             if ending is not None:
                 ending.close()

@@ -90,7 +90,7 @@ async def end_of(backend: Backend, end: End) -> tuple[StoredTask | None, StoredT
     await submit(backend, message('hi', new='t'))
     claimed = await claim_one(backend, 't')
     async with asyncio.timeout(LIMIT):
-        ended = asyncio.ensure_future(asyncio.sleep(0) if waiting is None else waiting.wait())
+        ended = asyncio.ensure_future(asyncio.sleep(0) if waiting is None else waiting.wait(0))
         await asyncio.sleep(0)
         assert waiting is None or not ended.done()
         await end(backend, claimed)

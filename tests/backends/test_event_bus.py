@@ -11,7 +11,11 @@ from ..bounds import LIMIT
 
 
 def event(n: int) -> TaskEvent:
-    return TaskEvent(n, 'completed' if n == 2 else None, b'{}')
+    return stop(n) if n == 2 else TaskEvent(n, None, b'{}')
+
+
+def stop(n: int) -> TaskEvent:
+    return TaskEvent(n, 'completed', b'{}')
 
 
 def nothing() -> None:
@@ -36,14 +40,14 @@ async def test_a_stop_that_is_published_while_somebody_asks_for_it_is_not_missed
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         raise AssertionError('nobody reads')
 
-    async def stopped() -> bool:
+    async def stopped(_: int) -> bool:
         event_bus.publish('t', [event(2)])
         await asyncio.sleep(0)
         return False
 
     event_bus = EventBus(read, 1000)
     async with asyncio.timeout(LIMIT):
-        await event_bus.wait('t', stopped)
+        await event_bus.wait('t', 0, stopped)
 
 
 async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() -> None:
@@ -52,7 +56,7 @@ async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() 
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         raise AssertionError('nobody reads')
 
-    async def stopped() -> bool:
+    async def stopped(_: int) -> bool:
         nonlocal asked
         asked += 1
         if asked == 1:
@@ -62,16 +66,16 @@ async def test_somebody_is_let_go_who_is_about_to_ask_again_because_of_a_hint() 
 
     event_bus = EventBus(read, 1000)
     async with asyncio.timeout(LIMIT):
-        await event_bus.wait('t', stopped)
+        await event_bus.wait('t', 0, stopped)
     assert (asked, event_bus.in_use) == (1, False)
 
 
 def test_only_those_are_let_go_who_wait_in_the_loop_that_ends_for_tasks_that_do_not_run_there() -> None:
-    async def stopped() -> bool:
+    async def stopped(_: int) -> bool:
         return False
 
     async def begin(*task_ids: str) -> list[asyncio.Task[None]]:
-        waits = [asyncio.create_task(event_bus.wait(task_id, stopped)) for task_id in task_ids]
+        waits = [asyncio.create_task(event_bus.wait(task_id, 0, stopped)) for task_id in task_ids]
         await asyncio.sleep(0)
         return waits
 
@@ -166,14 +170,14 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         raise AssertionError('nobody reads')
 
-    async def stopped() -> bool:
+    async def stopped(_: int) -> bool:
         asked.append(len(asked) == 1)
         return asked[-1]
 
     event_bus = EventBus(read, 1000)
     ending = event_bus.expect('t', stopped)
     assert event_bus.awaited('t')
-    waiting = asyncio.ensure_future(ending.wait())
+    waiting = asyncio.ensure_future(ending.wait(0))
     async with asyncio.timeout(LIMIT):
         for _ in range(2):
             event_bus.hint('t', 1)
@@ -184,11 +188,37 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
     assert (asked, event_bus.in_use) == ([False, True], False)
 
 
+async def test_a_stop_before_the_message_does_not_end_the_wait_for_the_answer() -> None:
+    asked: list[int] = []
+
+    async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
+        raise AssertionError('nobody reads')
+
+    async def stopped(after: int) -> bool:
+        asked.append(after)
+        return False
+
+    event_bus = EventBus(read, 1000)
+    for stops in ([1], [1, 3]):
+        ending = event_bus.expect('t', stopped)
+        for n in stops:
+            event_bus.publish('t', [stop(n)])
+        waiting = asyncio.ensure_future(ending.wait(2))
+        async with asyncio.timeout(LIMIT):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert waiting.done() == (3 in stops)
+            event_bus.publish('t', [stop(4)])
+            assert await waiting is None
+        ending.close()
+    assert (asked, event_bus.in_use) == ([2], False)
+
+
 async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None:
     async def read(task_id: str, after: int, limit: int) -> list[TaskEvent]:
         raise AssertionError('nobody reads')
 
-    async def stopped() -> bool:
+    async def stopped(_: int) -> bool:
         raise AssertionError('nobody asks')
 
     header = TaskHeader(
@@ -208,6 +238,6 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
         event_bus.prepare('t', final, StoredTask(header, [], []))
         event_bus.publish('t', [final if not given else event(2)])
         async with asyncio.timeout(LIMIT):
-            given.append(await ending.wait())
+            given.append(await ending.wait(0))
         ending.close()
     assert given == [StoredTask(header, [], []), None]

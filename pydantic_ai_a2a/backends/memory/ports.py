@@ -160,10 +160,10 @@ class MemoryEvents(_Port, EventLog):
         return self.store.event_bus.subscribe(task_id, on_drop)
 
     def expect(self, task_id: str) -> Ending:
-        return self.store.event_bus.expect(task_id, partial(self._stopped_after, task_id, 0))
+        return self.store.event_bus.expect(task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
-        await self.store.event_bus.wait(task_id, partial(self._stopped_after, task_id, after))
+        await self.store.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
 
     async def _stopped_after(self, task_id: str, after: int) -> bool:
         with self.store.lock:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -240,14 +241,12 @@ class SqlEvents(Port, EventLog):
         return self.database.event_bus.subscribe(task_id, on_drop)
 
     def expect(self, task_id: str) -> Ending:
-        return self.database.event_bus.expect(
-            task_id, lambda: self.database.read(reads.stopped_after, self.agent, task_id, 0)
-        )
+        return self.database.event_bus.expect(task_id, partial(self._stopped_after, task_id))
 
     async def wait(self, task_id: str, after: int) -> None:
-        await self.database.event_bus.wait(
-            task_id, lambda: self.database.read(reads.stopped_after, self.agent, task_id, after)
-        )
+        await self.database.event_bus.wait(task_id, after, partial(self._stopped_after, task_id))
+
+    _stopped_after = reading(reads.stopped_after)
 
     def release(self, held: Callable[[str], bool]) -> None:
         self.database.event_bus.release(held)
