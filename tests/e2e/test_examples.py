@@ -35,6 +35,17 @@ def asked(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 @covers(OFFICIAL)
+async def test_each_of_several_agents_answers_at_its_own_url() -> None:
+    with uvicorn('several_agents:app', '--app-dir', str(ROOT / 'examples')) as server:
+        async with (
+            official_client(f'{server.url}translator/', streaming=False) as translator,
+            official_client(f'{server.url}summarizer/', streaming=False) as summarizer,
+        ):
+            tasks = [await task_of(client.send_message(say('Good morning.'))) for client in (translator, summarizer)]
+    assert [text_of(task) for task in tasks] == ['Bonjour.', 'A greeting.']
+
+
+@covers(OFFICIAL)
 async def test_the_clerk_is_told_what_others_have_weighed() -> None:
     async with example('approvals') as (_, client):
         task = await task_of(client.send_message(say('weigh the parcel')))
