@@ -19,20 +19,14 @@ MOST_PRONOUNS = 0.05
 WORDY = frozenset(
     [
         'approvals',
-        'bring-your-own',
         'capacity',
         'clients',
-        'durability',
-        'durable-engines',
         'files',
-        'migrate',
         'pending-calls',
         'performance',
-        'postgresql',
         'results',
         'resume',
         'scale',
-        'testing',
     ]
 )
 """Pages that may have more pronouns and longer sentences."""
