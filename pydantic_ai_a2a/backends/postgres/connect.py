@@ -62,6 +62,7 @@ _BUSY = (asyncpg.QueryCanceledError, asyncpg.LockNotAvailableError)
 _UNUSABLE = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.InvalidSchemaNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.UndefinedTableError,
     asyncpg.UndefinedColumnError,

@@ -287,11 +287,11 @@ async def test_a_message_to_a_task_that_a_worker_runs_is_refused() -> None:
 
 def test_a_worker_with_other_parts_than_are_given_is_refused() -> None:
     worker = AgentWorker(agent=agent, **parts())
-    with pytest.raises(ValueError, match='another storage than'):
+    with pytest.raises(ValueError, match='different storage'):
         to_a2a(agent, workers=Workers(worker=worker), storage=InMemoryStorage[Any]())
-    with pytest.raises(ValueError, match='another broker than'):
+    with pytest.raises(ValueError, match='different broker'):
         to_a2a(agent, workers=Workers(worker=worker), broker=InMemoryBroker())
-    with pytest.raises(ValueError, match='another agent than'):
+    with pytest.raises(ValueError, match='different agent'):
         to_a2a(Agent('test'), workers=Workers(worker=worker))
     assert to_a2a(agent, workers=Workers(worker=worker), storage=worker.storage, broker=worker.broker)
 
