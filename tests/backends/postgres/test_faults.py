@@ -301,7 +301,7 @@ async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Op
     for n in range(2):
         await submit(here, message(f'{n}', new=f't{n}', context=f'c{n}', at=AT + n))
         await run(here, f't{n}', messages=turn('hi', 'hello'), at=AT + n)
-    await here.housekeeping.sweep(LATE[0], at=AT + n)  # lists both conversations
+    await here.housekeeping.sweep(LATE[0], at=AT + 2)  # lists both conversations
     async with gate(postgres_url, "SELECT 1 FROM a2a.conversation WHERE id = 'c0' FOR UPDATE") as held:
         sweeping = asyncio.ensure_future(here.housekeeping.sweep(LATE[0], at=LATE[1]))
         await held.reached()

@@ -12,6 +12,10 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Results
+from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
+from pydantic_ai_a2a.backends.memory.ports import MemoryReader
+from pydantic_ai_a2a.ports import TaskReader
+from pydantic_ai_a2a.types import StoredTask
 
 from ...client import Client, Event, RpcError, Stream, message, rpc, state_of, texts
 from ...dialects import spoken
@@ -159,6 +163,28 @@ async def test_a_last_event_id_that_is_no_number_counts_as_none(value: str) -> N
     else:
         assert answers[0].body == answers[1].body
         assert answers[0].headers['content-type'] == 'text/event-stream'
+
+
+class ErasedMeanwhile(MemoryReader):
+    """Finds a task, and then no more. The log of the store has all events."""
+
+    watch = TaskReader.watch
+
+    async def load(
+        self, task_id: str, owner: str | None, *, history_length: int | None = None, artifacts: bool = True
+    ) -> StoredTask | None:
+        if artifacts:
+            return None
+        return await super().load(task_id, owner, history_length=history_length, artifacts=artifacts)
+
+
+async def test_a_task_that_is_erased_while_a_reader_comes_is_unknown() -> None:
+    backend = MemoryBackend('agent', reader_lag=10**6)
+    async with serving(Agent('test'), backend=backend) as client:
+        task = await client.send()
+        backend.reader = ErasedMeanwhile(backend.store)
+        answer = await client.post(rpc('SubscribeToTask', {'id': task['id']}))
+    assert refusal(answer).code == -32001
 
 
 @covers(ROW)
