@@ -39,10 +39,11 @@ def split(task_id: str, ending: bytes | None) -> list[tuple[str, bytes]]:
     try:
         lengths, _, rest = bytes(ending).partition(b'\n')
         items: list[tuple[str, bytes]] = []
+        start = 0
         for length in lengths.split():
-            size = int(length[1:])
-            items.append((_KINDS[length[:1]], rest[:size]))
-            rest = rest[size:]
+            end = start + int(length[1:])
+            items.append((_KINDS[length[:1]], rest[start:end]))
+            start = end
     except (KeyError, ValueError):
         raise StoredDamaged(f'Task {task_id} has an end that cannot be read.') from None
     return items
