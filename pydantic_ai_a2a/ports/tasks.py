@@ -95,6 +95,22 @@ class Submission:
     push_limit: int = 0
     """Limit of the task's push configurations."""
 
+    def header(self, state: TaskState = 'submitted') -> TaskHeader:
+        """Return the header of the new task; a submitted task is queued."""
+        assert self.context_id is not None, 'a new message has one'
+        return TaskHeader(
+            id=self.task_id,
+            context_id=self.context_id,
+            owner=self.owner,
+            state=state,
+            status_at=self.at,
+            status_message=None,
+            metadata=None,
+            last_event=0,
+            dialect=self.dialect,
+            queued=state == 'submitted',
+        )
+
 
 class Slot(NamedTuple):
     """A free slot of a worker, offered for the task of a new message."""

@@ -124,7 +124,8 @@ class Direct:
             running.cancel()  # before the hook, which may take long
             if stores:
                 raise StoreUnavailable
-            raise await self._failed(_header_of(submission), correlation_id, RunTimedOut('Limits.max_wait has passed.'))
+            header = submission.header('working')
+            raise await self._failed(header, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
         finally:
             running.cancel()
             watching.cancel()
@@ -156,7 +157,7 @@ class Direct:
     # --- one run ----------------------------------------------------------------------------------------------------
 
     async def _run(self, submission: Submission, correlation_id: str) -> bytes:
-        header = _header_of(submission)
+        header = submission.header('working')
         key = id(asyncio.get_running_loop()), header.owner, header.context_id
         task = asyncio.current_task()
         async with self._contexts.setdefault(key, asyncio.Lock()):
@@ -209,21 +210,6 @@ class Direct:
         if self._job.hooks.on_failure is not None:
             await self._job.hooks.failed(run_failure(header, failure.kind, correlation_id, error))
         return _error(failure)
-
-
-def _header_of(submission: Submission) -> TaskHeader:
-    assert submission.context_id is not None, 'a new message has one'
-    return TaskHeader(
-        id=submission.task_id,
-        context_id=submission.context_id,
-        owner=submission.owner,
-        state='working',
-        status_at=submission.at,
-        status_message=None,
-        metadata=None,
-        last_event=0,
-        dialect=submission.dialect,
-    )
 
 
 async def _call_rule(rule: Callable[[Message], Any], message: Message) -> object:

@@ -70,19 +70,7 @@ def _start(
     rare = message.refusal is not None or message.push is not None or message.task_limit is not None
     if slot is None or not message.new or rare:
         return None
-    assert message.context_id is not None
-    header = TaskHeader(
-        id=message.task_id,
-        context_id=message.context_id,
-        owner=message.owner,
-        state='submitted',
-        status_at=message.at,
-        status_message=None,
-        metadata=None,
-        last_event=0,
-        dialect=message.dialect,
-        queued=True,
-    )
+    header = message.header()
     event = status_event(header, Status('working', message.at, None), 1)
     body = stored.with_ids(message.body, header.id, header.context_id)
 
@@ -94,8 +82,8 @@ def _start(
         *_first(settings, submit.locks_of_submit(agent, message)),
         agent,
         message.owner,
-        message.task_id,
-        message.context_id,
+        header.id,
+        header.context_id,
         message.dialect,
         message.traceparent,
         message.at,

@@ -187,18 +187,7 @@ def _create(agent: str, message: Submission, key: str | None, queue_limit: int, 
     )
     if not rows:
         raise OverloadedError(headers={'Retry-After': '1'})
-    return TaskHeader(
-        id=message.task_id,
-        context_id=message.context_id,
-        owner=message.owner,
-        state='submitted',
-        status_at=message.at,
-        status_message=None,
-        metadata=None,
-        last_event=0,
-        dialect=message.dialect,
-        queued=True,
-    )
+    return message.header()
 
 
 def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
