@@ -245,7 +245,10 @@ class EventLogSuite(PortSuite):
         reader.start(1)
         await backend.queue.emit(claimed, [chunk(n, 'x' * 1000) for n in range(2, chunks)])
         await backend.queue.finish(claimed, ending(claimed, after=chunks - 1))
-        await backend.housekeeping.sweep(Retention(), at=AT + 61_000)
+        async with asyncio.timeout(LIMIT):
+            # A sweep skips a task whose row is locked, as by the mark of the reader.
+            while await backend.events.has('t', 1):
+                await backend.housekeeping.sweep(Retention(), at=AT + 61_000)
         assert await next_of(reader) == []
         assert reader.dropped
         reader.close()

@@ -218,9 +218,9 @@ def _list_again(agent: str, rows: Rows) -> Transaction[int]:
     """List conversations by the time of the newest turn, and return the number."""
     listed = 0
     for owner, context_id, _, _ in rows:
-        locked = yield Lock((agent, owner, context_id), wait=False)
-        listed += not locked
-        yield [(_LIST_AGAIN, [] if locked else [(agent, owner, context_id)])]
+        if not (yield Lock((agent, owner, context_id), wait=False)):
+            yield [(_LIST_AGAIN, [(agent, owner, context_id)])]
+            listed += 1
     return listed
 
 

@@ -296,6 +296,23 @@ async def test_a_context_that_somebody_writes_to_is_not_swept(another: Open, pos
     assert await conversation(backend, 'c') == []
 
 
+async def test_a_conversation_with_a_newer_turn_is_swept_once_its_context_is_free(
+    another: Open, postgres_url: str
+) -> None:
+    backend = another()
+    for n in range(2):
+        await submit(backend, message(f'{n}', new=f't{n}', context='c', at=AT + n))
+        await run(backend, f't{n}', messages=turn(f'{n}', 'hello'), at=AT + n)
+        await backend.housekeeping.sweep(LATE[0], at=AT + 2)  # lists the conversation by the time of its first turn
+    async with gate(postgres_url, lock(Lock(('agent', OWNER, 'c')))):
+        await backend.housekeeping.sweep(LATE[0], at=LATE[1])
+        assert await conversation(backend, 'c') == ['0', 'hello', '1', 'hello']
+    async with asyncio.timeout(LIMIT):
+        while await backend.housekeeping.sweep(LATE[0], at=LATE[1]):
+            pass
+    assert await conversation(backend, 'c') == []
+
+
 async def test_a_context_that_goes_on_while_others_are_swept_is_kept(another: Open, postgres_url: str) -> None:
     here, there = another(), another()
     for n in range(2):
