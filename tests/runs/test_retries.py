@@ -59,8 +59,8 @@ async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
-    time, ahead = loop.time, 0.0
-    monkeypatch.setattr(loop, 'time', lambda: time() + ahead)
+    now = loop.time()
+    monkeypatch.setattr(loop, 'time', lambda: now)
     asked = 0
 
     async def answer() -> None:
@@ -68,15 +68,15 @@ async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may
         asked += 1
 
     async def answer_late() -> None:
-        nonlocal ahead
-        ahead += LEASE * 0.7
+        nonlocal now
+        now += LEASE * 0.7
 
     outages = Outages(LEASE)
     assert await outages.pause(answer) == 0
     assert await outages.pause(answer) == 0
     assert asked == 1
-    ahead += LEASE / 30
+    now += LEASE / 20
     pause = await outages.pause(answer_late)
     assert 0 < pause <= LEASE / 3
-    ahead += pause
+    now += pause + 1
     assert await outages.pause(answer) == 0
