@@ -20,7 +20,6 @@ WORDY = frozenset(
     [
         'approvals',
         'capacity',
-        'clients',
         'files',
         'pending-calls',
         'performance',
