@@ -24,7 +24,6 @@ WORDY = frozenset(
         'pending-calls',
         'performance',
         'results',
-        'resume',
         'scale',
     ]
 )
