@@ -24,7 +24,6 @@ WORDY = frozenset(
         'pending-calls',
         'performance',
         'results',
-        'scale',
     ]
 )
 """Pages that may have more pronouns and longer sentences."""
