@@ -19,10 +19,8 @@ MOST_PRONOUNS = 0.05
 WORDY = frozenset(
     [
         'approvals',
-        'capacity',
         'files',
         'pending-calls',
-        'performance',
         'results',
     ]
 )
