@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ..words import QUESTION_WORDS, measure
-from .blocks import ROOT
+from .blocks import ROOT, blocks
 
 DOCS = ROOT / 'docs'
 PAGES = sorted(DOCS.glob('*.md'))
@@ -16,6 +16,8 @@ MOST_WORDS = 1500
 MOST_WORDS_TO_BEGIN = 900
 MOST_PRONOUNS = 0.05
 """The share of a page's words that may be pronouns."""
+MOST_COLUMNS = 84
+"""The longest line of code that a page on a wide screen shows without a line break."""
 WORDY = frozenset(
     [
         'approvals',
@@ -25,6 +27,8 @@ WORDY = frozenset(
     ]
 )
 """Pages that may have more pronouns and longer sentences."""
+WIDE = frozenset(['approvals', 'files', 'results'])
+"""Pages that may have longer lines of code."""
 
 
 def _lines(path: Path) -> list[str]:
@@ -61,6 +65,12 @@ def test_a_page_repeats_the_noun_and_has_short_sentences(path: Path) -> None:
     measured = measure(path)
     assert measured.pronoun_share() <= MOST_PRONOUNS, measured.pronouns
     assert measured.long_sentences == []
+
+
+@pytest.mark.parametrize('path', [path for path in PAGES if path.stem not in WIDE], ids=lambda path: path.stem)
+def test_code_fits_the_column_of_a_page(path: Path) -> None:
+    code = [line for block in blocks(path) for line in block.text.splitlines()]
+    assert [line for line in code if len(line) > MOST_COLUMNS] == []
 
 
 def test_the_first_page_can_be_read_at_once() -> None:
