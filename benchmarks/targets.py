@@ -18,7 +18,6 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from pydantic_ai_a2a import A2AApp, Results, Retention, Workers, to_a2a
-from pydantic_ai_a2a.testing import values
 
 from .agents import AGENTS, TEXT
 
@@ -91,6 +90,7 @@ def ours(spec: Spec) -> A2AApp:
 
 async def store(app: A2AApp, tasks: int, items: int) -> None:
     """Store finished tasks of the anonymous caller."""
+    from pydantic_ai_a2a.testing import values  # imports pytest and Hypothesis, which most servers do not need
 
     now = time.time_ns() // 10**6
 
@@ -128,7 +128,8 @@ def serve(app: Starlette, send_buffer: int = 0) -> None:
 def main(spec: Spec) -> None:
     if spec['kind'] == 'ours':
         app = ours(spec)
-        asyncio.run(store(app, spec.get('tasks', 0), spec.get('items', 0)))
+        if 'tasks' in spec:
+            asyncio.run(store(app, spec['tasks'], spec.get('items', 0)))
         serve(app, spec.get('send_buffer', 0))
     else:
         serve(echo() if spec['kind'] == 'echo' else route(AGENTS[spec['agent']]()))

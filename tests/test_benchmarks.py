@@ -1,4 +1,4 @@
-"""The benchmarks measure each of their rows, in the smallest form."""
+"""The benchmarks measure each of their rows, in the smallest form. `make test` measures some of the rows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from benchmarks.report import Row, change, markdown
 
 from .bounds import LIMIT
+from .long import size
 
 ROOT = Path(__file__).parent.parent
 ROWS = {
@@ -65,22 +66,29 @@ ROWS = {
     'recovery': [f'recovery from a killed process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
     'slow': [f'latency of a {name} beside 20 slow connections and 3 stalled streams' for name in ('card', 'send')],
 }
+# Each run imports the package, and starts a PostgreSQL server.
+RUNS = [
+    'sends',
+    'streams cards reads',
+    'memory stalled written turns imports',
+    'neighbour notify events',
+    'recovery slow',
+]
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, '-m', 'benchmarks', *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
-
-
-@pytest.mark.parametrize('name', ROWS)
-def test_the_benchmarks_measure(name: str, tmp_path: Path) -> None:
-    ran = run('--tiny', '--only', name, '--out', str(tmp_path))
+@pytest.mark.long
+@pytest.mark.parametrize('names', size(['cards written notify'], RUNS))
+def test_the_benchmarks_measure(names: str, tmp_path: Path) -> None:
+    only = [argument for name in names.split() for argument in ('--only', name)]
+    command = [sys.executable, '-m', 'benchmarks', '--tiny', '--out', str(tmp_path), *only]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT, check=False)
     assert ran.returncode == 0, ran.stderr
     results = json.loads((tmp_path / 'results.json').read_text())
-    assert [row['name'] for row in results['rows']] == ROWS[name]
+    expected = [row for name in names.split() for row in ROWS[name]]
+    assert [row['name'] for row in results['rows']] == expected
     assert results['taken']['form'] == 'tiny'
     table = (tmp_path / 'results.md').read_text()
-    assert table.count('\n| ') == len(ROWS[name]) + 2
+    assert table.count('\n| ') == len(expected) + 2
     assert table in ran.stdout
 
 
@@ -89,10 +97,17 @@ def test_the_committed_results_have_each_row_of_a_long_or_quick_run() -> None:
     assert len(rows) == sum(map(len, ROWS.values()))
 
 
-def test_an_unknown_row_is_refused_with_the_known_ones() -> None:
-    refused = run('--only', 'nonsense')
-    assert refused.returncode == 2
-    assert all(name in refused.stderr for name in ROWS)
+def test_each_row_is_measured_in_make_stress() -> None:
+    assert sorted(' '.join(RUNS).split()) == sorted(ROWS)
+
+
+def test_an_unknown_row_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    from benchmarks.__main__ import parse  # for Linux only
+
+    with pytest.raises(SystemExit, match='2'):
+        parse(['--only', 'nonsense'])
+    text = capsys.readouterr().err
+    assert all(name in text for name in ROWS)
 
 
 def results(**values: float) -> Any:
