@@ -30,5 +30,5 @@ def work() -> str:
 app = to_a2a(
     agent,
     backend=environ.get('APPS_BACKEND', 'sqlite:///agent.db'),
-    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=6.0, tries=20),
+    push=Push(private_hosts=['127.0.0.1'], backoff=0.05, timeout=float(environ.get('APPS_TIMEOUT', '6')), tries=20),
 )

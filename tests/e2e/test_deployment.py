@@ -144,6 +144,8 @@ def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
             answers = [send(client, agent) for agent in ('joker', 'poet')]
             ready = client.get(CONTAINERS['agents-server']['readinessProbe']['httpGet']['path'])
             live = client.get(CONTAINERS['agents-server']['livenessProbe']['httpGet']['path'])
+        for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
+            serving.signal(number)
     assert answers == ['TASK_STATE_COMPLETED'] * 2
     assert (ready.status_code, live.status_code) == (200, 200)
 

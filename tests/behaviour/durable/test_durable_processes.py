@@ -374,6 +374,8 @@ async def until(reached: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.to_thread(time.sleep, 0.05)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize('store', size(['postgres'], ['file', 'postgres']), indirect=True)
 @covers('storage error in one task')
 async def test_a_task_stays_with_its_process_after_an_outage_that_was_longer_than_the_lease(
     start: Start, store: str, tmp_path: Path

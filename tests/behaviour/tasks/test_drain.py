@@ -18,6 +18,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai_a2a import Limits, Workers, to_a2a
 
 from ...client import LIMIT, Client, Event, RpcError, lifespan, message, state_of, texts
+from ...dialects import unversioned
 from ..refused import refusal, send
 from ..rows import covers
 from ..stage import Stage, ended, heard, tasks_of
@@ -146,6 +147,7 @@ async def test_queued_tasks_never_start_and_fail_with_a_reason_and_streams_end_w
     assert stage.began == ['running']
 
 
+@unversioned('the run holds the server up for five seconds, in each version')
 @covers(ROW)
 async def test_a_run_that_does_not_stop_holds_the_server_up_for_a_bounded_time_and_its_task_fails() -> None:
     running, release = asyncio.Event(), asyncio.Event()
