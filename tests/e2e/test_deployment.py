@@ -8,7 +8,7 @@ import shlex
 import signal
 from collections.abc import Generator
 from configparser import ConfigParser, SectionProxy
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ MANIFESTS = [*yaml.safe_load_all((EXAMPLE / 'kubernetes.yaml').read_text())]
 DEPLOYMENTS = [each for each in MANIFESTS if each['kind'] == 'Deployment']
 PODS = {each['metadata']['name']: each['spec']['template']['spec'] for each in DEPLOYMENTS}
 CONTAINERS = {name: pod['containers'][0] for name, pod in PODS.items()}
+READY, LIVE = (CONTAINERS['agents-server'][probe]['httpGet']['path'] for probe in ('readinessProbe', 'livenessProbe'))
 DOCKERFILE = (EXAMPLE / 'Dockerfile').read_text()
 NGINX = (EXAMPLE / 'nginx.conf').read_text()
 
@@ -142,8 +143,7 @@ def test_a_server_and_two_workers_of_the_example_answer_over_postgresql(
         port = serving.wait_for(r'Uvicorn running on http://[\d.]+:(\d+)')[1]
         with httpx.Client(base_url=f'http://127.0.0.1:{port}', timeout=LIMIT) as client:
             answers = [send(client, agent) for agent in ('joker', 'poet')]
-            ready = client.get(CONTAINERS['agents-server']['readinessProbe']['httpGet']['path'])
-            live = client.get(CONTAINERS['agents-server']['livenessProbe']['httpGet']['path'])
+            ready, live = client.get(READY), client.get(LIVE)
         for number in (signal.SIGTERM, signal.SIGINT):  # the second one ends the drain delay
             serving.signal(number)
     assert answers == ['TASK_STATE_COMPLETED'] * 2
@@ -163,7 +163,11 @@ def test_the_example_prints_its_metrics_at_the_end(tmp_path: Path) -> None:
     ) as server:
         with httpx.Client(base_url=server.url, timeout=LIMIT) as client:
             assert send(client, 'joker') == 'TASK_STATE_COMPLETED'
-        server.signal(signal.SIGINT)
+            server.signal(signal.SIGINT)
+            with suppress(httpx.TransportError):  # the drain delay may have ended
+                while client.get(READY).status_code == 200:
+                    pass
+        server.signal(signal.SIGINT)  # ends the drain delay
         assert server.exit_code() == 0
     assert '"a2a.run.duration"' in server.output
 

@@ -78,15 +78,12 @@ def _ending(case: ElementTree.Element) -> str:
     return message if message.startswith('TypeError') else case[0].tag
 
 
-def test_every_fault_is_caught_by_its_test(tmp_path: Path) -> None:
-    tests = [f'TestBroken::{test}[{fault}]' for fault, test in BROKEN.items()]
-    tests += [f'TestBrokenPush::{test}[{fault}]' for fault, test in BROKEN_PUSH.items()]
-    tests += [f'TestBrokenFile::{test}[{fault}]' for fault, test in BROKEN_FILES.items()]
-    assert run(tmp_path, *tests) == {test.partition('::')[2]: 'failure' for test in tests}
-
-
-def test_no_fault_is_found_where_there_is_none(tmp_path: Path) -> None:
-    tests = [f'TestBroken::{test}[MemoryBackend]' for test in dict.fromkeys(BROKEN.values())]
-    tests += [f'TestBrokenPush::{test}[MemoryBackend]' for test in BROKEN_PUSH.values()]
-    tests += [f'TestBrokenFile::{test}[sound]' for test in BROKEN_FILES.values()]
-    assert run(tmp_path, *tests) == {test.partition('::')[2]: 'passed' for test in tests}
+def test_every_fault_is_caught_by_its_test_and_none_is_found_where_there_is_none(tmp_path: Path) -> None:
+    faults = [f'TestBroken::{test}[{fault}]' for fault, test in BROKEN.items()]
+    faults += [f'TestBrokenPush::{test}[{fault}]' for fault, test in BROKEN_PUSH.items()]
+    faults += [f'TestBrokenFile::{test}[{fault}]' for fault, test in BROKEN_FILES.items()]
+    sound = [f'TestBroken::{test}[MemoryBackend]' for test in dict.fromkeys(BROKEN.values())]
+    sound += [f'TestBrokenPush::{test}[MemoryBackend]' for test in BROKEN_PUSH.values()]
+    sound += [f'TestBrokenFile::{test}[sound]' for test in BROKEN_FILES.values()]
+    expected = {**dict.fromkeys(faults, 'failure'), **dict.fromkeys(sound, 'passed')}
+    assert run(tmp_path, *expected) == {test.partition('::')[2]: ending for test, ending in expected.items()}

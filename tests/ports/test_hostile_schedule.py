@@ -509,7 +509,7 @@ def test_whatever_happens_to_holders_clocks_and_clients_the_promises_are_kept(
             store = f'hostile {next(stores)}'
             super().__init__([opened(store, 'agent') for _ in range(2 if name in DURABLE else 1)])
 
-    chosen = settings(max_examples=20 if name == 'memory' else 5, stateful_step_count=60)
+    chosen = settings(max_examples={'memory': 20, 'file': 5, 'postgres': 2}[name], stateful_step_count=60)
     if many := environ.get('HOSTILE_EXAMPLES'):
         chosen = settings(max_examples=int(many), stateful_step_count=100, derandomize=False, print_blob=True)
     run_state_machine_as_test(Made, settings=chosen)

@@ -50,7 +50,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 FILE = pytest.mark.parametrize('store', ['file'], indirect=True)
 HOURS: dict[object, str] = {1: 'forward', -1: 'back'}
-CLOCKS = [('file', 1), ('postgres', -1), *size([], [('file', -1), ('postgres', 1)])]
+CLOCKS = size([('file', 1)], [('file', 1), ('postgres', -1), ('file', -1), ('postgres', 1)])
 """A store, and the hours by which the wall clock of a process is set."""
 
 
