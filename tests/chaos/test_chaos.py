@@ -17,11 +17,12 @@ from .plan import Plan
 from .run import Outcome, Settings, chaos
 from .stores import Store, postgres_store, sqlite_store
 
-OF_WORKERS = (
-    'stop a worker that speaks',
+# Each fault takes a lease or two.
+OVER_A_FILE = (
     'stop a worker and kill its heir',
-    *size((), ('stop a worker between steps',)),
+    *size((), ('stop a worker that speaks', 'stop a worker between steps')),
 )
+OVER_POSTGRESQL = ('stop a worker that speaks', *size((), ('kill a worker', 'stop a worker between steps')))
 
 
 async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
@@ -36,20 +37,20 @@ async def run(store: Store, folder: Path, *of_workers: str) -> Outcome:
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_over_a_file(
     tmp_path: Path,
 ) -> None:
-    outcome = await run(sqlite_store(tmp_path, seconds=1.0), tmp_path, *OF_WORKERS)
+    outcome = await run(sqlite_store(tmp_path, seconds=1.0), tmp_path, *OVER_A_FILE)
     assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.recovered) == len(OF_WORKERS) + 1, outcome.facts.recoveries  # the heir's, too
+    assert len(outcome.recovered) == len(OVER_A_FILE) + 1, outcome.facts.recoveries  # the heir's, too
     assert outcome.dropped
 
 
+@pytest.mark.long
 async def test_no_task_turn_or_event_is_lost_or_doubled_whatever_happens_to_processes_and_postgresql(
     tmp_path: Path,
 ) -> None:
     with postgres_server() as server, server.database() as url:
-        faults = ('kill a worker', 'stop a worker between steps')
-        outcome = await run(postgres_store(server, url, seconds=0.3), tmp_path, *faults)
+        outcome = await run(postgres_store(server, url, seconds=0.3), tmp_path, *OVER_POSTGRESQL)
     assert judge(outcome.facts) == [], outcome.output
-    assert len(outcome.recovered) == len(faults), outcome.facts.recoveries
+    assert len(outcome.recovered) == len(OVER_POSTGRESQL), outcome.facts.recoveries
 
 
 def test_what_is_sent_and_what_goes_wrong_follows_from_the_seed() -> None:
