@@ -77,7 +77,7 @@ class Proxy:
             server.write(first)
             await self._pass_on(reader, server, answers, writer)
             await _close(server)
-        await _close(writer)
+        writer.close()
 
     async def _pass_on(
         self,

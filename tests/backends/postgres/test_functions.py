@@ -448,7 +448,7 @@ async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> 
 
 async def test_what_may_have_been_started_is_handed_back_when_the_database_answers_again(postgres_url: str) -> None:
     async with proxied(postgres_url) as proxy:
-        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=1), 'agent', reader_lag=READER_LAG)
+        backend = PostgresBackend(Postgres(proxy.url, acquire_timeout=2), 'agent', reader_lag=READER_LAG)
         await submit(backend, message(new='first'), slot=SLOT)
         proxy.when(b'message hello for t', 'lose the answer')
         waiting = asyncio.create_task(submit(backend, message(new='t'), slot=SLOT))
@@ -473,7 +473,7 @@ async def test_a_start_without_a_connection_leaves_nothing_to_hand_back(postgres
 
 
 async def test_a_call_waits_for_a_lock_as_long_as_a_statement(postgres_url: str) -> None:
-    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=0.5), 'agent', reader_lag=READER_LAG)
+    backend = PostgresBackend(Postgres(postgres_url, statement_timeout=2), 'agent', reader_lag=READER_LAG)
     await backend.queued()
     async with gate(postgres_url, lock(CONTEXT)):
         with pytest.raises(StoreUnavailable) as refused:
