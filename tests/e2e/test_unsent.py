@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from ..bounds import LIMIT
+from ..long import size
 from .server import Process, rpc, uvicorn
 
 LONG = 9_900_000
@@ -23,6 +24,12 @@ UNSENT = 64_000_000
 """The default of `Limits.unsent`."""
 UVLOOP = ('--loop', 'uvloop', '--http', 'httptools')
 ASYNCIO = ('--loop', 'asyncio', '--http', 'h11')
+TEXTS = {'GetTask': 'x' * LONG, 'SubscribeToTask': 'wait'.ljust(LONG, 'x')}
+CASES = [
+    ('GetTask', UVLOOP),
+    ('SubscribeToTask', ASYNCIO),
+    *size([], [('GetTask', ASYNCIO), ('SubscribeToTask', UVLOOP)]),
+]
 HEADERS = {'A2A-Version': '1.0'}
 
 
@@ -56,19 +63,13 @@ def memory(http: httpx.Client) -> dict[str, int]:
     return http.get('/memory').raise_for_status().json()
 
 
-@SERVERS
-@pytest.mark.parametrize(
-    ('method', 'text'),
-    [('GetTask', 'x' * LONG), ('SubscribeToTask', 'wait'.ljust(LONG, 'x'))],
-    ids=['get', 'subscribe'],
-)
-def test_answers_that_nobody_reads_take_no_more_than_the_limit(
-    options: tuple[str, ...], method: str, text: str
-) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize(('method', 'options'), CASES, ids=lambda value: value if type(value) is str else value[1])
+def test_answers_that_nobody_reads_take_no_more_than_the_limit(method: str, options: tuple[str, ...]) -> None:
     command = ('tests.e2e.long_apps:app', '--timeout-graceful-shutdown', '1', *options)
     # The memory of a fork has that of its fork server in it.
     with uvicorn(*command, fork=False) as server, client_of(server) as http, ExitStack() as stack:
-        task_id = send(http, text)
+        task_id = send(http, TEXTS[method])
         before, others = memory(http)['peak'], 0
         for _ in range(MANY):
             stack.enter_context(closing(unread(server.url, rpc(method, id=task_id))))

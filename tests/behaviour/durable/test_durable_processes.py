@@ -317,6 +317,8 @@ async def test_a_task_of_one_process_is_read_streamed_continued_and_canceled_in_
         assert texts(await blocked) == ['Before, you said: use gate; wait ever.']
 
 
+@pytest.mark.long
+@pytest.mark.parametrize('store', size(['file'], ['file', 'postgres']), indirect=True)
 @covers('`--workers 2`')
 async def test_workers_of_one_server_share_their_tasks(start: Start) -> None:
     with socket.create_server(('127.0.0.1', 0)) as free:  # uvicorn does not say which port its workers have got
