@@ -314,12 +314,13 @@ class EventBus:
         """True if the task has a reader in this process."""
         return task_id in self._tails
 
-    def awaited(self, task_id: str) -> bool:
-        """True if a caller of this process waits for the end of the task."""
-        return task_id in self._waiters
+    def prepare(self, task_id: str, final: TaskEvent, make: Callable[[], StoredTask | None]) -> None:
+        """Give the waiting callers the task as of the event `final`, before the event is published.
 
-    def prepare(self, task_id: str, final: TaskEvent, task: StoredTask) -> None:
-        """Give the waiting callers the task as of the event `final`, before the event is published."""
+        `make` returns the task, or None if the callers have to read the task. Without a caller, `make` is not called.
+        """
+        if task_id not in self._waiters or (task := make()) is None:
+            return
         with self.lock:
             for waiter in self._waiters.get(task_id, ()):
                 waiter.prepared = final, task

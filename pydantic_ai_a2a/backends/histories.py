@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import NamedTuple, Protocol, TypeAlias
 
+from pydantic_ai.conversation_store import ConversationEntry
 from pydantic_ai.messages import ModelMessage
 
-from .model_json import load_messages
+from .model_json import load_message_rows
 
-__all__ = ('EntryReader', 'Histories', 'StoredEntry')
+__all__ = ('EntryReader', 'Histories', 'StoredEntry', 'load_entries')
 
 _LIMIT = 32_000_000
 """Limit of stored bytes in the cache; messages in memory take several times as much."""
@@ -27,6 +28,15 @@ class StoredEntry(NamedTuple):
     id: str
     parent_id: str | None
     message: bytes
+
+
+def load_entries(entries: Sequence[StoredEntry]) -> list[ConversationEntry]:
+    """Return stored entries with the messages loaded."""
+    messages = load_message_rows(entry.message for entry in entries)
+    return [
+        ConversationEntry(id=entry.id, parent_id=entry.parent_id, message=message)
+        for entry, message in zip(entries, messages, strict=True)
+    ]
 
 
 class EntryReader(Protocol):
@@ -96,5 +106,5 @@ async def _grown(store: EntryReader, entry: _Kept, head: str) -> _Kept:
     rows = await store.read_since(head, entry.head)
     if rows[0].parent_id is None:
         entry = _NOTHING
-    messages = load_messages(b'[' + b','.join(row.message for row in rows) + b']')
+    messages = load_message_rows(row.message for row in rows)
     return _Kept(head, [*entry.messages, *messages], entry.size + sum(len(row.message) for row in rows))

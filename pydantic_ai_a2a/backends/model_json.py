@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from pydantic import TypeAdapter
@@ -16,6 +16,7 @@ __all__ = (
     'dump_messages',
     'dump_record',
     'dump_usage',
+    'load_message_rows',
     'load_messages',
     'load_record',
     'load_usage',
@@ -51,7 +52,7 @@ def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
 
 
 def dump_message(message: ModelMessage) -> bytes:
-    """Return a model message as JSON, an item of the array for `load_messages`."""
+    """Return a model message as JSON, for `load_message_rows`."""
     if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
         return _response_ta().dump_json(message)
     return dump_messages([message])[1:-1]
@@ -60,6 +61,11 @@ def dump_message(message: ModelMessage) -> bytes:
 def load_messages(body: bytes) -> list[ModelMessage]:
     """The inverse of `dump_messages`."""
     return ModelMessagesTypeAdapter.validate_json(body)
+
+
+def load_message_rows(bodies: Iterable[bytes]) -> list[ModelMessage]:
+    """The inverse of `dump_message` for several messages."""
+    return load_messages(b'[' + b','.join(bodies) + b']')
 
 
 def dump_usage(usage: RunUsage) -> bytes:

@@ -96,7 +96,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         due = Due()
         self.queue = _Queue(self, due)
         self.reader = SqlReader(self)
-        self.events = SharedEvents(self)
+        self.events = SqlEvents(self)
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
@@ -122,7 +122,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     @property
     def event_bus(self) -> EventBus:
-        """See `Database.tails`."""
+        """See `Database.event_bus`."""
         return self.process.event_bus
 
     @property
@@ -158,6 +158,10 @@ class SharedBackend(Backend, Generic[ProcessT]):
 
     async def queued(self) -> bool:
         return await self.read(contexts.any_queued, self.namespace)
+
+    def watched(self, task_id: str) -> bool:
+        """See `Database.watched`."""
+        return self.process.peers.watched(task_id)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """See `Database.forget`."""
@@ -224,12 +228,3 @@ class _Queue(SqlQueue):
     async def release(self, claim: Claim) -> None:
         self._backend.process.peers.share([claim.header.id])
         await super().release(claim)
-
-
-class SharedEvents(SqlEvents):
-    def __init__(self, backend: SharedBackend[Any]) -> None:
-        super().__init__(backend)
-        self._backend = backend
-
-    def watched(self, task_id: str) -> bool:
-        return self._backend.process.peers.watched(task_id)

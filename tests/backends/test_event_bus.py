@@ -176,7 +176,7 @@ async def test_who_waits_since_before_a_task_is_stored_reads_the_task_after_a_hi
 
     event_bus = EventBus(read, 1000)
     ending = event_bus.expect('t', stopped)
-    assert event_bus.awaited('t')
+    assert event_bus.awaited_tasks() == {'t'}
     waiting = asyncio.ensure_future(ending.wait(0))
     async with asyncio.timeout(LIMIT):
         for _ in range(2):
@@ -235,7 +235,7 @@ async def test_the_task_of_one_run_is_not_given_for_the_end_of_another() -> None
     for final in (event(2), event(2)):
         event_bus = EventBus(read, 1000)
         ending = event_bus.expect('t', stopped)
-        event_bus.prepare('t', final, StoredTask(header, [], []))
+        event_bus.prepare('t', final, lambda: StoredTask(header, [], []))
         event_bus.publish('t', [final if not given else event(2)])
         async with asyncio.timeout(LIMIT):
             given.append(await ending.wait(0))

@@ -22,7 +22,7 @@ from pydantic_ai_a2a.backends.memory.ports import (
     MemoryQueue,
     MemoryReader,
 )
-from pydantic_ai_a2a.backends.shared import SharedEvents
+from pydantic_ai_a2a.backends.sql.ports import SqlEvents
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFileBackend
 from pydantic_ai_a2a.backends.sqlite.connect import SqliteFile
 from pydantic_ai_a2a.errors import TaskNotCancelableError
@@ -327,7 +327,7 @@ class TestBrokenPush(PushSuite):
 # --- durable ones ---------------------------------------------------------------------------------------------------
 
 
-class LetsEverybodyGo(SharedEvents):
+class LetsEverybodyGo(SqlEvents):
     def release(self, held: Callable[[str], bool]) -> None:
         super().release(lambda task_id: False)
 

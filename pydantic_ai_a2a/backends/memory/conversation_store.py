@@ -13,12 +13,12 @@ from pydantic_ai.conversation_store import (
 
 from ...audit import audit
 from ...types import new_correlation_id
-from ..histories import StoredEntry
-from ..model_json import dump_message, load_messages, load_record
+from ..histories import StoredEntry, load_entries
+from ..model_json import dump_message, load_record
 from .conversations import BATCH, Entry
 from .store import Store
 
-__all__ = ('MemoryConversationStore', 'loaded')
+__all__ = ('MemoryConversationStore',)
 
 
 class MemoryConversationStore(ConversationStore):
@@ -77,30 +77,23 @@ class MemoryConversationStore(ConversationStore):
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         with self._store.lock:
             entry = self._conversations.entry(self._owner, entry_id)
-        return loaded([entry])[0]
+        return load_entries(_stored([entry]))[0]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         if head_id is None:
             return []
         with self._store.lock:
             entries = self._conversations.chain(self._conversations.entry(self._owner, head_id))
-        return loaded(entries if limit is None else entries[max(0, len(entries) - limit) :])
+        return load_entries(_stored(entries if limit is None else entries[max(0, len(entries) - limit) :]))
 
     async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
         """See `EntryReader.read_since`."""
         with self._store.lock:
             entries = self._conversations.chain(self._conversations.entry(self._owner, head_id), known_id)
-        return [StoredEntry(entry.id, _parent_id(entry), entry.message) for entry in entries]
+        return _stored(entries)
 
 
-def _parent_id(entry: Entry) -> str | None:
-    return None if entry.parent is None else entry.parent.id
-
-
-def loaded(entries: Sequence[Entry]) -> list[ConversationEntry]:
-    """Return entries with their messages."""
-    messages = load_messages(b'[' + b','.join(entry.message for entry in entries) + b']')
+def _stored(entries: Sequence[Entry]) -> list[StoredEntry]:
     return [
-        ConversationEntry(id=entry.id, parent_id=_parent_id(entry), message=message)
-        for entry, message in zip(entries, messages, strict=True)
+        StoredEntry(entry.id, None if entry.parent is None else entry.parent.id, entry.message) for entry in entries
     ]

@@ -40,10 +40,9 @@ from ...ports import (
 from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
-from ..model_json import load_record
+from ..model_json import load_message_rows, load_record
 from ..rules import tell_expired, unpaid
 from . import dead_letters, ends, reads, runs, submit, sweep
-from .conversation_store import loaded
 from .store import Store
 
 __all__ = (
@@ -102,9 +101,7 @@ class MemoryQueue(_Port, TaskQueue):
             runs.emit(self.store, claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        event_bus = self.store.event_bus
-        if event_bus.awaited(claim.header.id) and (task := ended_task(claim, finish)) is not None:
-            event_bus.prepare(claim.header.id, finish.final, task)
+        self.store.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
         with self.store.lock:
             return ends.finish(self.store, claim, finish)
 
@@ -262,7 +259,7 @@ class MemoryHousekeeping(_Port, Housekeeping):
             if conversation is None:
                 return None
             chains = [conversations.chain(tip) for tip in (conversation.head, *conversation.branches)]
-        messages, *branches = [[entry.message for entry in loaded(chain)] for chain in chains]
+        messages, *branches = [load_message_rows(entry.message for entry in chain) for chain in chains]
         return ExportedConversation(load_record(conversation.record), messages, branches)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ...errors import LeaseLost
 from ...ports import Checkpoint, Claim, Marks, Status
 from ...types import TaskEvent
-from ..model_json import dump_message, dump_usage, load_messages, load_usage
+from ..model_json import dump_message, dump_usage, load_message_rows, load_messages, load_usage
 from .records import Checkpointed, Task
 from .store import Store
 
@@ -51,7 +51,7 @@ def _checkpoint(task: Task) -> Checkpoint | None:
         return None
     return Checkpoint(
         run=checkpoint.run,
-        messages=load_messages(b'[' + b','.join(checkpoint.messages) + b']'),
+        messages=load_message_rows(checkpoint.messages),
         usage=load_usage(checkpoint.usage),
         taken=checkpoint.taken,
     )

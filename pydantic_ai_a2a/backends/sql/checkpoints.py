@@ -8,8 +8,9 @@ from pydantic_ai.usage import RunUsage
 
 from ...errors import LeaseLost
 from ...ports import Checkpoint, Claim
-from . import conversations
-from .vocabulary import HELD, Transaction
+from ..model_json import dump_message, dump_usage, load_message_rows, load_usage
+from .transaction import Transaction
+from .vocabulary import HELD
 
 __all__ = ('KEPT', 'load', 'move', 'save')
 
@@ -25,18 +26,18 @@ _ADD = (
 def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
     """Return the checkpoint of a task."""
     rows = yield f'SELECT run, message, used, taken FROM checkpoint WHERE {_OF_TASK} ORDER BY n', (agent, task_id)
-    messages = conversations.load_messages(b'[' + b','.join(row[1] for row in rows) + b']')
+    messages = load_message_rows(row[1] for row in rows)
     run, _, used, taken = rows[-1]
-    return Checkpoint(run=run, messages=messages, usage=conversations.load_usage(used), taken=taken)
+    return Checkpoint(run=run, messages=messages, usage=load_usage(used), taken=taken)
 
 
 def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
     """Replace what is stored from the checkpoint's first message on; LeaseLost if the claim is no longer valid."""
     task_id = claimed.header.id
     yield f'DELETE FROM checkpoint WHERE {_OF_TASK} AND n >= ?', (agent, task_id, checkpoint.first)
-    used = conversations.dump_usage(checkpoint.usage)
+    used = dump_usage(checkpoint.usage)
     for n, message in enumerate(checkpoint.messages, checkpoint.first):
-        body = conversations.dump_message(message)
+        body = dump_message(message)
         row = (n, checkpoint.run, body, used, checkpoint.taken)
         rows = yield _ADD, (*row, agent, task_id, claimed.fence, claimed.holder)
         if not rows:
@@ -66,4 +67,4 @@ def move(agent: str, task_id: str, new_id: str, inbox: Sequence[int]) -> Transac
         f' WHERE {_OF_TASK}',
         (new_id, agent, new_id, entered, agent, task_id),
     )
-    return conversations.load_usage(used)
+    return load_usage(used)

@@ -21,35 +21,12 @@ from pydantic_ai.usage import RunUsage
 from ...audit import audit
 from ...conversion.turns import appended
 from ...types import new_correlation_id
-from ..histories import StoredEntry
-from ..model_json import (
-    dump_message,
-    dump_messages,
-    dump_record,
-    dump_usage,
-    load_messages,
-    load_record,
-    load_usage,
-    prepare,
-)
+from ..histories import StoredEntry, load_entries
+from ..model_json import dump_message, dump_record, load_message_rows, load_record
 from .database import Database, WriteKind
 from .transaction import Lock, Transaction, Write
 
-__all__ = (
-    'HEAD',
-    'SqlConversationStore',
-    'StoredEntry',
-    'append',
-    'drop_left',
-    'dump_message',
-    'dump_messages',
-    'dump_usage',
-    'erase',
-    'load',
-    'load_messages',
-    'load_usage',
-    'prepare',
-)
+__all__ = ('HEAD', 'RECORD_OF_TASK', 'SqlConversationStore', 'append', 'drop_left', 'erase', 'load')
 
 RECORD_OF_TASK = (
     '(SELECT record FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner AND c.id = task.context_id)'
@@ -193,7 +170,7 @@ def load(
     histories: list[list[ModelMessage]] = []
     for head in (record.head_id, *record.branches):
         rows = yield _HISTORY, (agent, owner, head, agent, owner, _NO_LIMIT)
-        histories.append([entry.message for entry in _entries(rows)])
+        histories.append(load_message_rows(message for _, _, message in rows))
     return record, histories
 
 
@@ -286,7 +263,7 @@ class SqlConversationStore(ConversationStore):
         )
         if not rows:
             raise LookupError(entry_id)
-        return _entries(rows)[0]
+        return load_entries([StoredEntry(*rows[0])])[0]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
         if head_id is None:
@@ -294,10 +271,10 @@ class SqlConversationStore(ConversationStore):
         rows = await self._query(_HISTORY, head_id, self._agent, self._owner, _NO_LIMIT if limit is None else limit)
         if not rows and limit != 0:
             raise LookupError(head_id)
-        return _entries(rows)
+        return load_entries([StoredEntry(*row) for row in rows])
 
     async def read_since(self, head_id: str, known_id: str | None) -> list[StoredEntry]:
-        """Return the entries up to the head, oldest first; only newer entries, if a known entry is in the list."""
+        """See `EntryReader.read_since`."""
         rows = await self._query(_SINCE, head_id, self._agent, self._owner, known_id or '')
         if not rows:
             raise LookupError(head_id)
@@ -308,11 +285,3 @@ def _shared(record: ConversationRecord, new_entries: Sequence[ConversationEntry]
     """Return the entries that another conversation may have as the newest one: those that were there before."""
     before = {record.head_id, *(entry.parent_id for entry in new_entries)} - {entry.id for entry in new_entries}
     return {entry_id for entry_id in before if entry_id is not None}
-
-
-def _entries(rows: Sequence[Any]) -> list[ConversationEntry]:
-    messages = load_messages(b'[' + b','.join(row[2] for row in rows) + b']')
-    return [
-        ConversationEntry(id=row[0], parent_id=row[1], message=message)
-        for row, message in zip(rows, messages, strict=True)
-    ]

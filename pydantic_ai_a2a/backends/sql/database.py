@@ -117,6 +117,10 @@ class Database(Protocol):
         """Callbacks for tasks to cancel."""
         ...
 
+    def watched(self, task_id: str) -> bool:
+        """Return true if a task has a reader in this process or another process."""
+        ...
+
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
         ...

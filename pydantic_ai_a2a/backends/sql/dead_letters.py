@@ -12,7 +12,8 @@ from ...types import TaskHeader
 from ..rules import correlation_id as read_correlation_id
 from ..rules import repeated
 from . import checkpoints, quotas, submit, webhooks
-from .vocabulary import TASK, Transaction, find, find_locked
+from .transaction import Transaction, where
+from .vocabulary import TASK, find, find_locked
 
 __all__ = ('dead_letters', 'retry')
 
@@ -31,15 +32,10 @@ def dead_letters(
     agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
 ) -> Transaction[list[DeadLetter]]:
     """See `Housekeeping.dead_letters`."""
-    where = f'agent = ? AND {_DEAD}'
-    values: tuple[Any, ...] = (agent,)
-    if owner is not None:
-        where, values = f'{where} AND owner = ?', (*values, owner)
-    if after is not None:
-        where, values = f'{where} AND (status_at, id) > (?, ?)', (*values, *after)
+    page, values = where({f'agent = ? AND {_DEAD}': agent, 'owner = ?': owner, '(status_at, id) > (?, ?)': after})
     rows = yield (
         'SELECT id, context_id, owner, status_at, attempt, failure, retried_as, status_message FROM task'
-        f' WHERE {where} ORDER BY status_at, id LIMIT ?',
+        f' WHERE {page} ORDER BY status_at, id LIMIT ?',
         (*values, limit),
     )
     return [_dead_letter(row) for row in rows]

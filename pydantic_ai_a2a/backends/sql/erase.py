@@ -5,10 +5,11 @@ from __future__ import annotations
 from ...errors import UnsupportedOperationError
 from ...lifecycle import INTERRUPTED
 from ...ports import Erased, Status
+from ..rules import status_event
 from . import conversations, ranges, totals
 from .sweep import ROWS, TASKS, Told, drop_events, drop_task
-from .transaction import Lock
-from .vocabulary import HEADER, Rows, Transaction, header_of, status_event
+from .transaction import Lock, Rows, Statement, Transaction, where
+from .vocabulary import HEADER, header_of
 
 __all__ = ('erase',)
 
@@ -28,17 +29,14 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     return erased, ended
 
 
-def _tasks(agent: str, owner: str, context_id: str | None) -> tuple[str, tuple[str, ...]]:
-    """The condition on tasks, and the values of the condition."""
-    if context_id is None:
-        return 'agent = ? AND owner = ?', (agent, owner)
-    return 'agent = ? AND owner = ? AND context_id = ?', (agent, owner, context_id)
+def _tasks(agent: str, owner: str, context_id: str | None) -> Statement:
+    """Return the condition of the tasks of an owner or a context."""
+    return where({'agent = ?': agent, 'owner = ?': owner, 'context_id = ?': context_id})
 
 
 def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[None]:
-    where, values = _tasks(agent, owner, context_id)
-    live, all_values = ranges.union(ranges.LIVE_RANGES, 'id', where, values)
-    rows = yield f'{live} LIMIT 1', all_values
+    live, values = ranges.union(ranges.LIVE_RANGES, 'id', *_tasks(agent, owner, context_id))
+    rows = yield f'{live} LIMIT 1', values
     if rows:
         raise UnsupportedOperationError(
             f'The task {rows[0][0]} is queued or running; cancel it before what it belongs to is erased.'
@@ -47,13 +45,13 @@ def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[N
 
 def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
     """A batch of tasks, each after the events of the task. The events may take several batches."""
-    where, values = _tasks(agent, owner, context_id)
+    tasks_of, values = _tasks(agent, owner, context_id)
     # A message that comes now may have made a task, or let one go on.
     rows: Rows = []
     for idle in (ranges.STOPPED, ranges.UNFILED):
         rows = rows or (
             yield (
-                f'SELECT {HEADER} FROM task WHERE {where} AND {idle} ORDER BY id /* COLLATE "C" */'
+                f'SELECT {HEADER} FROM task WHERE {tasks_of} AND {idle} ORDER BY id /* COLLATE "C" */'
                 ' LIMIT ? /* FOR UPDATE */',
                 (*values, TASKS),
             )

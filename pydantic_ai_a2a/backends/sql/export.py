@@ -1,4 +1,4 @@
-"""The ids of what an owner has: each batch begins after the one before, whatever is written meanwhile. Pure."""
+"""The ids of the tasks and conversations of an owner, in batches: each batch begins after the batch before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import ranges
-from .transaction import Transaction
+from .transaction import Transaction, where
 
 __all__ = ('conversation_ids', 'task_ids')
 
@@ -14,25 +14,17 @@ _BATCH = 500
 
 
 def task_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
-    """A batch of the ids of an owner's tasks, or of those of one context."""
-    where, values = _where('context_id', (agent, owner, context_id), after)
-    found, all_values = ranges.union(ranges.RANGES, 'id', where, values)
-    return (yield from _batch(found, all_values))
+    """Return the next ids of an owner's tasks, or of the tasks of one context."""
+    batch = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'context_id = ?': context_id})
+    return (yield from _batch(*ranges.union(ranges.RANGES, 'id', *batch)))
 
 
 def conversation_ids(agent: str, owner: str, context_id: str | None, after: str) -> Transaction[list[str]]:
-    """A batch of the ids of an owner's conversations, or that of one context."""
-    where, values = _where('id', (agent, owner, context_id), after)
-    return (yield from _batch(f'SELECT id FROM conversation WHERE {where}', values))
+    """Return the next ids of an owner's conversations, or the id of one context's conversation."""
+    batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
+    return (yield from _batch(f'SELECT id FROM conversation WHERE {batch}', values))
 
 
-def _where(context: str, which: tuple[str, str, str | None], after: str) -> tuple[str, tuple[str, ...]]:
-    """Return the condition of the rows after an id, and its values."""
-    agent, owner, context_id = which
-    where, values = 'agent = ? AND owner = ? AND id > ?', (agent, owner, after)
-    return (where, values) if context_id is None else (f'{where} AND {context} = ?', (*values, context_id))
-
-
-def _batch(found: str, values: Sequence[Any]) -> Transaction[list[str]]:
-    rows = yield f'{found} ORDER BY id LIMIT ?', (*values, _BATCH)
+def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:
+    rows = yield f'{query} ORDER BY id LIMIT ?', (*values, _BATCH)
     return [row[0] for row in rows]

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import UnsupportedOperationError
 from ...ports import DeadDelivery, Delivery, Leased, PushConfig
 from ...types import TaskEvent
-from .transaction import Transaction
+from .transaction import Transaction, where
 from .webhooks import NAMES
 
 __all__ = ('dead', 'done', 'failed', 'lease', 'release', 'retry', 'wait')
@@ -146,17 +146,14 @@ def dead(
     agent: str, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
 ) -> Transaction[list[DeadDelivery]]:
     """See `Outbox.dead`."""
-    where = 'd.agent = ? AND d.died_at IS NOT NULL'
-    values: tuple[Any, ...] = (agent,)
-    if owner is not None:
-        where, values = f'{where} AND task.owner = ?', (*values, owner)
-    if after is not None:
-        where, values = f'{where} AND (d.died_at, d.id) > (?, ?)', (*values, *after)
+    page, values = where(
+        {'d.agent = ? AND d.died_at IS NOT NULL': agent, 'task.owner = ?': owner, '(d.died_at, d.id) > (?, ?)': after}
+    )
     rows = yield (
         'SELECT d.id, d.task_id, c.id, task.owner, d.n, d.state, d.died_at, d.failures, d.error FROM delivery d'
         ' JOIN push_config c ON c.agent = d.agent AND c.seq = d.config'
         ' JOIN task ON task.agent = d.agent AND task.id = d.task_id'
-        f' WHERE {where} ORDER BY d.died_at, d.id LIMIT ?',
+        f' WHERE {page} ORDER BY d.died_at, d.id LIMIT ?',
         (*values, limit),
     )
     return [_dead(*row) for row in rows]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ...lifecycle import INTERRUPTED
 from ...ports import Answer, Status, Submission
 from ...types import TaskEvent, TaskHeader
-from ..rules import check_answer
+from ..rules import check_answer, status_event
 from . import deliveries
-from .vocabulary import TASK, Transaction, Write, add_events, set_status, status_event
+from .transaction import Transaction, Write
+from .vocabulary import TASK, add_events, set_status
 
 __all__ = ('ask_for_rest', 'check', 'go_on')
 

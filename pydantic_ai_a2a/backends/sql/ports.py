@@ -193,9 +193,7 @@ class SqlQueue(Port, TaskQueue):
             self._due.tell()
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        event_bus = self.database.event_bus
-        if event_bus.awaited(claim.header.id) and (task := ended_task(claim, finish)) is not None:
-            event_bus.prepare(claim.header.id, finish.final, task)
+        self.database.event_bus.prepare(claim.header.id, finish.final, partial(ended_task, claim, finish))
         if next(self._ends) % filing.EVERY == 0:
             await self.database.write(_FILE, self.agent)
         following, *_ = await self.database.write(_FINISH, self.agent, claim, finish)
@@ -235,7 +233,7 @@ class SqlReader(Port, TaskReader):
 
 
 class SqlEvents(Port, EventLog):
-    """The log of a database, and who reads it in this process."""
+    """The event logs of a database, with the readers of this process."""
 
     def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
         return self.database.event_bus.subscribe(task_id, on_drop)
@@ -250,6 +248,9 @@ class SqlEvents(Port, EventLog):
 
     def release(self, held: Callable[[str], bool]) -> None:
         self.database.event_bus.release(held)
+
+    def watched(self, task_id: str) -> bool:
+        return self.database.watched(task_id)
 
     has = reading(reads.resumable)
 

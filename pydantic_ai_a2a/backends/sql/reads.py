@@ -14,8 +14,8 @@ from ...protocol import stored
 from ...types import Page, StoredTask, TaskEvent, TaskQuery
 from . import endings, ranges, totals
 from .damage import check_stored
-from .transaction import LockTasks
-from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, Transaction, header_of, log_from_now
+from .transaction import LockTasks, Transaction, where
+from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, header_of, log_from_now
 
 __all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after', 'unread', 'watch')
 
@@ -93,28 +93,20 @@ def _with_items(
 
 def page(agent: str, query: TaskQuery) -> Transaction[Page]:
     """See `TaskReader.list`."""
-    conditions: list[str] = ['agent = ?']
-    values: list[str | int] = [agent]
-    wanted: tuple[tuple[str, Any], ...] = (
-        ('owner = ?', query.owner),
-        ('context_id = ?', query.context_id),
-        ('status_at >= ?', query.since),
-    )
-    for condition, value in wanted:
-        if value is not None:
-            conditions.append(condition)
-            values.append(value)
-    where = ' AND '.join(conditions)
+    listed = {
+        'agent = ?': agent,
+        'owner = ?': query.owner,
+        'context_id = ?': query.context_id,
+        'status_at >= ?': query.since,
+    }
     of_state = ranges.of_state(query.state)
     if query.context_id is None and query.since is None:
         total = yield totals.count(agent, query.owner, () if query.state is None else (query.state,))
     else:
-        total = yield ranges.number(of_state, where, values)
-    if query.before is not None:
-        where += ' AND (status_at, id) < (?, ?)'
-        values = [*values, *query.before]
+        total = yield ranges.number(of_state, *where(listed))
+    older, values = where({**listed, '(status_at, id) < (?, ?)': query.before})
     found, all_values = ranges.union(
-        of_state, 'status_at, id', where, (*values, query.page_size + 1), f'{_NEWEST} LIMIT ?'
+        of_state, 'status_at, id', older, (*values, query.page_size + 1), f'{_NEWEST} LIMIT ?'
     )
     rows = yield (
         f'SELECT {_WHOLE} FROM task WHERE agent = ? AND id IN'

@@ -13,10 +13,11 @@ from ...errors import LeaseLost
 from ...lifecycle import INTERRUPTED, TERMINAL
 from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
 from ...types import TaskEvent, TaskHeader
-from ..rules import handed_on, hands_on
+from ..model_json import dump_messages, dump_usage, load_messages, load_usage
+from ..rules import handed_on, hands_on, status_event
 from . import checkpoints, conversations, deliveries, endings, quotas
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
-from .transaction import Lock, LockTasks
+from .transaction import Lock, LockTasks, Rows, Transaction, Write
 from .vocabulary import (
     FIRST_UNREAD,
     HEADER,
@@ -24,16 +25,12 @@ from .vocabulary import (
     HELD,
     TASK,
     UNREAD,
-    Rows,
-    Transaction,
-    Write,
     add_events,
     add_items,
     drop_checkpoint,
     header_of,
     keep_streamed,
     set_status,
-    status_event,
 )
 
 __all__ = (
@@ -153,7 +150,7 @@ def _claim_of(
         inbox=unread if answer is None else read,
         message=message,
         head=head_now if own_messages is None else head_then,
-        own_messages=None if own_messages is None else conversations.load_messages(own_messages),
+        own_messages=None if own_messages is None else load_messages(own_messages),
         request=request or None,
         traceparent=traceparent,
         checkpoint=checkpoint,
@@ -324,7 +321,7 @@ def items_of(previous: bytes | None, end: Finish, *, goes_on: bool) -> list[tupl
 
 def _of_turn(own: bytes, end: Finish) -> RunUsage:
     """Return the usage of a turn: of this run and of the interrupted runs before it."""
-    before = conversations.load_usage(own)
+    before = load_usage(own)
     return before if end.usage is None else before + end.usage
 
 
@@ -369,8 +366,8 @@ _NO_TURN: tuple[Any, ...] = (None, None, None, None)
 def _turn(claimed: Claim, end: Finish, usage: RunUsage | None) -> tuple[Any, ...]:
     """Return the turn of a resumed task: messages, usage, pending calls, context head."""
     own = [*(claimed.own_messages or ()), *end.messages]
-    used = None if usage is None else conversations.dump_usage(usage)
-    return conversations.dump_messages(own), used, end.pending, claimed.head
+    used = None if usage is None else dump_usage(usage)
+    return dump_messages(own), used, end.pending, claimed.head
 
 
 def _next_run(agent: str, claimed: Claim, read: int, metadata: bytes | None) -> Transaction[Claim]:

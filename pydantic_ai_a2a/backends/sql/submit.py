@@ -9,23 +9,20 @@ from ...lifecycle import INTERRUPTED, check_cancel, check_message
 from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
-from ..rules import replay_key
+from ..rules import replay_key, status_event
 from . import deliveries, pauses, ranges, runs, webhooks
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
-from .transaction import Lock, LockTasks
+from .transaction import Lock, LockTasks, Transaction, Write
 from .vocabulary import (
     NEXT_ITEM,
     TASK,
     UNREAD,
-    Transaction,
-    Write,
     add_events,
     end_unheld,
     find,
     find_locked,
     log_from_now,
     message_to_history,
-    status_event,
 )
 
 __all__ = ('cancel', 'locks_of_submit', 'submit')

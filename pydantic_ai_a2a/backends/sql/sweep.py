@@ -11,23 +11,13 @@ from ...lifecycle import INTERRUPTED, LIVE
 from ...ports import Status
 from ...settings import Retention
 from ...types import TaskEvent
-from ..rules import EXPIRED, Expired, expired_status, tell_expired
+from ..rules import EXPIRED, Expired, expired_status, status_event
 from . import conversations, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
-from .transaction import Lock, LockTasks
-from .vocabulary import (
-    HEADER,
-    HEADER_SIZE,
-    Rows,
-    Transaction,
-    drop_checkpoint,
-    end_unheld,
-    find_locked,
-    header_of,
-    status_event,
-)
+from .transaction import Lock, LockTasks, Rows, Transaction
+from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_locked, header_of
 
-__all__ = ('ROWS', 'TASKS', 'Expired', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep', 'tell_expired')
+__all__ = ('ROWS', 'TASKS', 'Told', 'drop_events', 'drop_task', 'erase_task', 'sweep')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 

@@ -11,10 +11,11 @@ holders.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-__all__ = ('Lock', 'LockTasks', 'Rows', 'Statement', 'Step', 'Transaction', 'Write')
+__all__ = ('Lock', 'LockTasks', 'Rows', 'Statement', 'Step', 'Transaction', 'Write', 'where')
 
 
 class Lock(NamedTuple):
@@ -41,3 +42,13 @@ Statement: TypeAlias = tuple[str, tuple[Any, ...]]
 Write: TypeAlias = tuple[str, list[tuple[Any, ...]]]
 Step: TypeAlias = Statement | list[Write] | Lock | LockTasks
 Transaction: TypeAlias = Generator[Step, Rows, T]
+
+
+def where(conditions: Mapping[str, str | int | tuple[Any, ...] | None]) -> Statement:
+    """Join conditions of a query, each with its value; a tuple has the values of several placeholders.
+
+    A condition with None as its value is left out.
+    """
+    present = {condition: value for condition, value in conditions.items() if value is not None}
+    values = (value if isinstance(value, tuple) else (value,) for value in present.values())
+    return ' AND '.join(present), tuple(chain.from_iterable(values))

@@ -11,10 +11,11 @@ from ...lifecycle import LIVE, STOPPED
 from ...ports import Status
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
+from ..model_json import load_messages, load_usage
 from ..rules import status_event
 from . import conversations, deliveries
 from .contexts import NEXT, let_go
-from .transaction import Lock, LockTasks, Rows, Statement, Transaction, Write
+from .transaction import Lock, LockTasks, Transaction, Write
 
 __all__ = (
     'BY_ID_AND_OWNER',
@@ -26,10 +27,6 @@ __all__ = (
     'NEXT_ITEM',
     'TASK',
     'UNREAD',
-    'Rows',
-    'Statement',
-    'Transaction',
-    'Write',
     'add_events',
     'add_items',
     'drop_checkpoint',
@@ -41,7 +38,6 @@ __all__ = (
     'log_from_now',
     'message_to_history',
     'set_status',
-    'status_event',
 )
 
 LAST_EVENT = (
@@ -174,8 +170,8 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     run, own_messages, own_usage, record, push, logged_after, following = rows[0]
     if status.state == 'canceled' and own_messages is not None:
-        messages = turns.closed(conversations.load_messages(own_messages))
-        usage = None if own_usage is None else conversations.load_usage(own_usage)
+        messages = turns.closed(load_messages(own_messages))
+        usage = None if own_usage is None else load_usage(own_usage)
         run_id = f'{header.id}.{run}'
         yield conversations.append(
             agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=status.at

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ...errors import InvalidParamsError, TaskNotFoundError
 from ...ports import PushConfig, Takes
 from .deliveries import TAKES
-from .vocabulary import TASK, Transaction, find, find_locked
+from .transaction import Transaction
+from .vocabulary import TASK, find, find_locked
 
 __all__ = ('NAMES', 'copy', 'create', 'delete', 'get', 'list_all', 'put')
 
