@@ -7,23 +7,16 @@ plain request. No run is repeated to find out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterable, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from itertools import islice
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
-from pydantic_ai import Agent, BinaryContent, CallToolsNode, CancellationToken, RunContext
-from pydantic_ai.agent import (
-    AbstractAgent,
-)
+from pydantic_ai import Agent, CallToolsNode, CancellationToken, RunContext
+from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
     AgentStreamEvent,
-    FilePart,
-    FunctionToolCallEvent,
     ModelMessage,
     ModelResponse,
     UserContent,
@@ -31,24 +24,25 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.run import AgentRun, AgentRunResult
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved
+from pydantic_ai.run import AgentRun
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
 from ..conversion.outbound import OutputMapper
 from ..conversion.progress import StepsShown
-from ..conversion.states import STATES, AuthRequired, InputRequired, Rejected
+from ..conversion.states import STATES
 from ..conversion.stream import AnswerStream
 from ..errors import NoModel
 from ..quotas import Left
 from ..settings import Limits, Progress
 from ..types import Note, Step, TextDelta
+from .budget import charge_unanswered, within
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import FiniteOutputs
-from .internals import allow_deferred_calls, model_of, set_prompt, tool_of
+from .internals import allow_deferred_calls, model_of, set_prompt
 from .options import (
     NO_MODEL,
     RunInfo,
@@ -58,46 +52,18 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .run_output import RunOutput, calls_of, files_of, schemas_of, stopped
 from .steering import Steering
+from .tool_events import ToolEvents
 from .turn import Turn
-from .unanswered import add_unanswered
 
-__all__ = ('RunOutput', 'Runner', 'can_stream')
+__all__ = ('Runner', 'can_stream')
 
-
-T = TypeVar('T', int, Decimal)
 _WAITS = (DeferredToolRequests, *STATES)
-_DEFERRED = ('unapproved', 'external')
-"""Kinds of tools whose calls wait for an answer before the call is made."""
 Emit = Callable[[TextDelta | Note | Step], Awaitable[None]]
 _Node: TypeAlias = Any
 """A node of an agent's graph. Pydantic AI exports no type for nodes."""
 _Events: TypeAlias = AbstractAsyncContextManager[AsyncIterable[AgentStreamEvent]]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOutput:
-    """The end of a run."""
-
-    output: Any
-    files: Sequence[BinaryContent]
-    """Files in the model's final response."""
-    streamed: str | None
-    """Text emitted as the answer; None without streaming."""
-    messages: Sequence[ModelMessage]
-    """The run's new messages, over all attempts."""
-    usage: RunUsage
-    """Usage over all attempts."""
-    waits: bool = False
-    """True if the output is a question to the client or a rejection instead of an answer."""
-    schemas: Mapping[str, dict[str, Any]] | None = None
-    """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
-    calls: Sequence[str] = ()
-    """Ids of the calls of the model's last response, in the model's order."""
-    shown: Collection[str] = ()
-    """Ids of the calls of the last response shown to clients."""
-    result: AgentRunResult[Any] | None = None
-    """The agent's result; None for a stopped run."""
 
 
 class Runner:
@@ -208,16 +174,15 @@ class Runner:
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
-                    seen = _ToolEvents(run, None if resumed else answers, shown)
+                    seen = ToolEvents(run, None if resumed else answers, shown)
                     await self._drive(
                         run, node, answer, watched, emit, shown=seen, turn=turn, may_wait=may_wait, steering=steering
                     )
                 except (asyncio.CancelledError, RunCancelled):
-                    _charge_unanswered(run, budget)
+                    charge_unanswered(run, budget)
                     raise
-                except (
-                    SystemExit
-                ) as error:  # within the block: Pydantic AI raises the errors of the block in another task
+                except SystemExit as error:
+                    # Within the block: Pydantic AI raises the errors of the block in another task.
                     raise Exited.of(error) from error
         except UserError as error:
             if run is not None or self._may_have_model:
@@ -226,14 +191,14 @@ class Runner:
         except STATES as state:
             if run is None or not may_wait:
                 raise
-            return _stopped(run, state, turn)
+            return stopped(run, state, turn)
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
         waits = isinstance(result.output, _WAITS)
-        schemas = _schemas(run, result.output) if waits else None
-        calls = _calls(run.all_messages()) if waits else ()
-        files = _files(messages)
+        schemas = schemas_of(run, result.output) if waits else None
+        calls = calls_of(run.all_messages()) if waits else ()
+        files = files_of(messages)
         output, text = result.output, answer.streamed
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
@@ -248,7 +213,7 @@ class Runner:
             # Only when needed: a run with its own capabilities starts more slowly.
             options['capabilities'] = self._with_downloads
         if budget is not None:
-            options['usage_limits'] = _within(budget, options.get('usage_limits') or UsageLimits())
+            options['usage_limits'] = within(budget, options.get('usage_limits') or UsageLimits())
         return options
 
     async def _drive(
@@ -259,7 +224,7 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         *,
-        shown: _ToolEvents,
+        shown: ToolEvents,
         turn: Turn | None,
         may_wait: bool,
         steering: Steering | None,
@@ -285,7 +250,7 @@ class Runner:
             if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
                 await emit(note)
 
-    def _stream(self, node: _Node, shown: _ToolEvents) -> _Events | None:
+    def _stream(self, node: _Node, shown: ToolEvents) -> _Events | None:
         """Return the events of a node with readers; None without need of events, or if the model cannot stream."""
         if Agent.is_model_request_node(node):
             if not can_stream(model_of(shown.run)):
@@ -305,55 +270,6 @@ class Runner:
             await emit(step)
 
 
-class _ToolEvents:
-    """The events of a run's tools, for clients with permission to see them.
-
-    Args:
-        run: The run.
-        answers: Decisions about the calls at the end of the run's history.
-        shown: Ids of the calls shown to clients with unchanged arguments.
-    """
-
-    def __init__(self, run: AgentRun[Any, Any], answers: DeferredToolResults | None, shown: Collection[str]) -> None:
-        self._answers = answers
-        self.run = run
-        self.ids = {*shown}
-        """Ids of the calls of the last response shown to clients."""
-
-    def begin_response(self) -> None:
-        """Forget the calls of the previous response."""
-        self._answers = None
-        self.ids.clear()
-
-    @asynccontextmanager
-    async def of_node(self, node: CallToolsNode[Any, Any]) -> AsyncGenerator[AsyncIterable[AgentStreamEvent]]:
-        """Yield the events of a node: each call once, at its execution, with the arguments of the tool."""
-        async with node.stream(self.run.ctx) as events:
-            yield (shown async for event in events if (shown := self._as_carried_out(event)) is not None)
-
-    def _as_carried_out(self, event: AgentStreamEvent) -> AgentStreamEvent | None:
-        if not isinstance(event, FunctionToolCallEvent):
-            return event
-        call, answers = event.part, self._answers or DeferredToolResults()
-        approval = answers.approvals.get(call.tool_call_id)
-        if approval is None and call.tool_call_id not in answers.calls:
-            tool = tool_of(self.run, call.tool_name)
-            if tool is not None and tool.kind in _DEFERRED:
-                return None
-        if call.tool_call_id in self.ids:
-            return None
-        self.ids.add(call.tool_call_id)
-        if isinstance(approval, ToolApproved) and approval.override_args is not None:
-            return replace(event, part=replace(call, args=approval.override_args))
-        return event
-
-
-def _charge_unanswered(run: AgentRun[Any, Any], budget: Left | None) -> None:
-    """Add the usage of an interrupted request, if usage counts."""
-    if budget is not None and run.new_messages():
-        add_unanswered(run.usage, run.all_messages(), model_of(run))
-
-
 def _merged(
     metadata_of: Callable[[RunContext[Any]], Mapping[str, Any]], metadata: Mapping[str, Any]
 ) -> Callable[[RunContext[Any]], dict[str, Any]]:
@@ -370,20 +286,6 @@ def _prepare_tools(run: AgentRun[Any, Any], response: ModelResponse, *, may_wait
     contain_exits(run)
     if may_wait:
         allow_deferred_calls(run)
-
-
-def _schemas(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
-    if not isinstance(output, DeferredToolRequests):
-        return None
-    names = {call.tool_name for call in (*output.approvals, *output.calls)}
-    tools = {name: tool_of(run, name) for name in names}
-    return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
-
-
-def _stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
-    """Return the output of a run that was stopped by an output function or a tool."""
-    messages = run.new_messages() if turn is None else turn.all(run.new_messages())
-    return RunOutput(state, (), None, messages, run.usage, waits=True)
 
 
 async def _resume(
@@ -421,22 +323,6 @@ async def _step(run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Tu
     return await turn.step(run.new_messages(), unsent, run.usage, note)
 
 
-def _within(budget: Left, limits: UsageLimits) -> UsageLimits:
-    """The limits, and no more than is left."""
-    if budget.nothing:
-        return replace(limits, request_limit=0)
-    return replace(
-        limits,
-        request_limit=_least(limits.request_limit, budget.requests),
-        total_tokens_limit=_least(limits.total_tokens_limit, budget.tokens),
-        cost_limit=_least(limits.cost_limit, budget.cost),
-    )
-
-
-def _least(one: T | None, other: T | None) -> T | None:
-    return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
 def can_stream(model: Model) -> bool:
     """Return whether the model can stream a request, without a request."""
     if isinstance(model, WrapperModel):
@@ -446,15 +332,3 @@ def can_stream(model: Model) -> bool:
     if getattr(model, 'stream_function', ...) is None:  # a FunctionModel, whose module takes long to import
         return False
     return type(model).request_stream is not Model.request_stream
-
-
-def _calls(messages: Sequence[ModelMessage]) -> list[str]:
-    """The ids of the calls of the last response, in the model's order."""
-    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
-    return [call.tool_call_id for response in islice(responses, 1) for call in response.tool_calls]
-
-
-def _files(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
-    """Return the files of the last response. An output tool's return may follow the response."""
-    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
-    return [part.content for response in islice(responses, 1) for part in response.parts if isinstance(part, FilePart)]

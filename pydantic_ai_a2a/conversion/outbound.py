@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache, partial
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import BinaryContent
-from pydantic_ai.output import (
-    NativeOutput,
-    OutputSpec,
-    PendingModelResponse,
-    PromptedOutput,
-    TextOutput,
-    ToolOutput,
-)
+from pydantic_ai.output import OutputSpec, PendingModelResponse
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import CoreSchema, core_schema, from_json
 
@@ -32,6 +23,7 @@ from .files import File, file_modes, file_part
 from .finite import lost_number
 from .media import OCTET_STREAM
 from .modes import EVERYTHING, OutputModes, fitting, output_modes, with_json
+from .output_types import answers_in_text, declared_types, file_types, type_name
 from .states import STATES
 
 __all__ = ('Artifacts', 'NotFinite', 'OutputMapper', 'UnserializableOutput', 'text_of')
@@ -102,14 +94,6 @@ _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 """Writes values by their runtime type, if the declared type has no schema."""
 _NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
 """Output types for the end of a run without an answer."""
-_WRAPPED: dict[type[Any], str] = {
-    NativeOutput: 'outputs',
-    PromptedOutput: 'outputs',
-    TextOutput: 'output_function',
-    ToolOutput: 'output',
-}
-"""Attribute with the output types, for each of Pydantic AI's markers."""
-_UNIONS = (Union, types.UnionType)
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,13 +161,13 @@ class OutputMapper:
     def __init__(
         self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None, *, data_as_text: bool = False
     ) -> None:
-        declared = [tp for tp in _declared_types(output_type) if tp not in _NO_ANSWERS]
-        data = [tp for tp in declared if tp is not str and tp is not Artifacts and not _file_types(tp)]
+        declared = [tp for tp in declared_types(output_type) if tp not in _NO_ANSWERS]
+        data = [tp for tp in declared if tp is not str and tp is not Artifacts and not file_types(tp)]
         several = Artifacts in declared
         self.text = str in declared
-        self.streams_text = _answers_in_text(output_type)
+        self.streams_text = answers_in_text(output_type)
         self.holds_data = bool(data) or several
-        files = list(dict.fromkeys(mode for tp in declared for file in _file_types(tp) for mode in file_modes(file)))
+        files = list(dict.fromkeys(mode for tp in declared for file in file_types(tp) for mode in file_modes(file)))
         derived = [
             *(('text/plain',) if self.text or several or (data and data_as_text) else ()),
             *(('application/json',) if data or several else ()),
@@ -311,7 +295,7 @@ def _metadata(json_schema: dict[str, Any], python_type: str) -> dict[str, Any]:
 
 
 def _member(tp: Any) -> _Member:
-    name = _type_name(tp)
+    name = type_name(tp)
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(tp)
         schema = adapter.json_schema(mode='serialization')
@@ -329,73 +313,3 @@ def _member_of_class(tp: type[Any]) -> _Member:
 
 def _runtime_member(value: object) -> _Member:
     return _member_of_class(type(value))
-
-
-def _declared_types(spec: object) -> Iterator[Any]:
-    """Yield the types of an output specification, as `AbstractAgent.output_json_schema` lists them."""
-    if wrapped := _WRAPPED.get(type(spec)):
-        yield from _declared_types(getattr(spec, wrapped))
-    elif isinstance(spec, Sequence):
-        for item in cast('Sequence[Any]', spec):
-            yield from _declared_types(item)
-    elif isinstance(spec, partial) or inspect.isfunction(spec) or inspect.ismethod(spec):
-        yield from _declared_types(_returned(spec))
-    else:
-        yield from _union_members(spec) or (spec,)
-
-
-def _returned(function: Any) -> Any:
-    """Return the declared result of an output function; text by default, as in Pydantic AI."""
-    if isinstance(function, partial):
-        function = cast('partial[Any]', function).func
-    return get_type_hints(function, include_extras=True).get('return', str)
-
-
-def _answers_in_text(spec: Any) -> bool:
-    if isinstance(spec, Sequence):
-        return any(_answers_in_text(item) for item in cast('Sequence[Any]', spec))
-    return spec is str or str in _union_members(spec)
-
-
-def _union_members(tp: Any) -> tuple[Any, ...]:
-    bare = _bare(tp)
-    return get_args(bare) if get_origin(bare) in _UNIONS else ()
-
-
-def _bare(tp: Any) -> Any:
-    """Return a type without its annotations and aliases."""
-    while True:
-        if get_origin(tp) is Annotated:
-            tp = tp.__origin__
-        elif hasattr(tp, '__value__'):
-            tp = tp.__value__
-        else:
-            return tp
-
-
-def _file_types(tp: Any) -> list[type[File]]:
-    """Return the file classes in a type, list, tuple or union; empty if it includes other types."""
-    bare = _bare(tp)
-    if isinstance(bare, type) and issubclass(bare, File):
-        return [bare]
-    if get_origin(bare) not in {list, tuple, *_UNIONS}:
-        return []
-    items = [_file_types(item) for item in get_args(bare) if item is not ...]
-    return [file for item in items for file in item] if all(items) else []
-
-
-def _type_name(tp: Any) -> str:
-    """Return a type as written in code, without its modules."""
-    if tp is None or tp is type(None):
-        return 'None'
-    if tp is ...:
-        return '...'
-    origin, args = get_origin(tp), get_args(tp)
-    if origin is None:
-        return getattr(tp, '__name__', str(tp))
-    if origin is Annotated:
-        return _type_name(args[0])
-    if origin in _UNIONS:
-        return ' | '.join(map(_type_name, args))
-    inner = map(repr if origin is Literal else _type_name, args)
-    return f'{_type_name(origin)}[{", ".join(inner)}]'

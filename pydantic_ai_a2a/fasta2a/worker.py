@@ -28,7 +28,8 @@ from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, User
 from typing_extensions import Unpack
 
 from ..agent.options import RunInfo, RunOptions, models_of
-from ..agent.runner import Runner, RunOutput
+from ..agent.run_output import RunOutput
+from ..agent.runner import Runner
 from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt

@@ -17,7 +17,8 @@ from ..agent.dependencies import Dependencies, RunToken
 from ..agent.hooks import Hooks
 from ..agent.options import RunInfo
 from ..agent.references import Refer
-from ..agent.runner import Runner, RunOutput
+from ..agent.run_output import RunOutput
+from ..agent.runner import Runner
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..conversion.asking import Asked, ask, asked_by

@@ -1,0 +1,72 @@
+"""The end of a run: the output, and the calls and files in the last response of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from pydantic_ai import BinaryContent
+from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
+from pydantic_ai.run import AgentRun, AgentRunResult
+from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.usage import RunUsage
+
+from ..conversion.states import AuthRequired, InputRequired, Rejected
+from .internals import tool_of
+from .turn import Turn
+
+__all__ = ('RunOutput', 'calls_of', 'files_of', 'schemas_of', 'stopped')
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutput:
+    """The end of a run."""
+
+    output: Any
+    files: Sequence[BinaryContent]
+    """Files in the model's final response."""
+    streamed: str | None
+    """Text emitted as the answer; None without streaming."""
+    messages: Sequence[ModelMessage]
+    """The run's new messages, over all attempts."""
+    usage: RunUsage
+    """Usage over all attempts."""
+    waits: bool = False
+    """True if the output is a question to the client or a rejection instead of an answer."""
+    schemas: Mapping[str, dict[str, Any]] | None = None
+    """For deferred calls: JSON Schemas of the parameters of the called tools, by name."""
+    calls: Sequence[str] = ()
+    """Ids of the calls of the model's last response, in the model's order."""
+    shown: Collection[str] = ()
+    """Ids of the calls of the last response shown to clients."""
+    result: AgentRunResult[Any] | None = None
+    """The agent's result; None for a stopped run."""
+
+
+def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
+    """Return the schemas of the parameters of deferred calls, by the name of the tool; None for other outputs."""
+    if not isinstance(output, DeferredToolRequests):
+        return None
+    names = {call.tool_name for call in (*output.approvals, *output.calls)}
+    tools = {name: tool_of(run, name) for name in names}
+    return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
+
+
+def stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
+    """Return the output of a run that was stopped by an output function or a tool."""
+    messages = run.new_messages() if turn is None else turn.all(run.new_messages())
+    return RunOutput(state, (), None, messages, run.usage, waits=True)
+
+
+def calls_of(messages: Sequence[ModelMessage]) -> list[str]:
+    """Return the ids of the calls of the last response, in the model's order."""
+    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
+    return [call.tool_call_id for response in islice(responses, 1) for call in response.tool_calls]
+
+
+def files_of(messages: Sequence[ModelMessage]) -> list[BinaryContent]:
+    """Return the files of the last response. An output tool's return may follow the response."""
+    responses = (message for message in reversed(messages) if isinstance(message, ModelResponse))
+    return [part.content for response in islice(responses, 1) for part in response.parts if isinstance(part, FilePart)]
