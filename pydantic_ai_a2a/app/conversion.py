@@ -21,7 +21,7 @@ from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
 from ..fasta2a.job import WorkerJob
 from ..fasta2a.parts import foreign_worker
-from ..fasta2a.worker import AgentWorker, WorkerOutputs
+from ..fasta2a.worker import AgentWorker
 from ..ports import Backend
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, plain_read
@@ -73,7 +73,7 @@ class Conversion:
         self.outputs = (
             OutputMapper(options.get('output_type') or agent.output_type, output_modes, data_as_text=as_text)
             if own is None
-            else WorkerOutputs(own, output_modes, data_as_text=as_text)
+            else own.outputs_for(output_modes, data_as_text=as_text)
         )
         profile = resolve_profile(models_of(agent, options))
         self.takes = (

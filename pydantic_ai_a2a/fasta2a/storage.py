@@ -7,7 +7,7 @@ done in memory: readers see only stored states. A lock for each task keeps both 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 from weakref import WeakValueDictionary
@@ -17,11 +17,10 @@ from fasta2a.storage import Storage
 from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
-from ..backends.memory import ends, records, runs, sweep
+from ..backends.memory import ends, records, runs
 from ..backends.memory import submit as accept
 from ..backends.memory.backend import MemoryBackend
 from ..backends.model_json import load_messages
-from ..backends.rules import tell_expired
 from ..conversion.turns import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
 from ..lifecycle import TERMINAL, check_cancel, check_message
@@ -30,25 +29,19 @@ from ..ports import (
     Backend,
     Checkpoint,
     Claim,
-    DeadLetter,
-    Erased,
-    EventLog,
-    ExportedConversation,
     Finish,
-    Housekeeping,
     Marks,
-    OnExpired,
     Pause,
     Slot,
     Status,
     Submission,
-    Subscription,
     TaskQueue,
     TaskReader,
 )
 from ..protocol import stored
-from ..settings import Retention
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
+from .events import StorageEvents
+from .housekeeping import StorageHousekeeping
 from .values import context_key, owner_of, stored_task
 
 __all__ = ('FastA2ABackend', 'claimable')
@@ -87,8 +80,8 @@ class FastA2ABackend(Backend):
         self.cancel_listeners: list[Callable[[str], None]] = []
         self.queue = _Queue(self)
         self.reader = _Reader(self)
-        self.events = _Events(self)
-        self.housekeeping = _Housekeeping(self)
+        self.events = StorageEvents(memory)
+        self.housekeeping = StorageHousekeeping(self.storage, memory)
         self.quotas = memory.quotas
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -109,10 +102,6 @@ class FastA2ABackend(Backend):
 
     async def queued(self) -> bool:
         return await self.memory.queued()
-
-    def holds(self, task_id: str) -> bool:
-        """Return True if this process has accepted the task's messages and has its events."""
-        return task_id in self.memory.store.tasks
 
     def own_messages(self, task_id: str) -> list[ModelMessage]:
         """Return the messages of an interrupted task in memory that are missing in its context."""
@@ -370,88 +359,3 @@ class _Reader(TaskReader):
 
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         return await self._backend.memory.reader.unread(task_id, after)
-
-
-class _Events(EventLog):
-    def __init__(self, backend: FastA2ABackend) -> None:
-        self._backend = backend
-        self._memory = backend.memory.events
-
-    def subscribe(self, task_id: str, on_drop: Callable[[], object]) -> Subscription:
-        return _Subscription(self._backend, task_id, on_drop)
-
-    async def wait(self, task_id: str, after: int) -> None:
-        await self._memory.wait(task_id, after)
-
-    def watched(self, task_id: str) -> bool:
-        return self._memory.watched(task_id)
-
-    async def has(self, task_id: str, n: int) -> bool:
-        return await self._memory.has(task_id, n)
-
-
-class _Subscription(Subscription):
-    """A position in the log of a task that may have no log here."""
-
-    def __init__(self, backend: FastA2ABackend, task_id: str, on_drop: Callable[[], object]) -> None:
-        self._backend = backend
-        self._task_id = task_id
-        self._on_drop = on_drop
-        self._inner = backend.memory.events.subscribe(task_id, self._dropped)
-
-    def _dropped(self) -> None:
-        self.dropped = True
-        self._on_drop()
-
-    def start(self, after: int) -> None:
-        if not self._backend.holds(self._task_id):
-            self.close()
-            raise UnsupportedOperationError('The task was begun by another process, which has its events; use GetTask.')
-        self._inner.start(after)
-
-    async def next(self) -> Sequence[TaskEvent]:
-        events = await self._inner.next()
-        self.dropped = self._inner.dropped
-        return events
-
-    def nudge(self) -> None:
-        self._inner.nudge()
-
-    def close(self) -> None:
-        self._inner.close()
-
-
-class _Housekeeping(Housekeeping):
-    """Bounds the memory. The storage keeps its own bounds."""
-
-    def __init__(self, backend: FastA2ABackend) -> None:
-        self._memory = backend.memory
-        self._storage = backend.storage
-
-    async def sweep(self, retention: Retention, *, at: int, on_expired: OnExpired | None = None) -> int:
-        with self._memory.store.lock:
-            swept, ended = sweep.sweep(self._memory.store, retention, at)
-        for header, _ in ended:
-            task = await self._memory.reader.load(header.id, None, history_length=0, artifacts=False)
-            body = None if task is None else task.header.status_message
-            messages = None if body is None else [stored.load_message(body)]
-            await self._storage.update_task(header.id, 'failed', new_messages=messages)
-        tell_expired(ended, on_expired)
-        return swept
-
-    async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        raise UnsupportedOperationError('A FastA2A storage cannot erase tasks.')
-
-    async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
-        raise UnsupportedOperationError('A FastA2A storage cannot erase contexts.')
-
-    async def dead_letters(
-        self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
-    ) -> Sequence[DeadLetter]:
-        raise UnsupportedOperationError('A FastA2A storage cannot list dead letters.')
-
-    async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        raise UnsupportedOperationError('A FastA2A storage cannot retry tasks.')
-
-    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
-        raise UnsupportedOperationError('A FastA2A storage cannot list what it holds.')

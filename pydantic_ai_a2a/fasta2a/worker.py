@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -24,7 +24,7 @@ from fasta2a.worker import Worker
 from pydantic_ai import CancellationToken
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled
-from pydantic_ai.messages import BinaryContent, ModelMessage, ModelRequest, UserContent, UserPromptPart
+from pydantic_ai.messages import ModelMessage
 from typing_extensions import Unpack
 
 from ..agent.options import RunInfo, RunOptions, models_of
@@ -33,8 +33,8 @@ from ..agent.runner import Runner
 from ..clock import STOP_TIME
 from ..conversion.failure import SHUTDOWN, Failure, classify
 from ..conversion.inbound import Accepts, accepts, model_messages, resolve_profile, user_prompt
-from ..conversion.modes import EVERYTHING, OutputModes
-from ..conversion.outbound import OutputMapper, text_of
+from ..conversion.modes import OutputModes
+from ..conversion.outbound import text_of
 from ..conversion.turns import closed
 from ..errors import A2AError, StoreFailed
 from ..lifecycle import TERMINAL
@@ -42,21 +42,14 @@ from ..protocol import stored
 from ..runs.outcomes import Outcome, outcome_of
 from ..settings import HTTPS_ONLY
 from ..types import Note, Step, TextDelta
+from .outputs import WorkerOutputs, in_fasta2as_form
+from .prompts import Prompt, prompt_of
 
-__all__ = ('AgentWorker', 'Prompt', 'WorkerOutputs')
+__all__ = ('AgentWorker',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 T = TypeVar('T')
-
-
-class Prompt(NamedTuple):
-    """The input of one run."""
-
-    content: str | Sequence[UserContent]
-    """The user's newest message."""
-    before: Sequence[ModelMessage]
-    """Further messages, between the context and the prompt."""
 
 
 @dataclass(init=False)
@@ -144,7 +137,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
     @cached_property
     def outputs(self) -> WorkerOutputs:
         """Converts the agent's outputs to artifacts."""
-        return WorkerOutputs(self)
+        return self.outputs_for()
 
     @cached_property
     def _running(self) -> dict[str, _Running]:
@@ -174,7 +167,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         Raises:
             UnserializableOutput: The output cannot be written as JSON.
         """
-        return _in_fasta2as_form(self.outputs.by_type(result, artifact_id=stored.new_id()))
+        return in_fasta2as_form(self.outputs.by_type(result, artifact_id=stored.new_id()))
 
     def read(self, history: Iterable[Message]) -> Prompt:
         """Return the input of a run, by `build_message_history`.
@@ -183,7 +176,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
             ValueError: The messages have no user prompt.
         """
         # The storage may own the messages, and a subclass may change them.
-        return _prompt(self.build_message_history([message.copy() for message in history]))
+        return prompt_of(self.build_message_history([message.copy() for message in history]))
 
     @property
     def reads_itself(self) -> bool:
@@ -191,10 +184,21 @@ class AgentWorker(Worker[list[ModelMessage]]):
         return type(self).build_message_history is not AgentWorker.build_message_history
 
     @property
+    def builds_itself(self) -> bool:
+        """True if a subclass overrides `build_artifacts`."""
+        return type(self).build_artifacts is not AgentWorker.build_artifacts
+
+    @property
     def runs_itself(self) -> bool:
         """True if a subclass overrides `run_task` or `cancel_task`."""
         own = type(self)
         return (own.run_task, own.cancel_task) != (AgentWorker.run_task, AgentWorker.cancel_task)
+
+    def outputs_for(self, modes: Sequence[str] | None = None, *, data_as_text: bool = False) -> WorkerOutputs:
+        """Return the conversion of the agent's outputs for the card's media types; see `OutputMapper`."""
+        output_type = self.options.get('output_type') or self.agent.output_type
+        build = self.build_artifacts if self.builds_itself else None
+        return WorkerOutputs(output_type, modes, data_as_text=data_as_text, build=build)
 
     def read_one(self, message: Message) -> Prompt:
         """Return the input of a run from one message. Errors of the agent's own reading name the message's fields."""
@@ -307,7 +311,7 @@ class AgentWorker(Worker[list[ModelMessage]]):
         artifacts = self.outputs.artifacts(
             result.output, artifact_id=artifact_id, files=result.files, accepted=accepted
         )
-        return artifacts if _builds_its_own(self) else _in_fasta2as_form(artifacts)
+        return artifacts if self.builds_itself else in_fasta2as_form(artifacts)
 
     async def _fail(self, task: Task, failure: Failure, error: BaseException | None = None) -> None:
         task_id, context_id = task['id'], task['context_id']
@@ -358,65 +362,6 @@ class _Chunks:
             await self._worker.publish_status(self._task_id, self._context_id, 'working', _agent_message(event.text))
 
 
-class WorkerOutputs(OutputMapper):
-    """Makes artifacts with a worker's `build_artifacts`, if overridden.
-
-    Args:
-        worker: The worker.
-        modes: The user's media types of the agent's output on the card.
-        data_as_text: See `OutputMapper`.
-    """
-
-    def __init__(self, worker: AgentWorker, modes: Sequence[str] | None = None, *, data_as_text: bool = False) -> None:
-        output_type = worker.options.get('output_type') or worker.agent.output_type
-        super().__init__(output_type, modes, data_as_text=data_as_text)
-        self.holds_data = self.holds_data and not _builds_its_own(worker)
-        self._worker = worker
-
-    def artifacts(
-        self,
-        output: Any,
-        *,
-        artifact_id: str,
-        files: Sequence[BinaryContent] = (),
-        accepted: OutputModes = EVERYTHING,
-    ) -> list[Artifact]:
-        """See `OutputMapper.artifacts`. A user's own artifacts stay unchanged, except for the first artifact's id."""
-        if not _builds_its_own(self._worker):
-            return self.by_type(output, artifact_id=artifact_id, files=files, accepted=accepted)
-        built = [artifact.copy() for artifact in self._worker.build_artifacts(output)]
-        if built:
-            built[0]['artifact_id'] = artifact_id
-        return built
-
-    def by_type(self, output: Any, **options: Any) -> list[Artifact]:
-        """Return the artifacts by the output's type, without `build_artifacts`."""
-        return super().artifacts(output, **options)
-
-
-def _builds_its_own(worker: AgentWorker) -> bool:
-    return type(worker).build_artifacts is not AgentWorker.build_artifacts
-
-
-def _prompt(messages: Sequence[ModelMessage]) -> Prompt:
-    """Return the last user prompt, and all other messages."""
-    for index in reversed(range(len(messages))):
-        request = messages[index]
-        prompts = [part for part in request.parts if isinstance(part, UserPromptPart)]
-        if isinstance(request, ModelRequest) and prompts:
-            rest = [part for part in request.parts if not isinstance(part, UserPromptPart)]
-            request_rest = [ModelRequest(parts=rest)] if rest else []
-            return Prompt(_content(prompts), [*messages[:index], *request_rest, *messages[index + 1 :]])
-    raise ValueError('build_message_history() must return a request with a user prompt.')
-
-
-def _content(prompts: Sequence[UserPromptPart]) -> str | Sequence[UserContent]:
-    if len(prompts) == 1:
-        return prompts[0].content
-    contents = ([part.content] if isinstance(part.content, str) else part.content for part in prompts)
-    return [item for content in contents for item in content]
-
-
 def _answer(output: Any) -> list[Message]:
     """Return the messages of the agent for the task's history."""
     text = text_of(output)
@@ -428,17 +373,3 @@ def _agent_message(text: str, metadata: dict[str, Any] | None = None) -> Message
     if metadata is not None:
         message['metadata'] = metadata
     return message
-
-
-def _in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """Convert artifacts to the form of FastA2A's bridge: media types for files only, and data with its schema alone."""
-    return [{**artifact, 'parts': [_part(part) for part in artifact['parts']]} for artifact in artifacts]
-
-
-def _part(part: Part) -> Part:
-    formed = part.copy()
-    if 'text' in part or 'data' in part:
-        formed.pop('media_type', None)
-    if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
-        formed['metadata'] = {'json_schema': metadata['json_schema']}
-    return formed

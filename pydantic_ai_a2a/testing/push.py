@@ -1,4 +1,4 @@
-"""Tests of webhooks and their deliveries: none is lost, doubled or out of order."""
+"""Steps of the tests of webhooks: configurations, deliveries and events."""
 
 from __future__ import annotations
 
@@ -6,21 +6,30 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
-import pytest
-
-from ..errors import InvalidParamsError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
-from ..ports import DEAD_LETTER, Backend, DeadDelivery, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
+from ..ports import Backend, Delivery, Outbox, PushConfig, PushConfigs, Submission, Takes
 from ..protocol import stored
 from ..settings import Retention
 from ..types import TaskEvent
-from .answers import answering, asked, pause
-from .base import PortSuite
-from .values import AT, LEASE, LIMIT, OVER, OWNER, claim_one, ending, message, run, submit
+from .values import AT, LEASE, LIMIT, OWNER, message, run, submit
 
-__all__ = ('OutboxSuite', 'PushConfigSuite')
+__all__ = (
+    'artifact',
+    'canceled',
+    'config',
+    'configs_of',
+    'fail',
+    'finished',
+    'in_short',
+    'lease',
+    'outbox_of',
+    'piece',
+    'register',
+    'sweep',
+    'told',
+    'with_config',
+)
 
 
 def config(name: str = 'c', takes: Takes = 'artifacts', body: bytes = b'secret') -> PushConfig:
@@ -80,351 +89,6 @@ def artifact(text: str) -> bytes:
 def piece(n: int, text: str, *, append: bool = False, last: bool = False) -> TaskEvent:
     """An artifact's chunk as it is stored; one that neither appends nor is followed is whole."""
     return TaskEvent(n, None, stored.artifact_update('t', 'context of t', artifact(text), append=append, last=last))
-
-
-class PushConfigSuite(PortSuite):
-    """Tests of configurations."""
-
-    async def test_a_configuration_is_read_as_it_was_written(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        first, second = config('a', 'statuses', b'\x00\xff'), config('b', 'chunks')
-        for webhook in (first, second):
-            await configs_of(backend).create('t', OWNER, webhook, limit=2)
-        assert list(await configs_of(backend).list('t', OWNER)) == [first, second]
-        assert await configs_of(backend).get('t', OWNER, 'b') == second
-        assert await configs_of(backend).get('t', OWNER, None) == first
-
-    async def test_one_of_the_same_id_is_replaced_also_when_there_may_be_no_more(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'a')
-        await configs_of(backend).create('t', OWNER, config('a', body=b'new'), limit=1)
-        with pytest.raises(InvalidParamsError):
-            await configs_of(backend).create('t', OWNER, config('b'), limit=1)
-        assert list(await configs_of(backend).list('t', OWNER)) == [config('a', body=b'new')]
-
-    async def test_what_is_deleted_is_gone_and_may_be_deleted_again(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'a', 'b')
-        for _ in range(2):
-            await configs_of(backend).delete('t', OWNER, 'a')
-        assert list(await configs_of(backend).list('t', OWNER)) == [config('b')]
-        with pytest.raises(TaskNotFoundError):
-            await configs_of(backend).get('t', OWNER, 'a')
-
-    async def test_who_was_to_be_told_of_a_dead_letter_is_told_of_its_retry(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'a')
-        await register(backend, 'b', takes='statuses')
-        await run(backend, 't', 'failed', failure=DEAD_LETTER)
-        await told(backend)
-        await backend.housekeeping.retry('t', new_id='u', at=AT)
-        assert list(await configs_of(backend).list('u', OWNER)) == [config('a'), config('b', 'statuses')]
-        await run(backend, 'u')
-        assert await told(backend) == {'a': ['1 working', '2 completed'], 'b': ['1 working', '2 completed']}
-
-    @pytest.mark.parametrize(('task_id', 'owner'), [('t', '/bob'), ('no such task', OWNER)])
-    async def test_for_others_there_is_nothing(self, backend: Backend, task_id: str, owner: str) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'c')
-        configs = configs_of(backend)
-        with pytest.raises(TaskNotFoundError):
-            await configs.create(task_id, owner, config('d'), limit=10)
-        with pytest.raises(TaskNotFoundError):
-            await configs.get(task_id, owner, 'c')
-        with pytest.raises(TaskNotFoundError):
-            await configs.list(task_id, owner)
-        with pytest.raises(TaskNotFoundError):
-            await configs.delete(task_id, owner, 'c')
-        assert list(await configs.list('t', OWNER)) == [config()]
-
-    @pytest.mark.parametrize('way', ['erase_task', 'erase', 'sweep'])
-    async def test_they_go_with_their_task_and_what_was_not_told_with_them(self, backend: Backend, way: str) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'c')
-        await run(backend, 't')
-        housekeeping = backend.housekeeping
-        if way == 'erase_task':
-            await housekeeping.erase_task('t', OWNER, at=AT)
-        elif way == 'erase':
-            await housekeeping.erase(OWNER, at=AT)
-        else:
-            await sweep(backend, Retention(tasks=timedelta(seconds=1), waiting=timedelta(seconds=1)), at=AT + 1001)
-        assert await lease(backend) == []
-        await submit(backend, message('again', new='t'))
-        assert list(await configs_of(backend).list('t', OWNER)) == []
-
-
-class OutboxSuite(PortSuite):
-    """Tests of deliveries, from the commit of the events to the deletion."""
-
-    async def test_all_events_are_delivered_in_order_to_each_configuration(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'a', 'b')
-        claimed = await claim_one(backend, 't')
-        await backend.queue.emit(claimed, [piece(2, 'whole', last=True)])
-        await backend.queue.finish(claimed, ending(claimed, after=2))
-        heard = ['1 working', '2 whole', '3 completed']
-        assert await told(backend) == {'a': heard, 'b': heard}
-
-    async def test_a_configuration_that_comes_with_a_message_hears_of_all_that_it_leads_to(
-        self, backend: Backend
-    ) -> None:
-        await submit(backend, with_config(message(new='t'), 'a'))
-        await run(backend, 't', 'input-required')
-        await submit(backend, with_config(message('more', to='t'), 'b'))
-        await run(backend, 't')
-        rest = ['3 working', '4 completed']
-        assert await told(backend) == {'a': ['1 working', '2 input-required', *rest], 'b': rest}
-
-    async def test_a_message_with_one_too_many_is_refused_and_stores_nothing(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, *'0123456789')
-        await run(backend, 't', 'input-required')
-        with pytest.raises(InvalidParamsError):
-            await submit(backend, with_config(message('more', to='t'), 'one more'))
-        task = await backend.reader.load('t', OWNER)
-        assert task is not None
-        assert task.header.state == 'input-required'
-
-    async def test_each_takes_what_it_wants(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        takes: tuple[Takes, ...] = ('statuses', 'artifacts', 'chunks')
-        for take in takes:
-            await register(backend, take, takes=take)
-        claimed = await claim_one(backend, 't')
-        await backend.queue.emit(claimed, [piece(2, 'one ')])
-        await backend.queue.emit(claimed, [piece(3, 'two', append=True), piece(4, '', append=True, last=True)])
-        await backend.queue.finish(claimed, ending(claimed, after=4))
-        assert await told(backend) == {
-            'statuses': ['1 working', '5 completed'],
-            'artifacts': ['1 working', '4 one two', '5 completed'],
-            'chunks': ['1 working', '2 one ', '3 two', '4 ', '5 completed'],
-        }
-
-    async def test_an_artifact_that_ends_with_its_task_is_told_as_it_is_kept(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'c')
-        claimed = await claim_one(backend, 't')
-        await backend.queue.emit(claimed, [piece(2, 'draft')])
-        last = piece(3, '', append=True, last=True)
-        await backend.queue.finish(
-            claimed, ending(claimed, after=3, events=[last], artifacts=[('a', artifact('the end'))])
-        )
-        assert await told(backend) == {'c': ['1 working', '3 the end', '4 completed']}
-
-    async def test_what_others_do_to_a_task_is_told_too(self, backend: Backend) -> None:
-        for task_id in ('queued', 'waits'):
-            await submit(backend, message(new=task_id))
-            await register(backend, task_id, task_id=task_id)
-        await run(backend, 'waits', 'input-required')
-        await backend.queue.cancel('queued', OWNER, at=AT)
-        await sweep(backend, Retention(waiting=timedelta(seconds=1)), at=AT + 10_000)
-        assert await told(backend) == {
-            'queued': ['1 canceled'],
-            'waits': ['1 working', '2 input-required', '3 failed'],
-        }
-
-    async def test_the_question_after_a_part_of_an_answer_is_told_too(self, backend: Backend) -> None:
-        await pause(backend)
-        await register(backend, 'c')
-        waiting = await asked(backend)
-        await submit(backend, answering(waiting, 'one', rest=b'{"messageId":"r","parts":[]}'))
-        assert await told(backend) == {'c': [f'{waiting.number + 1} input-required']}
-
-    async def test_a_write_that_is_refused_tells_nobody(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        claimed = await claim_one(backend, 't')
-        await register(backend, 'c')
-        await backend.queue.cancel('t', OWNER, at=AT, force=True)
-        with pytest.raises(LeaseLost):
-            await backend.queue.finish(claimed, ending(claimed))
-        assert await told(backend) == {'c': ['2 canceled']}
-
-    async def test_what_is_leased_is_nobody_elses_until_the_lease_ends(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend, lease=OVER)
-        [again] = await lease(backend)
-        assert (again.id, again.event, again.failures) == (first.id, first.event, 0)
-        waiting = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
-        assert list(waiting.deliveries) == []
-        assert waiting.wait is not None
-        assert 0 < waiting.wait <= LEASE
-        await outbox_of(backend).done(first)  # too late: it may be on its way again
-        assert await lease(backend) == []
-        await outbox_of(backend).done(again)
-        assert await told(backend) == {'c': ['2 completed']}
-
-    async def test_everything_of_a_delivery_is_as_it_was_registered(self, backend: Backend) -> None:
-        await finished(backend)
-        [delivery] = await lease(backend)
-        assert (delivery.task_id, delivery.owner, delivery.config) == ('t', OWNER, config())
-        assert delivery.id.isascii()
-        assert delivery.id.isprintable()
-
-    async def test_what_failed_is_tried_again_at_its_time_and_before_what_follows(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend)
-        await outbox_of(backend).failed(first, at=AT, pause=OVER, error='HTTP 500')
-        [again] = await lease(backend)
-        assert (again.id, again.failures) == (first.id, 1)
-        await outbox_of(backend).done(again)
-        assert await told(backend) == {'c': ['2 completed']}
-        nothing = await outbox_of(backend).lease(lease=LEASE, limit=1, held={})
-        assert (list(nothing.deliveries), nothing.wait) == ([], None)
-
-    async def test_what_failed_waits_for_its_time_and_what_follows_waits_with_it(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend)
-        await outbox_of(backend).failed(first, at=AT, pause=LEASE, error='HTTP 500')
-        waiting = await outbox_of(backend).lease(lease=OVER, limit=1, held={})
-        assert list(waiting.deliveries) == []
-        assert waiting.wait is not None
-        assert 0 < waiting.wait <= LEASE
-
-    async def test_what_is_handed_back_may_be_tried_at_once(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend)
-        await outbox_of(backend).release(first)
-        [again] = await lease(backend)
-        assert (again.id, again.failures) == (first.id, 0)
-        for late in (outbox_of(backend).release(first), fail(backend, first)):
-            await late
-        assert await lease(backend) == []
-
-    async def test_what_is_given_up_is_dead_and_the_next_one_goes_on(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend)
-        await fail(backend, first)
-        assert await told(backend) == {'c': ['2 completed']}
-        [dead] = await outbox_of(backend).dead()
-        assert dead == DeadDelivery(
-            id=first.id,
-            task_id='t',
-            config_id='c',
-            owner=OWNER,
-            n=1,
-            state='working',
-            at=AT,
-            failures=1,
-            error='HTTP 500',
-        )
-
-    async def test_a_dead_one_is_retried_as_if_it_were_new(self, backend: Backend) -> None:
-        heard: list[str] = []
-        stop = outbox_of(backend).listen(lambda: heard.append('due'))
-        await finished(backend)
-        [first] = await lease(backend)
-        await fail(backend, first)
-        heard.clear()
-        await outbox_of(backend).retry(first.id)
-        stop()
-        assert heard == ['due']
-        assert list(await outbox_of(backend).dead()) == []
-        [again] = await lease(backend)
-        assert (again.id, again.failures, again.event) == (first.id, 0, first.event)
-        with pytest.raises(UnsupportedOperationError):
-            await outbox_of(backend).retry(first.id)
-        with pytest.raises(UnsupportedOperationError):
-            await outbox_of(backend).retry('no such delivery')
-
-    async def test_dead_ones_are_listed_by_owner_and_page(self, backend: Backend) -> None:
-        for n, (task_id, owner) in enumerate((('t', OWNER), ('u', '/bob'), ('v', OWNER))):
-            await submit(backend, message(new=task_id, owner=owner))
-            await configs_of(backend).create(task_id, owner, config(task_id), limit=1)
-            await backend.queue.cancel(task_id, owner, at=AT)
-            [delivery] = await lease(backend)
-            await fail(backend, delivery, at=AT + n)
-        outbox = outbox_of(backend)
-        everything = list(await outbox.dead())
-        assert [delivery.task_id for delivery in everything] == ['t', 'u', 'v']
-        assert [delivery.task_id for delivery in await outbox.dead('/bob')] == ['u']
-        [first, *_] = everything
-        assert list(await outbox.dead(limit=1, after=(first.at, first.id))) == [everything[1]]
-
-    async def test_what_is_stored_while_something_is_delivered_is_not_forgotten(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, 'c')
-        claimed = await claim_one(backend, 't')
-        heard: list[str] = []
-
-        async def deliver() -> None:
-            for delivery in await lease(backend):
-                heard.append(in_short(delivery.event))
-                await outbox_of(backend).done(delivery)
-
-        for n in range(2, 32):
-            await asyncio.gather(deliver(), backend.queue.emit(claimed, [piece(n, 'whole', last=True)]))
-        heard += (await told(backend)).get('c', [])
-        assert heard == ['1 working', *(f'{n} whole' for n in range(2, 32))]
-
-    async def test_no_more_are_leased_than_asked_for(self, backend: Backend) -> None:
-        for name in 'abc':
-            await canceled(backend, f'/{name}', name)
-        assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['a', 'b']
-        assert [delivery.config.id for delivery in await lease(backend, limit=2)] == ['c']
-
-    async def test_no_owner_gets_more_than_are_left_for_others(self, backend: Backend) -> None:
-        await canceled(backend, '/bob', *(f'b{n}' for n in range(20)))
-        await canceled(backend, '/cid', 'c')
-        assert [delivery.config.id for delivery in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
-        for bob in (4, 5):  # nor does who asks wait for what others would get
-            held = {'/bob': bob, '/cid': 4}
-            nothing = await outbox_of(backend).lease(lease=LEASE, limit=4, held=held)
-            assert (list(nothing.deliveries), nothing.wait) == ([], None)
-        assert [delivery.config.id for delivery in await lease(backend, limit=4, held={'/bob': 3})] == ['b4']
-        assert [delivery.config.id for delivery in await lease(backend, limit=1)] == ['b5']
-
-    @pytest.mark.parametrize('owners', [2, 12])
-    async def test_those_who_wait_behind_owners_that_have_enough_get_theirs(
-        self, backend: Backend, owners: int
-    ) -> None:
-        greedy = [f'/{n:02}' for n in range(owners)]
-        for owner in greedy:
-            await canceled(backend, owner, *(f'{owner} {n}' for n in range(3)))
-        await canceled(backend, '/zoe', 'z')
-        assert [delivery.config.id for delivery in await lease(backend, limit=1, held=dict.fromkeys(greedy, 1))] == [
-            'z'
-        ]
-
-    async def test_senders_who_ask_at_once_get_different_ones(self, backend: Backend) -> None:
-        await submit(backend, message(new='t'))
-        await register(backend, *'abcdef')
-        await backend.queue.cancel('t', OWNER, at=AT)
-        shares = await asyncio.gather(*(lease(backend, limit=2) for _ in range(6)))
-        got = [delivery.config.id for share in shares for delivery in share]
-        got += [delivery.config.id for delivery in await lease(backend)]
-        assert sorted(got) == [*'abcdef']
-
-    async def test_one_that_is_deleted_while_it_is_sent_is_told_nothing_more(self, backend: Backend) -> None:
-        await finished(backend)
-        [first] = await lease(backend)
-        await configs_of(backend).delete('t', OWNER, 'c')
-        await outbox_of(backend).done(first)
-        await fail(backend, first)
-        assert await lease(backend) == []
-        assert list(await outbox_of(backend).dead()) == []
-
-    async def test_one_that_is_replaced_gets_what_waits_for_it(self, backend: Backend) -> None:
-        await finished(backend)
-        await register(backend, 'c', body=b'new')
-        [first] = await lease(backend)
-        assert first.config.body == b'new'
-        assert in_short(first.event) == '1 working'
-
-    async def test_listeners_hear_when_something_may_be_due(self, backend: Backend) -> None:
-        heard: list[str] = []
-        stop = outbox_of(backend).listen(lambda: heard.append('due'))
-        await submit(backend, message(new='other'))
-        await run(backend, 'other')
-        assert heard == []
-        await finished(backend)
-        assert heard
-        stop()
-        heard.clear()
-        await submit(backend, message('more', new='u'))
-        await register(backend, 'c', task_id='u')
-        await run(backend, 'u')
-        assert heard == []
 
 
 def with_config(submission: Submission, name: str) -> Submission:

@@ -15,7 +15,8 @@ from .events import EventLogSuite
 from .export import ExportSuite
 from .housekeeping import RetentionSuite
 from .machine import QueueMachineSuite
-from .push import OutboxSuite, PushConfigSuite
+from .outbox import OutboxSuite
+from .push_configs import PushConfigSuite
 from .quotas import QuotaSuite
 from .reader import TaskReaderSuite
 from .runs import RunSuite

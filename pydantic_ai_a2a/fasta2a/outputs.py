@@ -1,0 +1,72 @@
+"""The outputs of a worker's agent as artifacts: by the worker's own method, and in the form of FastA2A."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from fasta2a.schema import Artifact, Part
+from pydantic_ai.messages import BinaryContent
+from pydantic_ai.output import OutputSpec
+
+from ..conversion.modes import EVERYTHING, OutputModes
+from ..conversion.outbound import OutputMapper
+
+__all__ = ('WorkerOutputs', 'in_fasta2as_form')
+
+
+class WorkerOutputs(OutputMapper):
+    """Makes artifacts with a worker's own `build_artifacts`; without one, by the type of the output.
+
+    Args:
+        output_type: See `OutputMapper`.
+        modes: See `OutputMapper`.
+        data_as_text: See `OutputMapper`.
+        build: The worker's own `build_artifacts`, if any.
+    """
+
+    def __init__(
+        self,
+        output_type: OutputSpec[Any],
+        modes: Sequence[str] | None = None,
+        *,
+        data_as_text: bool = False,
+        build: Callable[[Any], list[Artifact]] | None = None,
+    ) -> None:
+        super().__init__(output_type, modes, data_as_text=data_as_text)
+        self.holds_data = self.holds_data and build is None
+        self._build = build
+
+    def artifacts(
+        self,
+        output: Any,
+        *,
+        artifact_id: str,
+        files: Sequence[BinaryContent] = (),
+        accepted: OutputModes = EVERYTHING,
+    ) -> list[Artifact]:
+        """See `OutputMapper.artifacts`. A user's own artifacts stay unchanged, except for the first artifact's id."""
+        if self._build is None:
+            return self.by_type(output, artifact_id=artifact_id, files=files, accepted=accepted)
+        built = [artifact.copy() for artifact in self._build(output)]
+        if built:
+            built[0]['artifact_id'] = artifact_id
+        return built
+
+    def by_type(self, output: Any, **options: Any) -> list[Artifact]:
+        """Return the artifacts by the output's type, without `build_artifacts`."""
+        return super().artifacts(output, **options)
+
+
+def in_fasta2as_form(artifacts: Iterable[Artifact]) -> list[Artifact]:
+    """Convert artifacts to the form of FastA2A's bridge: media types for files only, and data with its schema alone."""
+    return [{**artifact, 'parts': [_part(part) for part in artifact['parts']]} for artifact in artifacts]
+
+
+def _part(part: Part) -> Part:
+    formed = part.copy()
+    if 'text' in part or 'data' in part:
+        formed.pop('media_type', None)
+    if 'data' in part and 'json_schema' in (metadata := part.get('metadata', {})):
+        formed['metadata'] = {'json_schema': metadata['json_schema']}
+    return formed
