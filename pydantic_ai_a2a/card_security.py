@@ -7,11 +7,11 @@ key for the type. Both shapes have the same content, because a client may read e
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from fasta2a.schema import SecurityScheme
 
-__all__ = ('check_schemes', 'dump_requirements', 'dump_scheme')
+__all__ = ('check_schemes', 'dump_requirements', 'dump_scheme', 'load_requirements', 'load_scheme')
 
 _TYPES = {
     'apiKeySecurityScheme': 'apiKey',
@@ -66,3 +66,27 @@ def dump_requirements(requirements: Sequence[Mapping[str, Any]], versions: Colle
     lists = [{name: {'list': scopes} for name, scopes in schemes.items()} for schemes in alternatives]
     newer, older = {'securityRequirements': [{'schemes': schemes} for schemes in lists]}, {'security': alternatives}
     return {**(newer if '1.0' in versions else {}), **(older if '0.3' in versions else {})}
+
+
+_KINDS = {flat: kind for kind, flat in _TYPES.items()}
+
+
+def load_scheme(wire: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a scheme in 1.0's shape from JSON of either version; None for a kind that A2A does not have."""
+    for kind in _TYPES:
+        if isinstance(content := wire.get(kind), dict):
+            return {kind: content}
+    kind = _KINDS.get(str(wire.get('type')))
+    if kind is None:
+        return None
+    return {kind: {'location' if name == 'in' else name: value for name, value in wire.items() if name != 'type'}}
+
+
+def load_requirements(newer: Sequence[Mapping[str, Any]], older: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return requirements in FastA2A's shape, from the field of 1.0 if there is one, else from 0.3's."""
+    alternatives: list[Mapping[str, Any]] = [requirement.get('schemes') or {} for requirement in newer] or [*older]
+    return [{'schemes': {name: _scopes(scopes) for name, scopes in schemes.items()}} for schemes in alternatives]
+
+
+def _scopes(value: Any) -> Any:
+    return cast('Mapping[str, Any]', value).get('list', []) if isinstance(value, Mapping) else value

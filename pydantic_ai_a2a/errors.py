@@ -14,6 +14,7 @@ __all__ = (
     'A2AError',
     'AnswerNeeded',
     'BackendUnusable',
+    'CardRefused',
     'ContentTypeNotSupportedError',
     'ExtendedAgentCardNotConfiguredError',
     'ExtensionSupportRequiredError',
@@ -33,6 +34,9 @@ __all__ = (
     'PrivateAddressError',
     'PushNotificationNotSupportedError',
     'QuotaExceededError',
+    'RemoteError',
+    'RemoteProtocolError',
+    'RemoteUnavailable',
     'RequestTimeoutError',
     'StoreFailed',
     'StoreUnavailable',
@@ -90,6 +94,17 @@ class A2AError(Exception):
         self.headers: dict[str, str] = dict(headers or {})
         """HTTP response headers of the error, such as `Retry-After` (seconds)."""
         super().__init__(self.message)
+
+    @property
+    def correlation_id(self) -> str | None:
+        """Name of the call in the logs of a remote agent that has refused the call; None if unknown."""
+        return self.metadata.get('correlationId')
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until a repetition may succeed; None if unknown."""
+        value = self.headers.get('Retry-After', '')
+        return float(value) if value.isdecimal() else None
 
 
 class JSONParseError(A2AError):
@@ -256,6 +271,22 @@ class StoreUnavailable(OverloadedError):
         """The reason, for the log and for commands. Never sent to a client."""
         self.busy = busy
         """True if the store works and only this transaction took too long. A repetition may take too long again."""
+
+
+class RemoteError(Exception):
+    """A remote agent could not be called, or its answer could not be used. The text names the URL."""
+
+
+class RemoteUnavailable(RemoteError):
+    """A remote agent has not answered."""
+
+
+class RemoteProtocolError(RemoteError):
+    """A remote agent has answered in a form that is not A2A."""
+
+
+class CardRefused(RemoteError):
+    """The agent card of a remote agent cannot be used."""
 
 
 class BackendUnusable(ValueError):

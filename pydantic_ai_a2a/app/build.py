@@ -31,6 +31,7 @@ from ..http.browser import AllowedHosts, cors_middleware
 from ..http.card import Discovery
 from ..http.index import Index
 from ..ports import Backend
+from ..protocol import replay
 from ..protocol.run_metadata import EXTENSION
 from ..protocol.versions import Versions
 from ..quotas import Metering
@@ -210,7 +211,7 @@ def to_a2a(
         version=version,
         provider=provider,
         skills=skills or (),
-        extensions=[*(extensions or ()), *_own_extensions(own, run_metadata=results.run_metadata)],
+        extensions=[*(extensions or ()), *_own_extensions(own, settings, run_metadata=results.run_metadata)],
         versions=versions.served,
         extended=access.extended_card is not None,
         security_schemes=guards.schemes,
@@ -252,10 +253,15 @@ def _check_docs_url(docs_url: str | None) -> None:
         raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
 
 
-def _own_extensions(own: OwnParts | None, *, run_metadata: bool) -> list[AgentExtension]:
+def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: bool) -> list[AgentExtension]:
     """The extensions of this package that the card declares."""
     waits = own is None or own.foreign is None  # a worker of the user's own waits for clients in its own way
-    return [*([EXTENSION] if run_metadata else []), *([PENDING_CALLS] if waits else [])]
+    declared = (
+        (EXTENSION, run_metadata),
+        (PENDING_CALLS, waits),
+        (replay.EXTENSION, bool(settings.retention.idempotency_window)),
+    )
+    return [extension for extension, serves in declared if serves]
 
 
 def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:

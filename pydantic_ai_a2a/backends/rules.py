@@ -13,6 +13,7 @@ from ..errors import AnswerNeeded, InvalidParamsError
 from ..lifecycle import INTERRUPTED, TERMINAL
 from ..ports import DEAD_LETTERS, Charge, Finish, OnExpired, Status, Submission, amounts_of
 from ..protocol import stored
+from ..protocol.replay import SHORTEST_ID
 from ..types import TaskEvent, TaskHeader
 
 __all__ = (
@@ -33,8 +34,6 @@ __all__ = (
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
-_REPLAYABLE_ANONYMOUS_ID = 16
-"""From this length on a message id is unlikely to be another anonymous client's."""
 EXPIRED = 'expired'
 """Failure class of a task without an answer in time."""
 _HANDS_ON = TERMINAL - {'canceled'}
@@ -54,7 +53,7 @@ def replay_key(message: Submission, window: int) -> str | None:
     if not message.anonymous:
         return message.message_id
     # The id of a task is known to its client only, so a short message id with it cannot be another client's.
-    if message.new and len(message.message_id) < _REPLAYABLE_ANONYMOUS_ID:
+    if message.new and len(message.message_id) < SHORTEST_ID:
         return None
     return f'{message.message_id} {message.digest.hex()}'  # another content is another message
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic_core import to_json
 
-from ..errors import A2AError
+from ..errors import A2AError, UnsupportedOperationError
 from ..types import (
     CancelParams,
     CardParams,
@@ -27,7 +27,17 @@ from ..types import (
 from .operations import REFUSALS, Capability, Operation
 from .push import target_fields
 
-__all__ = ('Codec', 'EncodeEvent', 'Hold', 'HttpCodec', 'Params', 'RpcRefused', 'RpcRequest', 'tenant_of')
+__all__ = (
+    'Codec',
+    'EncodeEvent',
+    'Hold',
+    'HttpCodec',
+    'HttpRequest',
+    'Params',
+    'RpcRefused',
+    'RpcRequest',
+    'tenant_of',
+)
 
 Params = (
     SendParams
@@ -67,6 +77,17 @@ class RpcRequest(NamedTuple):
     params: Params | None
     notification: bool = False
     """True if the request has no id: its client expects no answer."""
+
+
+class HttpRequest(NamedTuple):
+    """One request of the HTTP+JSON binding."""
+
+    verb: str
+    path: str
+    """Path below the interface's URL, quoted."""
+    query: str
+    body: bytes | None
+    """A JSON object; None for verbs without a body."""
 
 
 class RpcRefused(Exception):
@@ -123,6 +144,24 @@ class Codec(ABC):
         Raises:
             RpcRefused: The body is no request, or its params do not fit the operation. No other exception is raised.
         """
+
+    @abstractmethod
+    def method(self, operation: Operation) -> str:
+        """Return the name of an operation; empty if the version does not have the operation over JSON-RPC."""
+
+    @abstractmethod
+    def params(self, params: Params) -> dict[str, Any]:
+        """Return the params of an operation as a JSON object."""
+
+    def encode_request(self, operation: Operation, params: Params) -> bytes:
+        """Write a JSON-RPC request: the inverse of `decode`. The same params make the same bytes.
+
+        Raises:
+            UnsupportedOperationError: The version does not have the operation over JSON-RPC.
+        """
+        if not (method := self.method(operation)):
+            raise UnsupportedOperationError(f'A2A {self.dialect} has no {operation.name} over JSON-RPC.')
+        return to_json({'jsonrpc': '2.0', 'id': 1, 'method': method, 'params': self.params(params)})
 
     def encode_task(self, task: StoredTask) -> bytes:
         """Write a task as the answer of GetTask and CancelTask."""
@@ -214,6 +253,10 @@ class HttpCodec(Codec):
             InvalidParamsError: The params do not fit the operation, or contradict the path. No other exception is
                 raised.
         """
+
+    @abstractmethod
+    def http_request(self, operation: Operation, params: Params) -> HttpRequest:
+        """Return a request of the HTTP+JSON binding: the inverse of `decode_params`."""
 
     @abstractmethod
     def encode_status(self, error: A2AError, correlation_id: str) -> bytes:

@@ -22,7 +22,7 @@ from typing_extensions import TypedDict
 from ..errors import A2AError, ExtensionSupportRequiredError, InvalidRequestError
 from ..types import Message, SendParams, StoredTask, TaskEvent, TaskState
 from . import push, stored
-from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
+from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
 from .envelope import Requests
 from .fields import (
     CAMEL_CASE,
@@ -37,6 +37,7 @@ from .fields import (
 )
 from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, Operation
+from .requests import older_params
 
 __all__ = ('METHODS', 'FastA2ADialect')
 
@@ -124,6 +125,14 @@ class FastA2ADialect(OlderCodec):
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
         return _REQUESTS.read(body)
+
+    def method(self, operation: Operation) -> str:
+        """Return FastA2A's name."""
+        return operation.fasta2a
+
+    def params(self, params: Params) -> dict[str, Any]:
+        """Return the params in FastA2A's form."""
+        return older_params(params, self._message, push_field='taskPushNotificationConfig', nested=False)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a task under the key `task`."""

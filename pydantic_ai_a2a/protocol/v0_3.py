@@ -22,7 +22,8 @@ from ..errors import (
 )
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
-from .codec import EncodeEvent, Hold, RpcRequest, hold_nothing
+from .answers import WRAPPED
+from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
 from .envelope import Requests
 from .fields import (
     CAMEL_CASE,
@@ -36,6 +37,7 @@ from .fields import (
 )
 from .older import TASKS, Configuration, OlderCodec, TaskParams, role, send_params
 from .operations import OPERATIONS, REFUSALS, Capability, Operation
+from .requests import older_params
 
 __all__ = ('METHODS', 'V0_3')
 
@@ -45,8 +47,6 @@ METHODS: Mapping[str, Operation] = MappingProxyType(
 """The operations by their 0.3 method names."""
 
 _DIALECT = '0.3'
-_WRAPPED = 'data_part_compat'
-"""Marks data that is no object and was wrapped in one, as in the official SDK: a 0.3 data part holds an object."""
 _FILE_NAMES = {'raw': 'bytes', 'url': 'uri', 'filename': 'name', 'mediaType': 'mimeType'}
 """The fields of a file in 1.0, and their names in 0.3."""
 _NEWER_NAME = re.compile(rf'(\bmessage\.parts\[[0-9]+\]\.)({"|".join(_FILE_NAMES)})\b')
@@ -87,9 +87,9 @@ def _part(wire: _Part) -> Part:
 
 def _data(content: dict[str, Any], metadata: dict[str, Any] | None) -> tuple[Part, dict[str, Any] | None]:
     """Return a data part, and its metadata without the mark of wrapped data."""
-    if metadata is None or metadata.get(_WRAPPED) is not True or 'value' not in content:
+    if metadata is None or metadata.get(WRAPPED) is not True or 'value' not in content:
         return Part(data=content), metadata
-    return Part(data=content['value']), {key: value for key, value in metadata.items() if key != _WRAPPED} or None
+    return Part(data=content['value']), {key: value for key, value in metadata.items() if key != WRAPPED} or None
 
 
 def _file(wire: _File) -> Part:
@@ -144,7 +144,7 @@ def _wire_part(part: Mapping[str, Any]) -> dict[str, Any]:
         written = {'kind': 'data', 'data': part['data']}
     else:
         written = {'kind': 'data', 'data': {'value': part['data']}}
-        metadata = {**(metadata or {}), _WRAPPED: True}
+        metadata = {**(metadata or {}), WRAPPED: True}
     return written if metadata is None else {**written, 'metadata': metadata}
 
 
@@ -172,6 +172,14 @@ class V0_3(OlderCodec):
     def decode(self, body: bytes) -> RpcRequest:
         """Read a JSON-RPC request."""
         return _REQUESTS.read(body)
+
+    def method(self, operation: Operation) -> str:
+        """Return the 0.3 name."""
+        return operation.v0_3
+
+    def params(self, params: Params) -> dict[str, Any]:
+        """Return the params in the form of 0.3."""
+        return older_params(params, self._message, push_field='pushNotificationConfig', nested=True)
 
     def result_pieces(self, task: StoredTask) -> Iterator[bytes]:
         """Write a bare `Task`: 0.3 has no wrapper."""

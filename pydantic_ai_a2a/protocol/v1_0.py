@@ -6,9 +6,11 @@ null and empty strings as unset, unknown fields ignored. Answers are written can
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Annotated, Any, ClassVar, NotRequired, cast
+from urllib.parse import quote, urlencode
 
 from pydantic import (
     AfterValidator,
@@ -34,7 +36,7 @@ from ..types import (
     TaskState,
 )
 from . import push, stored
-from .codec import EncodeEvent, Hold, HttpCodec, Params, RpcRequest, hold_nothing
+from .codec import EncodeEvent, Hold, HttpCodec, HttpRequest, Params, RpcRequest, hold_nothing
 from .envelope import Requests, check_params, read_params, read_query
 from .fields import (
     PROTO_JSON,
@@ -51,6 +53,7 @@ from .fields import (
     read_message,
 )
 from .operations import OPERATIONS, Operation
+from .requests import newer_params
 
 __all__ = ('V1_0',)
 
@@ -199,6 +202,8 @@ def _reads(operation: str) -> TypeAdapter[Any]:
 
 _PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
 """Names of path params in the operations on push notification configurations, and their params (§11.3)."""
+_PLACE = re.compile(r'\{(\w+)\}')
+"""A param in the path of an operation."""
 _DOMAIN = 'a2a-protocol.org'
 _REASONS = {
     -32700: 'PARSE_ERROR',
@@ -247,6 +252,26 @@ class V1_0(HttpCodec):
         if body is not None:
             return read_params(body, path, params, _FIELDS)
         return check_params(read_query(query, names, _FLAGS), path, params, _FIELDS)
+
+    def method(self, operation: Operation) -> str:
+        """Return the 1.0 name."""
+        return operation.name
+
+    def params(self, params: Params) -> dict[str, Any]:
+        """Return the params in the form of 1.0."""
+        return newer_params(params)
+
+    def http_request(self, operation: Operation, params: Params) -> HttpRequest:
+        """Return the verb, path, query and body of a request (§11.3)."""
+        (verb, template), *_ = operation.http
+        names: Mapping[str, str] = _PUSH_PATH if operation.capability == 'pushNotifications' else {}
+        rest, path = self.params(params), template
+        for name in _PLACE.findall(template):
+            path = path.replace(f'{{{name}}}', quote(rest.pop(names.get(name) or name), safe=''))
+        if verb == 'POST' and operation.name != 'SubscribeToTask':
+            return HttpRequest(verb, path, '', to_json(rest))
+        values = ((name, str(value).lower() if value is True else value) for name, value in rest.items())
+        return HttpRequest(verb, path, urlencode([*values]), None)
 
     def task_pieces(self, task: StoredTask) -> list[bytes]:
         """Write a bare `Task` (§4.1.1), whose messages and artifacts are the stored bytes."""

@@ -29,7 +29,7 @@ from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import run_metadata
+from pydantic_ai_a2a.protocol import replay, run_metadata
 
 from ..behaviour.rows import covers
 from .deployments import DEPLOYMENTS, Deployed, deployed
@@ -68,7 +68,7 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
     assert MessageToDict(card.capabilities) == {
         'streaming': True,
         'pushNotifications': False,
-        'extensions': [run_metadata.EXTENSION, asking.EXTENSION],
+        'extensions': [run_metadata.EXTENSION, asking.EXTENSION, replay.EXTENSION],
         'extendedAgentCard': False,
     }
     assert (card.name, card.description, card.version) == ('Puppet', 'Does what it is told.', '1.0.0')

@@ -74,6 +74,13 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                             ' JSON Schema.'
                         ),
                     },
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#message-replay-v1',
+                        'description': (
+                            'A message that is sent again with the same messageId, of at least 16 characters, and the'
+                            ' same content is answered with its first task.'
+                        ),
+                    },
                 ],
                 'extendedAgentCard': False,
             },
