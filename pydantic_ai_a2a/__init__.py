@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from .auth.request import InvalidCredentials, RequestInfo
     from .auth.starlette import StarletteAuth
     from .backends.postgres.settings import Postgres
+    from .client.client import A2AClient
+    from .client.following import Update
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
     from .conversion.states import AuthRequired, InputRequired, Rejected
-    from .errors import A2AError
+    from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable
     from .fasta2a.worker import AgentWorker
     from .settings import (
         Access,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     'A2AApp',
+    'A2AClient',
     'A2AError',
     'APIKeyAuth',
     'Access',
@@ -60,6 +63,7 @@ __all__ = (
     'Budget',
     'CallContext',
     'Caller',
+    'CardRefused',
     'InputRequired',
     'InvalidCredentials',
     'JWTAuth',
@@ -71,6 +75,9 @@ __all__ = (
     'Quotas',
     'Rate',
     'Rejected',
+    'RemoteError',
+    'RemoteProtocolError',
+    'RemoteUnavailable',
     'RequestInfo',
     'Results',
     'Retention',
@@ -78,6 +85,7 @@ __all__ = (
     'RunOptions',
     'Server',
     'StarletteAuth',
+    'Update',
     'Workers',
     'hash_key',
     'mount',
@@ -89,6 +97,7 @@ __all__ = (
 
 _MODULES = {
     'A2AApp': '.app.app',
+    'A2AClient': '.client.client',
     'A2AError': '.errors',
     'APIKeyAuth': '.auth.api_key',
     'Access': '.settings',
@@ -102,6 +111,7 @@ _MODULES = {
     'Budget': '.settings',
     'CallContext': '.agent.dependencies',
     'Caller': '.types',
+    'CardRefused': '.errors',
     'InputRequired': '.conversion.states',
     'InvalidCredentials': '.auth.request',
     'JWTAuth': '.auth.jwt',
@@ -113,6 +123,9 @@ _MODULES = {
     'Quotas': '.settings',
     'Rate': '.settings',
     'Rejected': '.conversion.states',
+    'RemoteError': '.errors',
+    'RemoteProtocolError': '.errors',
+    'RemoteUnavailable': '.errors',
     'RequestInfo': '.auth.request',
     'Results': '.settings',
     'Retention': '.settings',
@@ -120,6 +133,7 @@ _MODULES = {
     'RunOptions': '.agent.options',
     'Server': '.app.serve',
     'StarletteAuth': '.auth.starlette',
+    'Update': '.client.following',
     'Workers': '.settings',
     'hash_key': '.auth.hashes',
     'mount': '.app.mount',

@@ -17,7 +17,7 @@ import pytest
 
 from ..bounds import LIMIT
 
-REQUIREMENT = 'a2a-sdk>=0.3.26,<0.4'
+REQUIREMENT = 'a2a-sdk[http-server]>=0.3.26,<0.4'
 
 
 class _Made(NamedTuple):
@@ -78,7 +78,7 @@ def _made_of() -> str:
 def _make(directory: Path, python: Path) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     _run(sys.executable, '-m', 'venv', str(directory))
-    _run(str(python), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', REQUIREMENT)
+    _run(str(python), '-m', 'pip', 'install', '--quiet', '--disable-pip-version-check', REQUIREMENT, 'uvicorn')
     (directory / 'made-of').write_text(_made_of())
 
 

@@ -1,0 +1,229 @@
+"""Finds, checks and keeps the card of one remote agent, and chooses the interface that is called (§8)."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import httpx2
+from fasta2a.schema import AgentCard, AgentInterface
+from pydantic_core import from_json
+
+from ..errors import CardRefused, RemoteUnavailable
+from ..protocol.answers import AnswerUnreadable
+from ..protocol.cards import read_card
+from .connections import Connections, shown
+
+__all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+WELL_KNOWN = ('.well-known/agent-card.json', '.well-known/agent.json')
+"""Paths of a card below the URL of an agent, the newer one first."""
+_MAX_CARD = 1_000_000
+_FRESH = 300.0
+"""Seconds for which a card without cache headers is kept."""
+_MAX_AGE = re.compile(r'max-age=(\d{1,9})')
+_BINDINGS = ('JSONRPC', 'HTTP+JSON')
+_VERSION = re.compile(r'(\d+)\.(\d+)')
+_PORTS = {'http': 80, 'https': 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The interface of a remote agent that is called."""
+
+    url: str
+    binding: str
+    """`JSONRPC` or `HTTP+JSON`."""
+    version: str
+    """`1.0` or `0.3`."""
+    tenant: str = ''
+
+
+@dataclass(slots=True)
+class _Kept:
+    card: AgentCard
+    url: str
+    until: float
+    etag: str | None
+
+
+class RemoteCards:
+    """The card of one agent.
+
+    Args:
+        connections: The connections to the agent.
+        target: URL of the agent or of its card.
+    """
+
+    def __init__(self, connections: Connections, target: str) -> None:
+        self._connections = connections
+        self._urls = _card_urls(target)
+        self._kept: _Kept | None = None
+
+    async def get(self) -> tuple[AgentCard, str]:
+        """Return the card and its URL. A card that was checked is kept as long as its cache headers say.
+
+        Raises:
+            CardRefused: There is no card, or the card is not valid.
+            RemoteUnavailable: The agent cannot be reached.
+        """
+        kept = self._kept
+        if kept is not None and time.monotonic() < kept.until:
+            return kept.card, kept.url
+        refused: CardRefused | None = None
+        for url in [kept.url] if kept is not None else self._urls:
+            try:
+                kept = self._kept = await self._fetch(url, kept)
+            except CardRefused as error:
+                refused = refused or error
+            else:
+                return kept.card, kept.url
+        raise refused or CardRefused('There is no agent card.')
+
+    async def _fetch(self, url: str, kept: _Kept | None) -> _Kept:
+        headers = {'accept': 'application/json'}
+        if kept is not None and kept.etag is not None:
+            headers['if-none-match'] = kept.etag
+        async with self._connections.open('GET', url, headers=headers) as response:
+            status, answered = response.status_code, response.headers
+            if status == 304 and kept is not None:
+                return _Kept(kept.card, url, _until(answered), kept.etag)
+            if status in (429, 502, 503, 504):
+                raise RemoteUnavailable(f'{shown(url)} has answered with HTTP {status}. Try again later.')
+            if status != 200:
+                raise CardRefused(f'{shown(url)} has no agent card: {_described(status)}')
+            body = await self._connections.read(response, _MAX_CARD)
+        try:
+            card = read_card(from_json(body))
+        except AnswerUnreadable as error:
+            raise CardRefused(f'{shown(url)} is not an agent card: {error}.') from None
+        except ValueError:
+            kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
+            raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
+        return _Kept(card, url, _until(answered), answered.get('etag'))
+
+
+def _card_urls(target: str) -> list[str]:
+    path, question_mark, query = target.partition('?')
+    if path.endswith('.json'):
+        return [target]
+    return [f'{path.removesuffix("/")}/{name}{question_mark}{query}' for name in WELL_KNOWN]
+
+
+def _described(status: int) -> str:
+    if 300 <= status < 400:
+        return f'HTTP {status} redirects, and redirects are not followed. Use the URL to which it leads.'
+    if status in (401, 403):
+        return f'HTTP {status}. The agent asks for credentials: see `headers` and `auth`.'
+    return f'HTTP {status}.'
+
+
+def _until(headers: httpx2.Headers) -> float:
+    control = headers.get('cache-control', '')
+    match = _MAX_AGE.search(control)
+    age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH
+    return time.monotonic() + age
+
+
+def choose(
+    card: AgentCard,
+    card_url: str | None,
+    *,
+    binding: str | None,
+    version: str | None,
+    trusted_origins: Collection[str],
+) -> Interface:
+    """Return the first interface of the card that this client speaks.
+
+    Args:
+        card: The card.
+        card_url: URL of the card; None for a card that the user has given, and that may name any URL.
+        binding: The one binding to use; None for any.
+        version: The one version to use; None for any.
+        trusted_origins: Origins besides the card's that an interface may have.
+
+    Raises:
+        CardRefused: There is no such interface, or it has another origin than the card.
+    """
+    interfaces = [interface for entry in card.get('supported_interfaces', ()) if (interface := _spoken(entry))]
+    wanted = [
+        interface
+        for interface in interfaces
+        if binding in (None, interface.binding) and version in (None, interface.version)
+    ]
+    place = 'The agent card' if card_url is None else shown(card_url)
+    if not wanted:
+        offered = sorted(
+            {
+                f'{_text(entry, "protocol_binding")} {_text(entry, "protocol_version")}'
+                for entry in card.get('supported_interfaces', ())
+            }
+        )
+        raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
+    chosen = wanted[0]
+    return chosen if card_url is None else _within(chosen, card_url, {_origin(url) for url in trusted_origins})
+
+
+def _text(entry: AgentInterface, name: str) -> str:
+    return str(entry.get(name, ''))[:40]
+
+
+def _spoken(entry: AgentInterface) -> Interface | None:
+    version = _VERSION.match(entry.get('protocol_version', ''))
+    numbers = None if version is None else (int(version[1]), int(version[2]))
+    binding = entry['protocol_binding']
+    if numbers not in ((1, 0), (0, 3)) or binding not in _BINDINGS or (numbers == (0, 3) and binding != 'JSONRPC'):
+        return None
+    return Interface(entry['url'], binding, '1.0' if numbers == (1, 0) else '0.3', entry.get('tenant', ''))
+
+
+def _within(interface: Interface, card_url: str, trusted: Collection[str]) -> Interface:
+    """Return the interface, at the card's origin if it names a loopback address that the card does not have.
+
+    Raises:
+        CardRefused: The interface has another origin.
+    """
+    own, origin = _origin(card_url), _origin(interface.url)
+    if origin == own or origin in trusted:
+        return interface
+    host = httpx2.URL(origin or 'http:').host
+    if _is_local(host) and not _is_local(httpx2.URL(card_url).host):
+        url = httpx2.URL(interface.url).copy_with(scheme=httpx2.URL(own).scheme, netloc=httpx2.URL(own).netloc)
+        logger.warning(
+            'The agent card at %s names the address %s, which only its own machine can reach. Its own origin %s is '
+            'called instead.',
+            shown(card_url),
+            host,
+            own,
+        )
+        return Interface(str(url), interface.binding, interface.version, interface.tenant)
+    raise CardRefused(
+        f'{shown(card_url)} names an interface at another origin, {origin or shown(interface.url)}. If you trust this '
+        'origin with your requests and credentials, add it to `trusted_origins`.'
+    )
+
+
+def _origin(url: str) -> str:
+    """Return scheme, host and port of a URL; empty for text that is no URL of HTTP."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        return ''
+    if parsed.scheme not in _PORTS or not parsed.host:
+        return ''
+    host = f'[{parsed.host}]' if ':' in parsed.host else parsed.host
+    return f'{parsed.scheme}://{host}:{parsed.port or _PORTS[parsed.scheme]}'
+
+
+def _is_local(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == 'localhost' or host.endswith('.localhost')
+    return address.is_loopback or address.is_unspecified

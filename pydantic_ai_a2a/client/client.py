@@ -1,0 +1,390 @@
+"""The client of one remote agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, suppress
+from copy import deepcopy
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
+from uuid import uuid4
+
+import httpx2
+from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
+from pydantic_ai.agent import AbstractAgent
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+from typing_extensions import TypedDict, Unpack
+
+from ..app.app import A2AApp
+from ..app.build import to_a2a
+from ..arguments import seconds
+from ..protocol.replay import SHORTEST_ID
+from ..protocol.replay import URI as REPLAY
+from ..types import (
+    CancelParams,
+    CardParams,
+    CreatePushParams,
+    GetParams,
+    ListParams,
+    ListPushParams,
+    PushParams,
+    PushTarget,
+    SendParams,
+)
+from .asgi import StreamingTransport
+from .cards import Interface, RemoteCards, choose
+from .connections import Auth, Connections
+from .following import Follower, Update
+from .transport import Transport
+
+__all__ = ('A2AClient', 'Content', 'SendOptions', 'Target')
+
+Content: TypeAlias = str | Sequence[Part] | Message
+"""A message to an agent: text, parts, or a whole message."""
+Target: TypeAlias = str | AgentCard | AbstractAgent[Any, Any] | ASGIApp
+"""A remote agent: the URL of the agent or of its card, its card, or an app or agent in this process."""
+
+_INSIDE = 'http://localhost/'
+"""URL of an app in this process."""
+
+
+class SendOptions(TypedDict, total=False):
+    """Options of a message."""
+
+    context_id: str
+    """Conversation of the message. Default: a new conversation."""
+    task_id: str
+    """Task that the message continues or answers. Default: a new task."""
+    metadata: dict[str, Any]
+    """Metadata of the request. Default: none."""
+    accepted_output_modes: Sequence[str]
+    """Media types that the caller can read. Default: all."""
+    extensions: Sequence[str]
+    """URIs of protocol extensions to activate (§4.6). Default: none."""
+    push: TaskPushNotificationConfig
+    """A webhook for the events of the task (§4.3.1). Default: none."""
+    resend: bool
+    """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
+    repeated message without this option; other agents may start a second task. Default False."""
+
+
+class _Exchange(NamedTuple):
+    """A message that is to be sent."""
+
+    follower: Follower
+    params: SendParams
+    streams: bool
+    """True if the agent streams."""
+    may_repeat: bool
+    """True if the message may be sent again."""
+
+
+class A2AClient:
+    """Calls one remote agent, in the version and over the binding that its card names.
+
+    Args:
+        target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
+        headers: Headers of every request, such as credentials.
+        auth: Authentication of every request: a bearer token, user name and password, or an `httpx2.Auth`.
+        http_client: An HTTP client of your own, with its proxies and limits. The client stays open. Default: a client
+            for each event loop.
+        timeout: Seconds for a connection, for silence of the agent, and for repetitions while the agent does not
+            answer. No task is ended by it. Default 30.
+        trusted_origins: Origins besides the card's, such as `https://api.example.com`, that may get requests and
+            credentials.
+        binding: `'JSONRPC'` or `'HTTP+JSON'`. Default: the first that the card names.
+        version: `'1.0'` or `'0.3'`. Default: the first that the card names.
+
+    Raises:
+        TypeError: The target is none of these.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: Auth | None = None,
+        http_client: httpx2.AsyncClient | None = None,
+        timeout: float | timedelta = 30.0,
+        trusted_origins: Collection[str] = (),
+        binding: Literal['JSONRPC', 'HTTP+JSON'] | None = None,
+        version: Literal['1.0', '0.3'] | None = None,
+    ) -> None:
+        self._app = _app_of(target)
+        self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
+        self._timeout = seconds(timeout)
+        self._trusted = tuple(trusted_origins)
+        self._binding: str | None = binding
+        self._version: str | None = version
+        self._connections = Connections(
+            headers=headers or {},
+            auth=auth,
+            client=http_client,
+            timeout=self._timeout,
+            transport=None if self._app is None else StreamingTransport(self._app),
+        )
+        self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE)
+        self._chosen: tuple[Interface, Transport] | None = None
+        self._entered = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        """Start an app or agent of this process that has not been started. Connections open on first use."""
+        app = self._app
+        if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
+            await self._entered.enter_async_context(app.router.lifespan_context(app))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Close the connections of this event loop, and stop what `__aenter__` has started."""
+        try:
+            await self._connections.close()
+        finally:
+            await self._entered.aclose()
+
+    async def card(self) -> AgentCard:
+        """Return the agent's card (§8). The card is kept as long as its cache headers say, else five minutes.
+
+        Raises:
+            CardRefused: There is no card, or it cannot be used.
+            RemoteUnavailable: The agent cannot be reached.
+        """
+        card, _ = await self._found()
+        return deepcopy(card)
+
+    async def extended_card(self) -> AgentCard:
+        """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""
+        transport = await self._transport()
+        return await transport.call('GetExtendedAgentCard', CardParams(tenant=transport.tenant))
+
+    async def send(
+        self,
+        content: Content,
+        *,
+        history_length: int | None = None,
+        return_immediately: bool = False,
+        max_wait: float | timedelta | None = None,
+        **options: Unpack[SendOptions],
+    ) -> Task | Message:
+        """Send a message, and wait until its task has ended or waits for its client (§3.1.1).
+
+        Args:
+            content: The message.
+            history_length: Most messages in the returned task. Default: as the agent decides.
+            return_immediately: True to get the task as soon as it is stored.
+            max_wait: Seconds after which the task is returned as it is. The task goes on. Default: no limit.
+            options: See `SendOptions`.
+
+        Returns:
+            The task, or the message with which the agent has answered in its place.
+
+        Raises:
+            A2AError: The agent has refused the message.
+            RemoteUnavailable: The agent has not answered for `timeout` seconds. The text says if a task may have been
+                started.
+            RemoteProtocolError: The answer is not A2A.
+            CardRefused: The card cannot be used.
+        """
+        exchange = await self._exchange(content, options)
+        params = replace(exchange.params, history_length=history_length)
+        # One request that waits for the end is enough, if a lost request can be repeated.
+        waits = exchange.may_repeat and max_wait is None
+        stream = exchange.streams and not waits and not return_immediately
+        if return_immediately or not (waits or stream):
+            params = replace(params, return_immediately=True)
+        updates = exchange.follower.send(params, stream=stream)
+        return await _last(updates, max_wait=0 if return_immediately else max_wait)
+
+    async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
+        """Send a message, and yield the events of its task until it has ended or waits for its client (§3.1.2).
+
+        A cut stream is resumed. A task of an agent that does not stream is polled. The errors are those of `send`.
+
+        Args:
+            content: The message.
+            options: See `SendOptions`.
+        """
+        exchange = await self._exchange(content, options)
+        params = replace(exchange.params, return_immediately=not exchange.streams)
+        async with aclosing(exchange.follower.send(params, stream=exchange.streams)) as updates:
+            async for update in updates:
+                yield update
+
+    async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
+        """Yield the events of a task from now on, until it has ended or waits for its client (§3.1.6).
+
+        Args:
+            task_id: The task.
+            last_event_id: Number of the last event that was received, for agents that number events.
+        """
+        _, follower, _, _ = await self._following()
+        async with aclosing(follower.subscribe(task_id, last_event_id)) as updates:
+            async for update in updates:
+                yield update
+
+    async def get(self, task_id: str, *, history_length: int | None = None) -> Task:
+        """Return a task (§3.1.3), with at most `history_length` messages."""
+        transport = await self._transport()
+        params = GetParams(id=task_id, history_length=history_length, tenant=transport.tenant)
+        return await transport.call('GetTask', params)
+
+    async def list(
+        self,
+        *,
+        context_id: str | None = None,
+        state: TaskState | None = None,
+        since: datetime | None = None,
+        history_length: int | None = None,
+        include_artifacts: bool = False,
+    ) -> AsyncIterator[Task]:
+        """Yield the caller's tasks, the newest status first, over all pages (§3.1.4).
+
+        Args:
+            context_id: Only tasks of this conversation.
+            state: Only tasks in this state.
+            since: Only tasks whose status is not older.
+            history_length: Number of messages in each task.
+            include_artifacts: True to include artifacts.
+        """
+        transport = await self._transport()
+        params = ListParams(
+            context_id=context_id,
+            state=state,
+            since=None if since is None else round(since.timestamp() * 1000),
+            history_length=history_length,
+            include_artifacts=include_artifacts,
+            tenant=transport.tenant,
+        )
+        async for task in transport.items('ListTasks', params):
+            yield task
+
+    async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> Task:
+        """Cancel a task, and return the task (§3.1.5)."""
+        transport = await self._transport()
+        return await transport.call('CancelTask', CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant))
+
+    async def create_push_config(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Register a webhook for the events of a task (§3.1.7)."""
+        transport = await self._transport()
+        params = CreatePushParams(task_id=task_id, target=_target(config), tenant=transport.tenant)
+        return await transport.call('CreateTaskPushNotificationConfig', params)
+
+    async def get_push_config(self, task_id: str, config_id: str) -> TaskPushNotificationConfig:
+        """Return a webhook of a task (§3.1.8)."""
+        transport = await self._transport()
+        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        return await transport.call('GetTaskPushNotificationConfig', params)
+
+    async def list_push_configs(self, task_id: str) -> list[TaskPushNotificationConfig]:
+        """Return all webhooks of a task (§3.1.9)."""
+        transport = await self._transport()
+        params = ListPushParams(task_id=task_id, tenant=transport.tenant)
+        return [config async for config in transport.items('ListTaskPushNotificationConfigs', params)]
+
+    async def delete_push_config(self, task_id: str, config_id: str) -> None:
+        """Remove a webhook of a task (§3.1.10)."""
+        transport = await self._transport()
+        params = PushParams(task_id=task_id, id=config_id, tenant=transport.tenant)
+        await transport.call('DeleteTaskPushNotificationConfig', params)
+
+    async def _exchange(self, content: Content, options: SendOptions) -> _Exchange:
+        message = _message(content)
+        transport, follower, streams, may_repeat = await self._following(
+            resend=options.get('resend', False), message_id=message['message_id']
+        )
+        for name in ('context_id', 'task_id'):
+            if value := options.get(name):
+                message[name] = value
+        push = options.get('push')
+        params = SendParams(
+            message=message,
+            accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
+            push_config=None if push is None else _target(push),
+            metadata=options.get('metadata'),
+            extensions=tuple(options.get('extensions', ())),
+            tenant=transport.tenant,
+        )
+        return _Exchange(follower, params, streams, may_repeat)
+
+    async def _following(self, *, resend: bool = False, message_id: str = '') -> tuple[Transport, Follower, bool, bool]:
+        card, transport = await self._described()
+        streams = card['capabilities'].get('streaming', False)
+        declared = {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
+        may_repeat = resend or (REPLAY in declared and len(message_id) >= SHORTEST_ID)
+        follower = Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
+        return transport, follower, streams, may_repeat
+
+    async def _transport(self) -> Transport:
+        return (await self._described())[1]
+
+    async def _found(self) -> tuple[AgentCard, str | None]:
+        """Return the card, and its URL if the card was fetched."""
+        return (self._card, None) if self._card is not None else await self._cards.get()
+
+    async def _described(self) -> tuple[AgentCard, Transport]:
+        """Return the card, and the interface that is called by it."""
+        card, url = await self._found()
+        inside = self._app is not None
+        interface = choose(
+            card,
+            None if inside else url,
+            binding=self._binding,
+            version=self._version,
+            trusted_origins=self._trusted,
+        )
+        if isinstance(self._app, A2AApp):
+            interface = replace(interface, url=_INSIDE)
+        if self._chosen is None or self._chosen[0] != interface:
+            self._chosen = interface, Transport(self._connections, interface)
+        return card, self._chosen[1]
+
+
+def _app_of(target: Target) -> ASGIApp | None:
+    if isinstance(target, (str, Mapping)):
+        return None
+    if isinstance(target, AbstractAgent):
+        return to_a2a(cast('AbstractAgent[Any, Any]', target))
+    if callable(target):
+        return target
+    raise TypeError(f'A2AClient takes a URL, an agent card, an ASGI app or a Pydantic AI agent, not {target!r}.')
+
+
+def _message(content: Content) -> Message:
+    """Return the user's message, with an id."""
+    if isinstance(content, Mapping):
+        return cast('Message', {'message_id': uuid4().hex, 'role': 'user', **content})
+    parts = [Part(text=content)] if isinstance(content, str) else [*content]
+    return Message(role='user', parts=parts, message_id=uuid4().hex)
+
+
+def _target(config: TaskPushNotificationConfig) -> PushTarget:
+    authentication = config.get('authentication')
+    return PushTarget(
+        id=config.get('id', ''),
+        url=config['url'],
+        token=config.get('token'),
+        scheme=None if authentication is None else authentication['scheme'],
+        credentials=None if authentication is None else authentication.get('credentials'),
+    )
+
+
+async def _last(updates: AsyncGenerator[Update, None], *, max_wait: float | timedelta | None) -> Task | Message:
+    """Return the task after its last event, or after the first event that comes at the end of the time.
+
+    Raises:
+        RemoteUnavailable: No event has come in time.
+    """
+    last: Update | None = None
+    async with aclosing(updates):
+        last = await anext(updates)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if max_wait is None else seconds(max_wait)):
+                async for update in updates:
+                    last = update
+    return cast('Message', last.event.get('message')) if last.task is None else last.task

@@ -1,0 +1,140 @@
+"""HTTP connections to one agent: opened on first use in each event loop, with bounded answers."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
+
+import httpx2
+
+from .. import telemetry
+from ..errors import RemoteProtocolError, RemoteUnavailable
+
+__all__ = ('MAX_ANSWER', 'Auth', 'Connections', 'NotConnected')
+
+Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str
+"""Authentication of requests: httpx2's, user name and password, or a bearer token."""
+
+MAX_ANSWER = 64 * 1024 * 1024
+"""Longest accepted answer or event, in bytes."""
+
+
+class NotConnected(RemoteUnavailable):
+    """No connection could be opened, so that nothing was sent."""
+
+
+class Connections:
+    """The HTTP client of each event loop.
+
+    Args:
+        headers: Headers of every request.
+        auth: Authentication of every request.
+        client: The user's own HTTP client, which is never closed here; None: a client is made for each event loop.
+        timeout: Limit of a connection attempt and of silence, in seconds.
+        transport: The way to an app in this process; None: the network.
+    """
+
+    def __init__(
+        self,
+        *,
+        headers: Mapping[str, str],
+        auth: Auth | None,
+        client: httpx2.AsyncClient | None,
+        timeout: float,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
+        self._headers = {**headers, **bearer}
+        self._auth = None if isinstance(auth, str) else auth
+        self._own = client
+        self.timeout = timeout
+        self._transport = transport
+        self._clients = WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient]()
+
+    def _client(self) -> httpx2.AsyncClient:
+        if self._own is not None:
+            return self._own
+        loop = asyncio.get_running_loop()
+        client = self._clients.get(loop)
+        if client is None:
+            client = self._clients[loop] = httpx2.AsyncClient(transport=self._transport)
+        return client
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    @asynccontextmanager
+    async def open(
+        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None = None
+    ) -> AsyncGenerator[httpx2.Response]:
+        """Send a request. The body of the answer is read within the context.
+
+        Raises:
+            NotConnected: Nothing was sent.
+            RemoteUnavailable: The agent has not answered, or not to the end.
+        """
+        sent = {**self._headers, **headers}
+        if (traceparent := telemetry.traceparent()) is not None:
+            sent['traceparent'] = traceparent
+        options: dict[str, Any] = {} if self._auth is None else {'auth': self._auth}
+        try:
+            async with self._client().stream(
+                method,
+                url,
+                headers=sent,
+                content=content,
+                timeout=self.timeout,
+                follow_redirects=False,
+                **options,
+            ) as response:
+                yield response
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            raise NotConnected(f'{shown(url)} cannot be reached: {_reason(error)}.') from error
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
+            raise RemoteProtocolError(f'{shown(url)} is not a URL of HTTP.') from error
+        except (httpx2.DecodingError, httpx2.SSEError) as error:
+            raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
+        except httpx2.TimeoutException as error:
+            raise RemoteUnavailable(f'{shown(url)} was silent for {self.timeout:g} seconds.') from error
+        except httpx2.TransportError as error:
+            raise RemoteUnavailable(f'{shown(url)} has cut the connection.') from error
+
+    async def read(self, response: httpx2.Response, limit: int = MAX_ANSWER) -> bytes:
+        """Return the body of an answer.
+
+        Raises:
+            RemoteProtocolError: The body is longer than the limit.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > limit:
+                raise RemoteProtocolError(f'{shown(str(response.url))} has sent an answer of more than {limit} bytes.')
+            pieces.append(piece)
+        return b''.join(pieces)
+
+
+def shown(url: str) -> str:
+    """Return a URL for an error: without user, password, query and fragment, which may hold credentials."""
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        return 'The target'
+    return str(parsed.copy_with(userinfo=b'', query=None, fragment=None))
+
+
+def _reason(error: Exception) -> str:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return 'its TLS certificate or protocol is not accepted'
+        cause = cause.__cause__ or cause.__context__
+    return 'no connection could be opened'

@@ -1,0 +1,193 @@
+"""A task followed to its end, over cut connections: by its stream, or by polling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from fasta2a.schema import StreamResponse, Task
+
+from ..errors import (
+    A2AError,
+    MethodNotFoundError,
+    OverloadedError,
+    QuotaExceededError,
+    RemoteUnavailable,
+    UnsupportedOperationError,
+)
+from ..types import GetParams, SendParams, SubscribeParams, TaskState
+from .assembly import after
+from .connections import NotConnected
+from .patience import Patience
+from .transport import Transport
+
+__all__ = ('STOPPED', 'Follower', 'Update')
+
+STOPPED: frozenset[TaskState] = frozenset(
+    {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
+)
+"""States in which a task does nothing until its client does something, if ever."""
+_WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
+"""States in which a stream may stay open."""
+_FIRST_POLL = 0.1
+_LAST_POLL = 3.0
+"""The first and the longest pause between two looks at a task, in seconds."""
+
+
+class Update(NamedTuple):
+    """One event of a task, and the task after the event."""
+
+    event: StreamResponse
+    """Exactly one of `task`, `message`, `status_update` and `artifact_update`."""
+    task: Task | None
+    """The task assembled from all events so far; None if the agent answers with a message instead of a task."""
+
+
+class Follower:
+    """Follows one task.
+
+    Args:
+        transport: The interface of the agent.
+        streams: True if the agent streams; else the task is polled.
+        patience: Seconds without an answer after which the agent is given up.
+        may_repeat: True if a message may be sent again, because the agent runs a message only once.
+    """
+
+    def __init__(self, transport: Transport, *, streams: bool, patience: float, may_repeat: bool) -> None:
+        self._transport = transport
+        self._streams = streams
+        self._patience = Patience(patience)
+        self._may_repeat = may_repeat
+        self._task: Task | None = None
+        self._task_id: str | None = None
+        self._event_id: int | None = None
+        self._done = False
+
+    async def send(self, params: SendParams, *, stream: bool) -> AsyncGenerator[Update, None]:
+        """Send a message, and yield the events of its task.
+
+        Args:
+            params: The params of the message.
+            stream: True for an answer that is a stream; else the first event is the answer as a whole.
+        """
+        while not self._done and self._task_id is None:
+            try:
+                if stream:
+                    async with aclosing(self._read('SendStreamingMessage', params)) as updates:
+                        async for update in updates:
+                            yield update
+                else:
+                    yield self._take(await self._transport.call('SendMessage', params), None)
+            except (A2AError, RemoteUnavailable) as error:
+                if self._task_id is None:
+                    await self._pause_before_sending(error)
+        if self._task_id is not None:
+            async with aclosing(self._rest(self._task_id)) as updates:
+                async for update in updates:
+                    yield update
+
+    async def subscribe(self, task_id: str, last_event_id: int | None) -> AsyncGenerator[Update, None]:
+        """Yield the events of a task that there is already."""
+        self._task_id, self._event_id = task_id, last_event_id
+        async with aclosing(self._rest(task_id)) as updates:
+            async for update in updates:
+                yield update
+
+    async def _rest(self, task_id: str) -> AsyncGenerator[Update, None]:
+        """Yield the further events of the task, until it stops."""
+        # Clients that subscribe again to the official server of 0.3 get artifacts twice.
+        subscribes = self._streams and self._transport.dialect == '1.0'
+        while not self._done:
+            async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
+                async for update in updates:
+                    yield update
+
+    async def _resume(self, task_id: str) -> AsyncGenerator[Update, None]:
+        if self._event_id is None and self._task is not None:
+            # Some agents send nothing to who subscribes to a task that has ended.
+            if (update := await self._look(task_id)) is not None:
+                yield update
+            if self._done:
+                return
+        params = SubscribeParams(id=task_id, tenant=self._transport.tenant)
+        try:
+            async with aclosing(self._read('SubscribeToTask', params)) as updates:
+                async for update in updates:
+                    yield update
+        except (UnsupportedOperationError, MethodNotFoundError):
+            # The task has ended meanwhile, or the agent does not let clients subscribe.
+            async with aclosing(self._poll(task_id)) as updates:
+                async for update in updates:
+                    yield update
+        except (A2AError, RemoteUnavailable) as error:
+            await self._patience.wait(error)
+        else:
+            if self._event_id is None:
+                # The agent numbers no events: events of the time before the subscription are in the task only.
+                task = self._task = await self._get(task_id)
+                yield Update({'task': task}, task)
+
+    async def _poll(self, task_id: str) -> AsyncGenerator[Update, None]:
+        pause = _FIRST_POLL
+        while not self._done:
+            if (update := await self._look(task_id)) is not None:
+                pause = _FIRST_POLL
+                yield update
+            if not self._done:
+                await asyncio.sleep(pause)
+                pause = min(pause * 1.5, _LAST_POLL)
+
+    async def _look(self, task_id: str) -> Update | None:
+        """Return the task as an event; None if the task has not changed."""
+        task = await self._get(task_id)
+        self._done = task['status']['state'] in STOPPED
+        if task == self._task:
+            return None
+        self._task = task
+        return Update({'task': task}, task)
+
+    async def _read(self, name: str, params: SendParams | SubscribeParams) -> AsyncGenerator[Update, None]:
+        """Yield the events of one stream."""
+        async with aclosing(self._transport.stream(name, params, last_event_id=self._event_id)) as stream:
+            async for event, number in stream:
+                yield self._take(event, number)
+                if self._task is not None and self._task['status']['state'] in _WAITING:
+                    return
+        if not self._done:
+            raise RemoteUnavailable('The stream has ended before the task.')
+
+    def _take(self, event: StreamResponse, number: int | None) -> Update:
+        self._patience.answered()
+        if number is not None:
+            self._event_id = number
+        task = self._task = after(self._task, event)
+        self._task_id = None if task is None else task['id']
+        self._done = task is None or task['status']['state'] in STOPPED
+        return Update(event, self._task)
+
+    async def _get(self, task_id: str) -> Task:
+        params = GetParams(id=task_id, tenant=self._transport.tenant)
+        while True:
+            try:
+                task: Task = await self._transport.call('GetTask', params)
+            except (OverloadedError, QuotaExceededError, RemoteUnavailable) as error:
+                await self._patience.wait(error)
+            else:
+                self._patience.answered()
+                return task
+
+    async def _pause_before_sending(self, error: A2AError | RemoteUnavailable) -> None:
+        """Pause, if the message can be sent again.
+
+        Raises:
+            RemoteUnavailable: The agent may have started a task, and another message would start another.
+            A2AError: The agent has refused the message.
+        """
+        if isinstance(error, RemoteUnavailable) and not self._may_repeat and not isinstance(error, NotConnected):
+            raise RemoteUnavailable(
+                f'{error} The task may have been started. `resend=True` sends the message again, to agents that run a '
+                'message only once.'
+            ) from error
+        await self._patience.wait(error)

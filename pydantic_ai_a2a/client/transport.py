@@ -1,0 +1,246 @@
+"""Requests and event streams of one interface over HTTP: JSON-RPC (§9) or HTTP+JSON (§11)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import httpx2
+from fasta2a.schema import ListTasksResult, StreamResponse, Task
+from pydantic_core import from_json
+
+from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
+from ..protocol.answers import AnswerUnreadable, read_config, read_configs, read_event, read_list, read_task
+from ..protocol.cards import read_card
+from ..protocol.codec import Codec, HttpCodec, Params
+from ..protocol.operations import OPERATIONS, Operation
+from ..protocol.remote_errors import http_error, rpc_error, status_error
+from ..protocol.versions import codec_of
+from ..types import ListParams, ListPushParams, SendParams
+from .cards import Interface
+from .connections import MAX_ANSWER, Connections, shown
+
+__all__ = ('Received', 'Transport')
+
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    'SendMessage': read_event,
+    'GetTask': read_task,
+    'CancelTask': read_task,
+    'ListTasks': lambda wire: _tasks(read_list(wire)),
+    'CreateTaskPushNotificationConfig': read_config,
+    'GetTaskPushNotificationConfig': read_config,
+    'ListTaskPushNotificationConfigs': read_configs,
+    'DeleteTaskPushNotificationConfig': lambda _: None,
+    'GetExtendedAgentCard': read_card,
+}
+_REQUIRED = frozenset({'SendMessage', 'SendStreamingMessage', 'GetTask', 'CancelTask', 'SubscribeToTask'})
+"""Operations that every server of A2A 1.0 has over JSON-RPC."""
+_OLDER = codec_of('fasta2a')
+_PASSED_ON = ('retry-after', 'www-authenticate')
+"""Headers of a refusal that its error has."""
+
+
+_MOST_PAGES = 10_000
+
+
+class Received(NamedTuple):
+    """One event of a stream."""
+
+    event: StreamResponse
+    id: int | None
+    """Number of the event, from which a stream can be resumed; None if the agent numbers no events."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    verb: str
+    url: str
+    headers: dict[str, str]
+    body: bytes | None
+
+
+class Transport:
+    """One interface of a remote agent.
+
+    Args:
+        connections: The connections to the agent.
+        interface: The interface.
+    """
+
+    def __init__(self, connections: Connections, interface: Interface) -> None:
+        self._connections = connections
+        self._interface = interface
+        self._codec: Codec = codec_of(interface.version)
+
+    @property
+    def dialect(self) -> str:
+        """Name of the codec: `1.0`, `0.3`, or `fasta2a`."""
+        return self._codec.dialect
+
+    @property
+    def tenant(self) -> str:
+        """Tenant of the interface; empty for none."""
+        return self._interface.tenant
+
+    async def call(self, name: str, params: Params) -> Any:
+        """Perform an operation whose answer is no stream, and return the answer.
+
+        Raises:
+            A2AError: The agent refuses the operation.
+            RemoteUnavailable: The agent has not answered.
+            RemoteProtocolError: The answer is not A2A.
+        """
+        operation, codec = OPERATIONS[name], self._codec
+        try:
+            return await self._call(codec, operation, params)
+        except MethodNotFoundError:
+            if not self._may_be_older(codec, name):
+                raise
+        answer = await self._call(_OLDER, operation, params)
+        self._codec = _OLDER
+        return answer
+
+    async def items(self, name: str, params: ListParams | ListPushParams) -> AsyncGenerator[Any, None]:
+        """Yield the items of a list, over all pages; see `call` for the errors."""
+        for _ in range(_MOST_PAGES):
+            items, token = await self.call(name, params)
+            for item in items:
+                yield item
+            if not token:
+                return
+            params = replace(params, page_token=token)
+        raise self._unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
+
+    async def stream(
+        self, name: str, params: Params, *, last_event_id: int | None = None
+    ) -> AsyncGenerator[Received, None]:
+        """Perform a streaming operation, and yield its events; see `call` for the errors.
+
+        Args:
+            name: The operation.
+            params: Its params.
+            last_event_id: Number of the last event that was received; the agent sends the events after it.
+        """
+        operation, codec = OPERATIONS[name], self._codec
+        headers = {} if last_event_id is None else {'last-event-id': str(last_event_id)}
+        try:
+            async with aclosing(self._stream(codec, operation, params, headers)) as events:
+                async for received in events:
+                    yield received
+        except MethodNotFoundError:
+            if not self._may_be_older(codec, name):
+                raise
+        else:
+            return
+        async with aclosing(self._stream(_OLDER, operation, params, headers)) as events:
+            async for received in events:
+                self._codec = _OLDER
+                yield received
+
+    def _may_be_older(self, codec: Codec, name: str) -> bool:
+        """Return True if the agent may have the operation by its name in FastA2A's dialect.
+
+        The cards of older versions of FastA2A declare A2A 1.0, but the servers have only the methods of 0.3.
+        """
+        return codec.dialect == '1.0' and self._interface.binding == 'JSONRPC' and name in _REQUIRED
+
+    async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
+        async with self._open(codec, operation, params, {}) as response:
+            body = await self._connections.read(response)
+        try:
+            return _READERS[operation.name](self._result(response, body))
+        except AnswerUnreadable as error:
+            raise self._unreadable(str(error)) from None
+
+    async def _stream(
+        self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
+    ) -> AsyncGenerator[Received, None]:
+        async with self._open(codec, operation, params, {'accept': 'text/event-stream', **headers}) as response:
+            if response.status_code != 200 or _media_type(response) != 'text/event-stream':
+                self._result(response, await self._connections.read(response))
+                raise self._unreadable(f'the answer to {operation.name} is no event stream')
+            async for message in httpx2.EventSource(response, MAX_ANSWER):
+                if not message.data:
+                    continue
+                try:
+                    event = read_event(self._result(response, message.data.encode()))
+                except AnswerUnreadable as error:
+                    raise self._unreadable(str(error)) from None
+                yield Received(event, int(message.id) if message.id.isdecimal() else None)
+
+    def _open(
+        self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
+        request = self._request(codec, operation, params)
+        return self._connections.open(
+            request.verb, request.url, headers={**request.headers, **headers}, content=request.body
+        )
+
+    def _request(self, codec: Codec, operation: Operation, params: Params) -> _Request:
+        url = self._interface.url
+        headers = {'content-type': 'application/json', 'accept': 'application/json'}
+        if codec.dialect != 'fasta2a':
+            headers['a2a-version'] = codec.dialect
+        if isinstance(params, SendParams) and params.extensions:
+            headers[codec.extensions_header] = ', '.join(params.extensions)
+        if self._interface.binding == 'JSONRPC':
+            return _Request('POST', url, headers, codec.encode_request(operation, params))
+        sent = cast('HttpCodec', codec).http_request(operation, params)
+        query = f'?{sent.query}' if sent.query else ''
+        return _Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)
+
+    def _result(self, response: httpx2.Response, body: bytes) -> object:
+        """Return the result in an answer.
+
+        Raises:
+            A2AError: The answer is a refusal.
+            RemoteProtocolError: The answer is not A2A.
+        """
+        status = response.status_code
+        try:
+            answer: object = from_json(body) if body else {}
+        except ValueError:
+            answer = None
+        if self._interface.binding != 'JSONRPC':
+            return self._checked(status, answer, response)
+        wire = cast('dict[str, object]', answer) if isinstance(answer, dict) else {}
+        if (error := wire.get('error')) is not None:
+            raise _with_headers(rpc_error(error, status), response)
+        self._checked(status, cast('object', answer), response)
+        if 'result' not in wire:
+            raise self._unreadable('the answer is no JSON-RPC response')
+        return wire['result']
+
+    def _checked(self, status: int, answer: object, response: httpx2.Response) -> object:
+        if 300 <= status < 400:
+            raise self._unreadable(f'HTTP {status} redirects, and redirects are not followed')
+        if status in (502, 504):
+            raise RemoteUnavailable(f'{shown(self._interface.url)} has answered with HTTP {status}.')
+        if status >= 400:
+            raise _with_headers(status_error(status) if answer is None else http_error(answer, status), response)
+        if answer is None:
+            kind = _media_type(response) or 'no media type'
+            raise self._unreadable(f'the answer is not JSON but {kind[:100]}')
+        return answer
+
+    def _unreadable(self, reason: str) -> RemoteProtocolError:
+        return RemoteProtocolError(f'{shown(self._interface.url)} has not answered in the form of A2A: {reason}.')
+
+
+def _media_type(response: httpx2.Response) -> str:
+    return response.headers.get('content-type', '').partition(';')[0].strip().lower()
+
+
+def _with_headers(error: A2AError, response: httpx2.Response) -> A2AError:
+    for name in _PASSED_ON:
+        if (value := response.headers.get(name)) is not None:
+            error.headers[name.title()] = value[:1_000]
+    if correlation_id := response.headers.get('x-correlation-id'):
+        error.metadata.setdefault('correlationId', correlation_id[:256])
+    return error
+
+
+def _tasks(page: ListTasksResult) -> tuple[list[Task], str]:
+    return page['tasks'], page.get('next_page_token', '')

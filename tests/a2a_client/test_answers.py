@@ -1,0 +1,299 @@
+"""Answers that are wrong, hostile or late: each is a typed error that names the URL, and holds no credential."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from starlette.responses import RedirectResponse, Response
+
+from pydantic_ai_a2a import A2AClient, A2AError, RemoteProtocolError, RemoteUnavailable
+from pydantic_ai_a2a.client import connections, transport
+from pydantic_ai_a2a.errors import (
+    InternalError,
+    MethodNotFoundError,
+    OverloadedError,
+    PermissionDeniedError,
+    QuotaExceededError,
+    TaskNotFoundError,
+    UnauthenticatedError,
+)
+from pydantic_ai_a2a.protocol.replay import EXTENSION
+
+from ..bounds import LIMIT
+from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
+
+
+@asynccontextmanager
+async def calling(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
+    settings: dict[str, Any] = {'timeout': LIMIT, 'headers': {'authorization': 'Bearer secret-token'}, **options}
+    async with asyncio.timeout(LIMIT), A2AClient(canned.app, **settings) as client:
+        yield client
+
+
+def plain(body: str, status: int = 200, kind: str = 'text/html', **headers: str) -> Response:
+    return Response(body, status, headers, media_type=kind)
+
+
+@pytest.mark.parametrize(
+    ('answer', 'text'),
+    [
+        (plain('<html>'), 'not JSON but text/html'),
+        (Response(b'{"jsonrpc"', media_type='application/json'), 'not JSON but application/json'),
+        (Response(b'hello'), 'not JSON but no media type'),
+        (Response(b'[]', media_type='application/json'), 'no JSON-RPC response'),
+        (Response(b'', media_type='application/json'), 'no JSON-RPC response'),
+        (result([]), 'valid dictionary'),
+        (result({'id': 't', 'status': {'state': 'TASK_STATE_ODD'}}), 'status.state: must be a state'),
+        (RedirectResponse('http://elsewhere.example/?token=secret-token'), 'HTTP 307 redirects'),
+    ],
+)
+async def test_an_answer_that_is_not_a2a(answer: Response, text: str) -> None:
+    async with calling(Canned(answer)) as client:
+        with pytest.raises(RemoteProtocolError, match=text) as refused:
+            await client.get('t')
+    assert 'http://agent.example/rpc' in str(refused.value)
+    assert 'secret' not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ('answer', 'kind'),
+    [
+        (plain('', 401, **{'WWW-Authenticate': 'Bearer'}), UnauthenticatedError),
+        (plain('<html>', 403), PermissionDeniedError),
+        (plain('{}', 500, 'application/json'), A2AError),
+        (refusal(-32603, 'Broken.', 500), InternalError),
+        (refusal(-32001, 'Gone.'), TaskNotFoundError),
+        (refusal(-32001, 'Gone.', 404), TaskNotFoundError),
+    ],
+)
+async def test_a_refusal_is_the_error_of_its_code_or_status(answer: Response, kind: type[A2AError]) -> None:
+    answer.headers['x-correlation-id'] = 'the-name'
+    async with calling(Canned(answer)) as client:
+        with pytest.raises(kind) as refused:
+            await client.get('t')
+    assert type(refused.value) is kind
+    assert refused.value.correlation_id == 'the-name'
+    assert refused.value.headers.get('Www-Authenticate') == answer.headers.get('www-authenticate')
+
+
+async def test_a_gateway_without_its_server_has_perhaps_passed_the_message_on() -> None:
+    async with calling(Canned(plain('', 502))) as client:
+        with pytest.raises(RemoteUnavailable, match='may have been started'):
+            await client.send('hello')
+
+
+async def test_a_busy_agent_is_asked_again_after_the_time_that_it_names() -> None:
+    busy = refusal(-32000, 'Busy.', 503, {'retry-after': '0'})
+    many = refusal(-32000, 'Too many.', 429)
+    closed = refusal(-32004, 'This agent lets nobody subscribe.')
+    canned = Canned(busy, many, stream({'task': WORKING}), many, result(WORKING), closed, result(TASK))
+    async with calling(canned) as client:
+        task: Any = await client.send('hello')
+        assert task['status']['state'] == 'completed'
+    assert canned.methods == ['SendStreamingMessage'] * 3 + ['GetTask'] * 2 + ['SubscribeToTask', 'GetTask']
+
+
+async def test_a_quota_that_is_used_up_for_long_is_an_error() -> None:
+    async with calling(Canned(refusal(-32000, 'Tomorrow.', 429, {'retry-after': '86400'}))) as client:
+        with pytest.raises(QuotaExceededError) as refused:
+            await client.send('hello')
+    assert refused.value.retry_after == 86400
+
+
+async def test_an_agent_that_is_busy_all_the_time_is_given_up() -> None:
+    async with calling(Canned(refusal(-32000, 'Busy.', 503)), timeout=0.2) as client:
+        with pytest.raises(OverloadedError):
+            await client.send('hello')
+
+
+@pytest.mark.parametrize(
+    ('answer', 'kind', 'text'),
+    [
+        (plain('data: x', 200, 'text/html'), RemoteProtocolError, 'not JSON but text/html'),
+        (result({'task': TASK}), RemoteProtocolError, 'is no event stream'),
+        (stream('data: nonsense\n\n'), RemoteProtocolError, 'not JSON but'),
+        (stream({'task': {}}), RemoteProtocolError, 'task.id'),
+        (stream('data: {"error": {"code": -32004, "message": "No."}}\n\n'), A2AError, 'No.'),
+        (refusal(-32602, 'Bad.'), A2AError, 'Bad.'),
+    ],
+)
+async def test_a_stream_that_is_none(answer: Response, kind: type[Exception], text: str) -> None:
+    async with calling(Canned(answer)) as client:
+        with pytest.raises(kind, match=text):
+            async for _ in client.stream('hello'):
+                pass
+
+
+async def test_endless_answers_and_events_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections.Connections.read, '__defaults__', (1000,))
+    monkeypatch.setattr(transport, 'MAX_ANSWER', 1000)
+    async with calling(Canned(result('x' * 2000))) as client:
+        with pytest.raises(RemoteProtocolError, match='more than 1000 bytes'):
+            await client.get('t')
+    async with calling(Canned(stream('data: ' + 'x' * 2000))) as client:
+        with pytest.raises(RemoteProtocolError, match='cannot be read'):
+            async for _ in client.stream('hello'):
+                pass
+
+
+async def test_a_message_in_place_of_a_task() -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    async with calling(Canned(stream({'message': message}), stream({'message': message}))) as client:
+        answer = await client.send('hello')
+        assert answer == {'message_id': 'm', 'role': 'agent', 'parts': [{'text': 'Hi.'}]}
+        [update] = [update async for update in client.stream('hello')]
+        assert update.task is None
+    async with calling(Canned(result({'message': message}))) as client:
+        assert await client.send('hello', return_immediately=True) == answer
+
+
+async def test_a_cut_stream_goes_on_after_its_last_event() -> None:
+    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one '}]}}
+    rest = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'two'}]}, 'append': True}
+    end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}, 'metadata': {'b': 2}}
+    canned = Canned(
+        stream({'task': {**WORKING, 'metadata': {'a': 1}}}, {'artifactUpdate': chunk}, ': keep-alive\n\n', ids=True),
+        stream({'artifactUpdate': rest}, {'statusUpdate': end}, ids=True),
+    )
+    async with calling(canned) as client:
+        updates = [update async for update in client.stream('hello')]
+    assert updates[-1].task == {
+        'id': 't',
+        'context_id': 'c',
+        'status': {'state': 'completed'},
+        'artifacts': [{'artifact_id': 'a', 'parts': [{'text': 'one two'}]}],
+        'metadata': {'a': 1, 'b': 2},
+    }
+    assert canned.methods == ['SendStreamingMessage', 'SubscribeToTask']
+    assert canned.requests[-1][2]['last-event-id'] == '2'
+
+
+async def test_events_after_a_number_assemble_what_they_tell() -> None:
+    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'url': 'http://x.example'}]}}
+    more = {**chunk, 'artifact': {'artifactId': 'a', 'parts': [{'text': 'b'}]}, 'append': True}
+    status = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = Canned(stream({'artifactUpdate': chunk}, {'artifactUpdate': more}, {'statusUpdate': status}, ids=True))
+    async with calling(canned) as client:
+        updates = [update async for update in client.subscribe('t', last_event_id=7)]
+    assert updates[-1].task == {
+        'id': 't',
+        'context_id': 'c',
+        'status': {'state': 'input-required'},
+        'artifacts': [{'artifact_id': 'a', 'parts': [{'url': 'http://x.example'}, {'text': 'b'}]}],
+    }
+    async with calling(Canned(stream({'statusUpdate': status}, ids=True))) as client:
+        [update] = [update async for update in client.subscribe('t', last_event_id=9)]
+        assert update.task == {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}}
+
+
+async def test_an_agent_that_does_not_stream_is_polled() -> None:
+    card: dict[str, Any] = {**CARD, 'capabilities': {}}
+    canned = Canned(result({'task': WORKING}), result(WORKING), result(WORKING), result(TASK), card=card)
+    async with calling(canned) as client:
+        updates = [update async for update in client.stream('hello')]
+        assert [list(update.event) for update in updates] == [['task'], ['task']]
+    assert canned.methods == ['SendMessage', 'GetTask', 'GetTask', 'GetTask']
+    assert canned.requests[1][3]['params']['configuration'] == {'returnImmediately': True}
+    canned = Canned(result({'task': WORKING}), result(TASK), card=card)
+    async with calling(canned) as client:
+        task: Any = await client.send('hello')
+        assert task['status']['state'] == 'completed'
+
+
+async def test_a_message_is_sent_again_byte_for_byte_if_the_agent_runs_it_once() -> None:
+    card: dict[str, Any] = {**CARD, 'capabilities': {'extensions': [EXTENSION]}}
+    canned = Canned(plain('', 504), plain('', 502), result({'task': TASK}), card=card)
+    async with calling(canned) as client:
+        await client.send('hello')
+    first, second, third = [body for _, _, _, body in canned.requests if body]
+    assert first == second == third
+    canned = Canned(plain('', 504), result({'task': TASK}))
+    async with calling(canned) as client:
+        await client.send('hello', resend=True)
+    canned = Canned(plain('', 504), result({'task': TASK}), card=card)
+    async with calling(canned) as client:
+        with pytest.raises(RemoteUnavailable, match='may have been started'):
+            await client.send({'role': 'user', 'parts': [{'text': 'hello'}], 'message_id': 'short'})
+
+
+async def test_an_operation_that_a_server_lacks_changes_nothing_for_the_others() -> None:
+    canned = Canned(refusal(-32601), refusal(-32601), refusal(-32601), result({'task': TASK}))
+    async with calling(canned) as client:
+        with pytest.raises(MethodNotFoundError):
+            await client.extended_card()
+        with pytest.raises(MethodNotFoundError):
+            await client.get('t')
+        await client.send('hello', return_immediately=True)
+    assert canned.methods == ['GetExtendedAgentCard', 'GetTask', 'tasks/get', 'SendMessage']
+
+
+async def test_a_request_has_version_extensions_tenant_and_credentials() -> None:
+    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'tenant': 'acme'}]}
+    canned = Canned(result({'task': TASK}), card=card)
+    async with calling(canned) as client:
+        await client.send(
+            {'parts': [{'data': 3}], 'role': 'user', 'message_id': 'm'},
+            task_id='t',
+            context_id='c',
+            metadata={'a': 1},
+            accepted_output_modes=['text/plain'],
+            extensions=['https://x.example/a', 'https://x.example/b'],
+            history_length=2,
+            push={'url': 'https://me.example', 'authentication': {'scheme': 'Bearer', 'credentials': 'x'}},
+            return_immediately=True,
+        )
+    _, path, headers, body = canned.requests[-1]
+    assert path == '/rpc'
+    assert headers['a2a-version'] == '1.0'
+    assert headers['a2a-extensions'] == 'https://x.example/a, https://x.example/b'
+    assert headers['authorization'] == 'Bearer secret-token'
+    assert body['params'] == {
+        'tenant': 'acme',
+        'message': {'messageId': 'm', 'taskId': 't', 'contextId': 'c', 'role': 'ROLE_USER', 'parts': [{'data': 3}]},
+        'configuration': {
+            'acceptedOutputModes': ['text/plain'],
+            'historyLength': 2,
+            'returnImmediately': True,
+            'taskPushNotificationConfig': {
+                'url': 'https://me.example',
+                'authentication': {'scheme': 'Bearer', 'credentials': 'x'},
+            },
+        },
+        'metadata': {'a': 1},
+    }
+
+
+async def test_webhooks_are_managed_over_all_pages() -> None:
+    config: dict[str, Any] = {'id': 'a', 'taskId': 't', 'url': 'https://me.example'}
+    canned = Canned(
+        result(config),
+        result(config),
+        result({'configs': [config], 'nextPageToken': 'next'}),
+        result({'configs': [{**config, 'id': 'b'}]}),
+        result({}),
+    )
+    async with calling(canned) as client:
+        created = await client.create_push_config('t', {'url': 'https://me.example'})
+        assert created == {'id': 'a', 'task_id': 't', 'url': 'https://me.example'}
+        assert await client.get_push_config('t', 'a') == created
+        assert [config.get('id') for config in await client.list_push_configs('t')] == ['a', 'b']
+        await client.delete_push_config('t', 'a')
+
+
+async def test_a_list_without_an_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, '_MOST_PAGES', 3)
+    canned = Canned(result({'tasks': [TASK], 'nextPageToken': 'again'}))
+    async with calling(canned) as client:
+        with pytest.raises(RemoteProtocolError, match='more than 3 pages'):
+            _ = [task async for task in client.list()]
+    assert [body['params'].get('pageToken') for _, _, _, body in canned.requests if body] == [None, 'again', 'again']
+
+
+async def test_what_is_no_agent_is_refused_at_once() -> None:
+    target: Any = 3
+    with pytest.raises(TypeError, match='takes a URL, an agent card'):
+        A2AClient(target)

@@ -1,0 +1,225 @@
+"""Cards of remote agents: found, checked, kept, and never a way to another origin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp
+
+from pydantic_ai_a2a import A2AClient, CardRefused, RemoteProtocolError, RemoteUnavailable, to_a2a
+from pydantic_ai_a2a.client import cards
+from pydantic_ai_a2a.client.asgi import StreamingTransport
+from pydantic_ai_a2a.client.connections import NotConnected
+from pydantic_ai_a2a.protocol.cards import read_card
+
+from ..bounds import LIMIT
+from .canned import CARD, TASK, Canned, result
+
+
+@asynccontextmanager
+async def over(app: ASGIApp, target: Any, **options: Any) -> AsyncGenerator[A2AClient]:
+    """A client that reaches the app under any URL."""
+    async with (
+        asyncio.timeout(LIMIT),
+        httpx2.AsyncClient(transport=StreamingTransport(app), follow_redirects=True) as http,
+        A2AClient(target, http_client=http, **options) as client,
+    ):
+        yield client
+
+
+def with_interfaces(*interfaces: tuple[str, str, str]) -> dict[str, Any]:
+    listed = [
+        {'protocolBinding': binding, 'url': url, 'protocolVersion': version} for binding, url, version in interfaces
+    ]
+    return {**CARD, 'supportedInterfaces': listed}
+
+
+async def test_the_card_is_below_the_url_of_the_agent_or_at_the_url_itself() -> None:
+    canned = Canned(result(TASK))
+    async with over(canned.app, 'http://agent.example/a') as client:
+        assert (await client.card())['name'] == 'canned'
+    async with over(canned.app, 'http://agent.example/cards/one.agent.json') as client:
+        await client.card()
+    paths = [path for _, path, _, _ in canned.requests]
+    assert paths == ['/a/.well-known/agent-card.json', '/cards/one.agent.json']
+
+
+async def test_the_older_path_of_a_card_is_tried_second() -> None:
+    agents = Agent(TestModel(), name='second')
+    served = to_a2a(agents)
+
+    async def only_older(scope: Any, receive: Any, send: Any) -> None:
+        if scope['path'].endswith('agent-card.json'):
+            await Response(status_code=404)(scope, receive, send)
+        elif scope['path'].endswith('agent.json'):
+            await served({**scope, 'path': '/.well-known/agent-card.json'}, receive, send)
+
+    async with over(only_older, 'http://agent.example') as client:
+        assert (await client.card())['name'] == 'second'
+
+
+async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
+    canned = Canned(result(TASK))
+    fresh = Response('{"name": "one"}', headers={'cache-control': 'max-age=60', 'etag': '"1"'})
+    async with over(canned.app, 'http://agent.example') as client:
+        canned.card = fresh
+        assert await client.card() == await client.card()
+        assert len(canned.requests) == 1
+        now += 61
+        canned.card = Response(status_code=304, headers={'cache-control': 'no-cache'})
+        assert (await client.card())['name'] == 'one'
+        assert canned.requests[-1][2]['if-none-match'] == '"1"'
+        canned.card = Response('{"name": "two"}')
+        assert (await client.card())['name'] == 'two'
+        now += 200
+        assert len(canned.requests) == 3
+        await client.card()
+        assert len(canned.requests) == 3
+
+
+async def test_a_card_that_is_refused_is_not_kept() -> None:
+    canned = Canned(result(TASK), card=Response('{"name": 3}'))
+    async with over(canned.app, 'http://agent.example') as client:
+        with pytest.raises(CardRefused, match='name: an agent card needs the name'):
+            await client.card()
+        canned.card = CARD
+        assert (await client.card())['name'] == 'canned'
+
+
+@pytest.mark.parametrize(
+    ('card', 'text'),
+    [
+        (Response(status_code=404), 'has no agent card: HTTP 404.'),
+        (Response(status_code=401), 'asks for credentials'),
+        (RedirectResponse('http://elsewhere.example/'), 'redirects are not followed'),
+        (Response('<html>', media_type='text/html'), 'not JSON but text/html. Is this the URL of an A2A agent?'),
+        (Response('[]'), 'is not an agent card'),
+        (Response('{"name": "a", "skills": [{}]}'), 'is not an agent card: skills.0.id'),
+        (with_interfaces(), 'names no interface that can be called. It names: none.'),
+        (with_interfaces(('GRPC', 'http://agent.example', '1.0')), 'It names: GRPC 1.0.'),
+        (with_interfaces(('JSONRPC', 'http://agent.example', '9.0')), 'It names: JSONRPC 9.0.'),
+        (with_interfaces(('JSONRPC', 'http://agent.example', 'new')), 'It names: JSONRPC new.'),
+        (with_interfaces(('HTTP+JSON', 'http://agent.example', '0.3')), r'It names: HTTP\+JSON 0.3.'),
+        (with_interfaces(('JSONRPC', 'http://evil.example', '1.0')), 'another origin, http://evil.example:80'),
+        (with_interfaces(('JSONRPC', 'https://agent.example', '1.0')), 'another origin, https://agent.example:443'),
+        (with_interfaces(('JSONRPC', 'ftp://agent.example/x', '1.0')), 'another origin, ftp://agent.example/x'),
+        (with_interfaces(('JSONRPC', 'http://agent.example:port', '1.0')), 'another origin, The target'),
+    ],
+)
+async def test_a_card_that_cannot_be_used(card: Any, text: str) -> None:
+    async with over(Canned(result({'task': TASK}), card=card).app, 'http://user:secret@agent.example/') as client:
+        with pytest.raises(CardRefused, match=text) as refused:
+            await client.send('hello')
+    assert 'http://agent.example/' in str(refused.value)
+    assert 'secret' not in str(refused.value)
+
+
+async def test_an_agent_that_is_down_is_unavailable_and_its_card_is_not_refused() -> None:
+    async with over(Canned(result(TASK), card=Response(status_code=503)).app, 'http://agent.example') as client:
+        with pytest.raises(RemoteUnavailable, match='HTTP 503'):
+            await client.card()
+
+
+async def test_an_origin_that_is_trusted_gets_the_requests() -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'https://api.example/rpc', '1.0')))
+    trusted = {'trusted_origins': ['https://api.example'], 'headers': {'authorization': 'Bearer x'}}
+    async with over(canned.app, 'http://agent.example', **trusted) as client:
+        assert (await client.get('t'))['id'] == 't'
+    assert canned.requests[-1][2]['authorization'] == 'Bearer x'
+
+
+@pytest.mark.parametrize('host', ['localhost:8000', '127.0.0.1:8000', '0.0.0.0:8000', '[::1]:8000', 'a.localhost'])
+async def test_a_local_address_on_a_card_from_elsewhere_is_the_origin_of_the_card(
+    host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', f'http://{host}/rpc', '1.0')))
+    with caplog.at_level(logging.WARNING):
+        async with over(canned.app, 'https://agent.example:8443/') as client:
+            await client.get('t')
+    assert canned.requests[-1][2]['host'] == 'agent.example:8443'
+    assert canned.requests[-1][1] == '/rpc'
+    assert 'which only its own machine can reach' in caplog.text
+
+
+async def test_a_local_address_on_a_card_of_this_machine_is_another_origin() -> None:
+    canned = Canned(result(TASK), card=with_interfaces(('JSONRPC', 'http://127.0.0.1:9/rpc', '1.0')))
+    async with over(canned.app, 'http://localhost:8000/') as client:
+        with pytest.raises(CardRefused, match='another origin'):
+            await client.get('t')
+
+
+async def test_a_card_of_the_user_may_name_any_url() -> None:
+    canned = Canned(result(TASK))
+    async with over(canned.app, read_card(CARD)) as client:
+        await client.get('t')
+    assert [path for _, path, _, _ in canned.requests] == ['/rpc']
+
+
+async def test_an_agent_that_cannot_be_reached_is_named() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient('http://127.0.0.1:9/?key=secret') as client:
+        with pytest.raises(NotConnected, match=re.escape('http://127.0.0.1:9/')) as refused:
+            await client.card()
+    assert 'secret' not in str(refused.value)
+
+
+@pytest.mark.parametrize('target', ['agent.example', 'ftp://agent.example', 'http://agent.example:port', ''])
+async def test_a_target_that_is_no_url_of_http(target: str) -> None:
+    async with A2AClient(target) as client:
+        with pytest.raises(RemoteProtocolError, match='is not a URL of HTTP'):
+            await client.card()
+
+
+OLDER: dict[str, Any] = {
+    'name': 'older',
+    'description': 'An agent of A2A 0.3.',
+    'url': 'http://agent.example/rpc',
+    'protocolVersion': '0.3.0',
+    'preferredTransport': 'GRPC',
+    'additionalInterfaces': [{'url': 'http://agent.example/rpc', 'transport': 'JSONRPC'}],
+    'supportsAuthenticatedExtendedCard': True,
+    'version': '2',
+    'capabilities': {'streaming': True, 'pushNotifications': None},
+    'securitySchemes': {
+        'key': {'type': 'apiKey', 'in': 'header', 'name': 'X-Key'},
+        'odd': {'type': 'magic'},
+    },
+    'security': [{'key': []}],
+    'skills': [{'id': 's', 'name': 'S', 'inputSchema': {'type': 'object'}, 'examples': None}],
+}
+
+
+def test_a_card_of_0_3_is_read_as_one_of_1_0() -> None:
+    card: Any = read_card(OLDER)
+    assert [interface['protocol_binding'] for interface in card['supported_interfaces']] == ['GRPC', 'JSONRPC']
+    assert card['capabilities'] == {'extended_agent_card': True, 'streaming': True}
+    assert card['security_schemes'] == {'key': {'api_key_security_scheme': {'location': 'header', 'name': 'X-Key'}}}
+    assert card['security_requirements'] == [{'schemes': {'key': []}}]
+    assert card['skills'][0]['inputSchema'] == {'type': 'object'}
+    assert card['default_input_modes'] == []
+
+
+def test_the_security_of_a_card_is_read_in_each_form() -> None:
+    scopes: Any = {
+        **CARD,
+        'securitySchemes': {'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}, 'type': 'http'}},
+        'securityRequirements': [{'schemes': {'bearer': {'list': ['read']}}}, {'schemes': {'bearer': ['write']}}, {}],
+    }
+    card: Any = read_card(scopes)
+    assert card['security_schemes'] == {'bearer': {'http_auth_security_scheme': {'scheme': 'Bearer'}}}
+    assert [requirement['schemes'] for requirement in card['security_requirements']] == [
+        {'bearer': ['read']},
+        {'bearer': ['write']},
+        {},
+    ]

@@ -1,0 +1,161 @@
+"""Connections of a client: silence, broken bytes and TLS, an app of this process, several event loops, and traces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from pydantic_ai_a2a import A2AClient, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
+from pydantic_ai_a2a.errors import MethodNotFoundError
+
+from ..bounds import LIMIT
+from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
+from .peers import ANSWER, Talker
+from .test_peers import text_of
+
+
+async def test_an_agent_of_this_process_is_served_for_as_long_as_its_client_is_open() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+        assert text_of(await client.send('hello')) == ANSWER
+
+
+async def test_an_app_that_runs_already_is_called_and_stays_open() -> None:
+    app = to_a2a(Talker().agent)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        for _ in range(2):
+            async with A2AClient(app) as client:
+                assert text_of(await client.send('hello')) == ANSWER
+
+
+def test_a_client_has_connections_in_each_event_loop() -> None:
+    with serve(Talker().agent) as server:
+        client = A2AClient(server.url)
+
+        async def once() -> str:
+            async with asyncio.timeout(LIMIT), client:
+                return text_of(await client.send('hello'))
+
+        assert [asyncio.run(once()) for _ in range(2)] == [ANSWER] * 2
+
+
+@pytest.mark.parametrize('over_http', [True, False])
+async def test_an_agent_that_is_silent_is_given_up(over_http: bool) -> None:
+    talker = Talker()
+    app = to_a2a(talker.agent)
+    async with asyncio.timeout(LIMIT):
+        with serve(app) as server:
+            async with A2AClient(server.url if over_http else app, timeout=0.2) as client:
+                await client.card()
+                silent = client.stream('wait')
+                with pytest.raises(RemoteUnavailable, match=r'was silent for 0\.2 seconds'):
+                    async for _ in silent:
+                        pass
+                talker.opened.set()
+
+
+async def test_an_answer_whose_compression_is_broken() -> None:
+    broken = Response(b'no gzip', headers={'content-encoding': 'gzip'}, media_type='application/json')
+    async with A2AClient(Canned(broken).app) as client:
+        with pytest.raises(RemoteProtocolError, match='has sent an answer that cannot be read'):
+            await client.get('t')
+
+
+async def test_a_server_without_tls_has_no_certificate() -> None:
+    with serve(Agent(TestModel())) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url.replace('http://', 'https://')) as client:
+            with pytest.raises(RemoteUnavailable, match='its TLS certificate or protocol is not accepted'):
+                await client.card()
+
+
+async def test_a_span_of_the_caller_goes_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    tracer = TracerProvider().get_tracer('caller')
+    async with A2AClient(canned.app) as client:
+        with tracer.start_as_current_span('outer') as span:
+            await client.get('t')
+        trace = f'{span.get_span_context().trace_id:032x}'
+        assert [headers['traceparent'].split('-')[1] for _, _, headers, _ in canned.requests] == [trace] * 2
+        await client.get('t')
+    assert 'traceparent' not in canned.requests[-1][2]
+
+
+async def test_a_bearer_token_goes_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    async with A2AClient(canned.app, auth='the-token', headers={'x-team': 'blue'}) as client:
+        await client.get('t')
+    assert [headers['authorization'] for _, _, headers, _ in canned.requests] == ['Bearer the-token'] * 2
+    assert [headers['x-team'] for _, _, headers, _ in canned.requests] == ['blue'] * 2
+
+
+async def test_user_name_and_password_go_with_each_request() -> None:
+    canned = Canned(result(TASK))
+    async with A2AClient(canned.app, auth=('ann', 'secret')) as client:
+        await client.get('t')
+    assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Basic YW5uOnNlY3JldA=='}
+
+
+async def test_a_server_that_lacks_streams_says_so() -> None:
+    older = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'protocolVersion': '0.3'}]}
+    async with A2AClient(Canned(refusal(-32601), card=older).app) as client:
+        with pytest.raises(MethodNotFoundError):
+            async for _ in client.stream('hello'):
+                pass
+
+
+async def test_empty_events_and_other_artifacts_are_passed_over() -> None:
+    chunk = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'one'}]}}
+    other = {**chunk, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'two'}]}}
+    again = {**other, 'artifact': {'artifactId': 'b', 'parts': [{'text': 'three'}]}}
+    events = [{'artifactUpdate': update} for update in (chunk, other, again)]
+    canned = Canned(stream({'task': WORKING}, 'event: ping\ndata:\n\n', *events, {'task': TASK}))
+    async with A2AClient(canned.app) as client:
+        updates = [update async for update in client.stream('hello')]
+    tasks: list[Any] = [update.task for update in updates]
+    assert [text_of({'artifacts': [artifact]}) for artifact in tasks[-2]['artifacts']] == ['one', 'three']
+
+
+async def test_an_app_that_breaks_before_its_answer() -> None:
+    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
+        raise LookupError('inside')
+
+    async def mute(scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+
+    async with A2AClient(broken) as client:
+        with pytest.raises(LookupError, match='inside'):
+            await client.card()
+    async with A2AClient(mute) as client:
+        with pytest.raises(RemoteUnavailable, match='has cut the connection'):
+            await client.card()
+
+
+async def test_a_reader_that_leaves_ends_an_app_that_has_more_to_send() -> None:
+    canned = Canned(result(TASK))
+    ended = asyncio.Event()
+    event = b'data: ' + json.dumps({'jsonrpc': '2.0', 'id': 1, 'result': {'task': WORKING}}).encode() + b'\n\n'
+
+    async def endless(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'GET':
+            await canned.app(scope, receive, send)
+            return
+        headers = [(b'content-type', b'text/event-stream')]
+        await send({'type': 'http.response.start', 'status': 200, 'headers': headers})
+        try:
+            while True:
+                await send({'type': 'http.response.body', 'body': event, 'more_body': True})
+        finally:
+            ended.set()
+
+    async with asyncio.timeout(LIMIT), A2AClient(endless) as client:
+        async with aclosing(client.stream('hello')) as updates:
+            assert (await anext(updates)).task is not None
+        assert ended.is_set()
