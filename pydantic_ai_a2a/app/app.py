@@ -22,7 +22,7 @@ from ..http.request import redact
 from ..http.unread import closing
 from ..ports import Backend
 from ..protocol import stored
-from ..runs.host import Hosting
+from ..runs.hosting import Hosting
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
 __all__ = ('A2AApp',)

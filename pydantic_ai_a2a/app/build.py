@@ -35,7 +35,7 @@ from ..protocol import replay
 from ..protocol.run_metadata import EXTENSION
 from ..protocol.versions import Versions
 from ..quotas import Metering
-from ..runs.host import Hosting
+from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from .app import A2AApp
 from .combinations import check_auth, check_parts, check_run

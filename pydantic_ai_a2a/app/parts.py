@@ -28,7 +28,7 @@ from ..ports import Backend
 from ..protocol.versions import Versions
 from ..quotas import Metering
 from ..runs.direct import Direct
-from ..runs.host import Hosting
+from ..runs.hosting import Hosting
 from ..runs.worker import Worker
 from ..service.streams import OpenStreams
 from ..service.tasks import Service

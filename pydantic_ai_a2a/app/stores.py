@@ -6,7 +6,7 @@ from ..backends.memory.backend import MemoryBackend
 from ..backends.postgres.settings import Postgres
 from ..fasta2a.parts import OwnParts
 from ..ports import Backend
-from ..runs.host import server_processes
+from ..runs.hosting import server_processes
 from ..settings import Limits
 
 __all__ = ('choose_backend', 'open_store')

@@ -18,7 +18,8 @@ from ..protocol.codec import Codec, Params, tenant_of
 from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported
 from ..quotas import Metering, audit_refusal
 from ..runs.direct import Direct
-from ..service.tasks import EventStream, Service
+from ..service.streams import EventStream
+from ..service.tasks import Service
 from ..types import Call, Caller, CreatePushParams, ListPushParams, PushParams, SendParams, StoredTask
 from .extended_card import ExtendedCard
 from .extensions import Extensions, echo

@@ -23,8 +23,8 @@ from ..protocol.codec import Codec, Params
 from ..protocol.limits import check_values
 from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.streams import OpenStreams
-from ..service.tasks import EventStream, TaskList
+from ..service.streams import EventStream, OpenStreams
+from ..service.tasks import TaskList
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, new_correlation_id
 from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start

@@ -12,8 +12,7 @@ from starlette.types import Receive, Send
 from ..errors import OverloadedError
 from ..ports import Subscription
 from ..protocol.codec import EncodeEvent, Hold
-from ..service.streams import OpenStreams
-from ..service.tasks import EventStream
+from ..service.streams import EventStream, OpenStreams
 from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
 from .unsent import Held, Readers, UnsentAnswer

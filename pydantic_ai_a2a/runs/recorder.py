@@ -5,9 +5,7 @@ One recorder belongs to one claim. The recorder numbers the events, as the only 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
@@ -19,15 +17,13 @@ from ..protocol import run_metadata, stored
 from ..settings import Results
 from ..telemetry import metrics
 from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
+from .flush import EventBody, Flush
 from .retries import Retries
 
 __all__ = ('Charges', 'Recorder', 'Sink')
 
 Charges: TypeAlias = Callable[[str, Any], Sequence[Charge]]
 """Returns the charges of an owner for a run's usage, a `RunUsage`."""
-
-_Event: TypeAlias = tuple[TaskState | None, bytes]
-"""A `TaskEvent` without its number."""
 
 
 class Sink(Protocol):
@@ -125,11 +121,11 @@ class Recorder:
         else:
             await self._store([] if event is None else [event], status, checkpoint)
 
-    def _new_flush(self) -> _Flush | None:
+    def _new_flush(self) -> Flush | None:
         delay = max(self._flush_delay, self._results.interval)
-        return _Flush(self._store, self._chunk, delay, self._results) if delay else None
+        return Flush(self._store, self._chunk, delay, self._results) if delay else None
 
-    def _note(self, note: Note) -> tuple[_Event, Status]:
+    def _note(self, note: Note) -> tuple[EventBody, Status]:
         status = Status('working', self._now(), self._message(_text(note.text)))
         return self._status_event(status), status
 
@@ -230,14 +226,14 @@ class Recorder:
         header = self._claim.header
         return stored.dump_message({**message, 'task_id': header.id, 'context_id': header.context_id})
 
-    async def _emit(self, event: _Event, status: Status | None = None) -> None:
+    async def _emit(self, event: EventBody, status: Status | None = None) -> None:
         if self._flush is not None:
             await self._flush.write(event, status)
             return
         await self._store([event], status)
 
     async def _store(
-        self, events: Sequence[_Event], status: Status | None = None, checkpoint: Checkpoint | None = None
+        self, events: Sequence[EventBody], status: Status | None = None, checkpoint: Checkpoint | None = None
     ) -> None:
         n = self._n
         numbered: list[TaskEvent] = []
@@ -248,7 +244,7 @@ class Recorder:
         await self.store(lambda: self._queue.emit(claim, numbered, status, checkpoint))
         self._n = n  # only now: the next events reuse the numbers of events that were not stored
 
-    async def _finish(self, status: Status, *, events: Sequence[_Event] = (), **rest: Any) -> Claim | None:
+    async def _finish(self, status: Status, *, events: Sequence[EventBody] = (), **rest: Any) -> Claim | None:
         if self._flush is not None:
             # An end without artifacts keeps the artifacts in the log.
             events = [*await self._flush.rest(store=rest.get('artifacts') is None), *events]
@@ -279,9 +275,9 @@ class Recorder:
 
     def _closing(
         self, artifacts: Sequence[Artifact], bodies: Sequence[tuple[str, bytes]], streamed: str | None
-    ) -> list[_Event]:
+    ) -> list[EventBody]:
         """Return the updates that complete the artifacts in the stream and close them (§4.2.2)."""
-        events: list[_Event] = []
+        events: list[EventBody] = []
         if self._marks_end and streamed is not None and artifacts and _is_text(artifacts[0], streamed):
             bodies = bodies[1:]
             events.append(self._chunk(TextDelta('', first=False), last=True))
@@ -289,7 +285,7 @@ class Recorder:
         events += [(None, stored.artifact_update(header.id, header.context_id, body)) for _, body in bodies]
         return events
 
-    def _chunk(self, delta: TextDelta, *, last: bool = False) -> _Event:
+    def _chunk(self, delta: TextDelta, *, last: bool = False) -> EventBody:
         if self._text is None:
             header = self._claim.header
             self._text = stored.TextArtifact(header.id, header.context_id, self.artifact_id, 'result')
@@ -301,7 +297,7 @@ class Recorder:
         used = self.usage if usage is None else usage
         return run_metadata.task_metadata(claim.header.metadata, run_id=run_id, usage=used, messages=messages)
 
-    def _status_event(self, status: Status, metadata: bytes | None = None) -> _Event:
+    def _status_event(self, status: Status, metadata: bytes | None = None) -> EventBody:
         header = self._claim.header
         body = stored.status(status.state, status.at, status.message)
         return status.state, stored.status_update(header.id, header.context_id, body, metadata)
@@ -310,93 +306,6 @@ class Recorder:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
         body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest)
         return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
-
-
-class _Flush:
-    """Gathers the pieces of a text: stores the first at once, and the next pieces after a delay.
-
-    Each write is an asyncio task of its own: after a cancellation during a write, the run would not know the result.
-
-    Args:
-        store: Stores events.
-        chunk: Makes the event of a piece.
-        delay: Seconds between two writes of pieces.
-        results: Join of gathered pieces, and the number of characters to store before the delay has passed.
-    """
-
-    def __init__(
-        self,
-        store: Callable[[Sequence[_Event], Status | None, Checkpoint | None], Awaitable[None]],
-        chunk: Callable[[TextDelta], _Event],
-        delay: float,
-        results: Results,
-    ) -> None:
-        self._store = store
-        self._chunk = chunk
-        self._delay = delay
-        self._joins = results.interval > 0
-        self._size = results.size
-        self._waiting: list[TextDelta] = []
-        self._writing = 0
-        """Number of waiting pieces in the current write. No text may be joined to them."""
-        self._lock = asyncio.Lock()
-        self._gathering: asyncio.Task[None] | None = None
-        self._error: Exception | None = None
-
-    async def add(self, delta: TextDelta) -> None:
-        """Store a piece soon. Raises the error of an earlier write."""
-        if self._error is not None:
-            raise self._error
-        if self._joins and not delta.first and len(self._waiting) > self._writing:
-            last = self._waiting.pop()
-            delta = TextDelta(last.text + delta.text, last.first)
-        self._waiting.append(delta)
-        if self._gathering is None:
-            self._gathering = asyncio.create_task(self._gather(), context=Context())
-        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
-            await self.write()
-
-    async def write(
-        self, event: _Event | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
-    ) -> None:
-        """Store the waiting pieces, and after them an event or a checkpoint."""
-        writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
-        writing.add_done_callback(self._note_error)
-        await asyncio.shield(writing)
-
-    async def rest(self, *, store: bool) -> Sequence[_Event]:
-        """End the gathering. Store the waiting pieces, or return their events."""
-        async with self._lock:
-            if self._gathering is not None:
-                self._gathering.cancel()
-        if store and self._waiting:
-            await self.write()
-        return [self._chunk(delta) for delta in self._waiting]
-
-    def _note_error(self, writing: asyncio.Task[None]) -> None:
-        """Keep the error of a write for the next caller: a cancelled run does not wait for the write."""
-        if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
-            self._error = error
-
-    async def _gather(self) -> None:
-        try:
-            while self._waiting:
-                await self._write(None, None, None)
-                await asyncio.sleep(self._delay)
-        except Exception as error:  # raised to the next caller
-            self._error = error
-        finally:
-            self._gathering = None
-
-    async def _write(self, event: _Event | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
-        async with self._lock:
-            self._writing = len(self._waiting)
-            events = [self._chunk(delta) for delta in self._waiting]
-            try:
-                await self._store(events if event is None else [*events, event], status, checkpoint)
-                del self._waiting[: self._writing]
-            finally:
-                self._writing = 0
 
 
 def _text(text: str) -> bytes:

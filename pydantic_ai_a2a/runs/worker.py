@@ -15,21 +15,17 @@ from itertools import islice
 from os import urandom
 from typing import Any
 
-from pydantic_ai.exceptions import RunCancelled
-
 from ..clock import STOP_TIME
-from ..conversion.failure import EXPIRED_ATTEMPTS, SHUTDOWN, classify
+from ..conversion.failure import SHUTDOWN
 from ..ports import Backend, Claim, Slot
 from ..quotas import Metering
 from ..service.offers import Offer
 from ..settings import Settings
-from .ends import RunEnds, run_id
+from .attempts import Attempts
+from .ends import RunEnds
 from .heartbeat import Heartbeat
 from .job import Job, Token
-from .observed import observed_run
-from .outcomes import Outcome, outcome_of
 from .pending_writes import PendingWrites
-from .recorder import Recorder
 from .retries import Outages, Retries
 
 __all__ = ('Worker',)
@@ -70,8 +66,6 @@ class Worker:
         self._settings = settings.workers
         self._lease = int(settings.workers.lease * 1000)
         self._retention = settings.retention
-        self._results = settings.results
-        self._metering = metering
         self._loop = asyncio.get_running_loop()
         self._running: dict[str, _Running] = {}
         self._waiting: dict[str, Context] = {}
@@ -84,6 +78,7 @@ class Worker:
         self._ends = RunEnds(
             backend, self._pending_writes, job.hooks, metering=metering, beside=self._beside, wait=self._wait
         )
+        self._attempts = Attempts(backend, job, settings, ends=self._ends, retries=self._retries, metering=metering)
         self._slots = settings.workers.running
         self._offer = Offer(Slot(self.holder, self._lease), self._settle)
         self._active: set[asyncio.Task[None]] = set()
@@ -180,7 +175,9 @@ class Worker:
         now = self._backend.now()
         while claims := await self._backend.queue.claim(self.holder, at=now, lease=60_000, limit=100):
             for claim in claims:
-                self._pending_writes.add(claim.header.id, self._ends.failing(claim, self._recorder(claim), SHUTDOWN))
+                self._pending_writes.add(
+                    claim.header.id, self._ends.failing(claim, self._attempts.recorder(claim), SHUTDOWN)
+                )
             await self._pending_writes.settle()
 
     def _end_listening(self) -> None:
@@ -227,7 +224,7 @@ class Worker:
             if self._waiting or self._behind:
                 self._fill_soon()
         elif self._draining:
-            self._beside(self._ends.release(claim, self._recorder(claim)))
+            self._beside(self._ends.release(claim, self._attempts.recorder(claim)))
         else:
             context = copy_context()
             self._spawn(self._run(claim.header.id, context, self._hold(claim)), context)
@@ -298,7 +295,7 @@ class Worker:
                 self._spawn(self._run(task_id, context, self._hold(claim)), context)
             else:  # a new task took the slot during the claim
                 self._waiting[task_id] = context
-                releases.append(self._ends.release(claim, self._recorder(claim)))
+                releases.append(self._ends.release(claim, self._attempts.recorder(claim)))
         await asyncio.gather(*releases, return_exceptions=True)  # failed releases are pending writes
         self._behind = len(claims) == free or (not self._waiting and await self._backend.queued())
         if self._backend.durable and self._slots > 0 and (self._waiting or self._behind):
@@ -367,7 +364,7 @@ class Worker:
                 claim: Claim | None = running.claim
                 while claim is not None:
                     running.claim = claim
-                    claim = await self._run_once(claim, running.token)
+                    claim = await self._attempts.run(claim, running.token)
             finally:
                 if self._running.get(task_id) is running:  # else the lost task was claimed again during the stop
                     del self._running[task_id]
@@ -388,32 +385,6 @@ class Worker:
             self._waiting[task_id] = context
         return None
 
-    async def _run_once(self, claim: Claim, token: Token) -> Claim | None:
-        recorder = self._recorder(claim)
-        if claim.attempt > self._settings.attempts:
-            return await self._ends.failed(claim, recorder, EXPIRED_ATTEMPTS)
-        own_task = asyncio.current_task(self._loop)
-        try:
-            with observed_run(claim, recorder):
-                try:
-                    result = await (await self._job.begin(claim, recorder, token, run_id(claim)))
-                except RunCancelled as error:
-                    if outcome_of(error, own_task) is not Outcome.CANCELED:
-                        raise
-                    return await self._ends.canceled(claim, recorder, error)
-                return await self._job.record(claim, recorder, result)
-        except BaseException as error:  # including a PanicException of Rust code
-            outcome = outcome_of(error, own_task)
-            if outcome is Outcome.EXIT:
-                raise
-            if outcome is Outcome.LOST:
-                logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
-                return await self._ends.charge(claim, recorder)
-            if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
-                await self._ends.release(claim, recorder)
-                raise
-            return await self._ends.failed(claim, recorder, classify(error), error)
-
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._active.add(task)
@@ -421,15 +392,3 @@ class Worker:
 
     def _wait(self, task_id: str) -> None:
         self._waiting[task_id] = copy_context()
-
-    def _recorder(self, claim: Claim) -> Recorder:
-        charges = None if self._metering is None else self._metering.charges
-        return Recorder(
-            claim,
-            self._backend.queue,
-            self._backend.now,
-            flush_delay=self._backend.flush_delay,
-            charges=charges,
-            retries=self._retries,
-            results=self._results,
-        )

@@ -1,12 +1,27 @@
-"""The open event streams of an app, for all bindings."""
+"""Event streams: the answer of a streaming operation, and all open streams of an app."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
 from ..ports import Subscription
+from ..types import StoredTask, TaskState
 
-__all__ = ('OpenStreams',)
+__all__ = ('EventStream', 'OpenStreams')
+
+
+@dataclass(slots=True)
+class EventStream:
+    """The answer of a streaming operation."""
+
+    task_id: str
+    first: StoredTask | None
+    """Snapshot at the start of the stream, until sent; None if the client resumes after an event."""
+    subscription: Subscription | None
+    """The following events; None if no event follows."""
+    ends: frozenset[TaskState]
+    """States at which the stream closes."""
 
 
 class OpenStreams:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from pydantic_core import to_json
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..audit import Fact, audit
-from ..conversion import answers
-from ..conversion.inbound import check_types
 from ..errors import (
     AnswerNeeded,
-    InvalidParamsError,
-    OverloadedError,
-    PushNotificationNotSupportedError,
     QuotaExceededError,
     TaskNotCancelableError,
     TaskNotFoundError,
@@ -28,10 +20,10 @@ from ..errors import (
 from ..lifecycle import TERMINAL, check_subscribe
 from ..ports import Accepted, Backend, Submission, Subscription
 from ..protocol import stored
-from ..protocol.limits import check_message, check_metadata, check_names
+from ..protocol.limits import check_metadata
 from ..protocol.pages import task_before, task_token
 from ..quotas import Metering
-from ..settings import LONG, Settings
+from ..settings import Settings
 from ..telemetry import metrics
 from ..types import (
     Call,
@@ -52,40 +44,23 @@ from ..types import (
     TaskQuery,
     TaskState,
 )
-from .answering import answered, audit_answers, with_mark, without_marks
+from .answering import answered, audit_answers, with_mark
 from .ends import shortened, within
 from .offers import Offers, no_offers
+from .streams import EventStream
+from .submissions import Submissions, registration_of
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
 
-__all__ = ('CAPABILITIES', 'EventStream', 'Service', 'TaskList')
+__all__ = ('CAPABILITIES', 'Service', 'TaskList')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 CAPABILITIES = frozenset({'streaming'})
 """Capabilities of every agent."""
 
-_MEMBERS = (
-    ('metadata', b'metadata'),
-    ('extensions', b'extensions'),
-    ('reference_task_ids', b'referenceTaskIds'),
-)
-"""Optional members of a message besides the parts, with the names in the stored form."""
 _ENDS_SEND: frozenset[TaskState] = TERMINAL | frozenset[TaskState]({'input-required'})
-
-
-@dataclass(slots=True)
-class EventStream:
-    """The answer of a streaming operation."""
-
-    task_id: str
-    first: StoredTask | None
-    """Snapshot at the start of the stream, until sent; None if the client resumes after an event."""
-    subscription: Subscription | None
-    """The following events; None if no event follows."""
-    ends: frozenset[TaskState]
-    """States at which the stream closes."""
 
 
 class TaskList(NamedTuple):
@@ -119,16 +94,17 @@ class Service:
         self._limits = settings.limits
         self._max_wait = settings.limits.max_wait
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
-        self._check_content = check_content
-        self._check_output = check_output
-        self._accepting = accepting
+        submissions = Submissions(
+            settings, check_content=check_content, check_output=check_output, accepting=accepting, now=now, push=push
+        )
+        self.check = submissions.check
+        """Checks a message without storage, and converts the message to the stored form."""
         self._now = now
         self._metering = metering
         self._push = push
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities declared by the agent card (§4.4.3)."""
         self._approvals = settings.approvals
-        self._only_waiting = settings.messages.while_working == 'reject'
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
@@ -183,60 +159,6 @@ class Service:
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
-
-    async def check(self, call: Call, params: SendParams) -> Submission:
-        """Make all checks without storage, and convert the message to the stored form."""
-        if call.size < LONG:
-            return self._submission(call, params)
-        return await asyncio.to_thread(self._submission, call, params)
-
-    def _submission(self, call: Call, params: SendParams) -> Submission:
-        push_config, push_url = None, None
-        if params.push_config is not None:
-            registration = self._registration()
-            target = params.push_config
-            push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
-        if not self._accepting():
-            raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
-        message = params.message
-        if 'metadata' in message:
-            message = without_marks(message, message['metadata'])
-        parts = stored.dump_parts(message['parts'])
-        size = len(parts)
-        check_message(message, size, self._limits)
-        if params.metadata:
-            check_metadata(params.metadata, 'metadata', self._limits)
-        answers_calls = answers.place_of_answers(message) is not None
-        if answers_calls and 'task_id' not in message:
-            raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
-        if answers_calls:
-            check_types(message)
-        else:
-            self._check_content(message)
-        if params.accepted_output_modes:
-            check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
-            self._check_output(params.accepted_output_modes)
-        task_id, context_id = message.get('task_id'), message.get('context_id')
-        return Submission(
-            owner=call.caller.owner,
-            anonymous=call.caller.anonymous,
-            message_id=message['message_id'],
-            digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
-            body=stored.message(message['message_id'], b'ROLE_USER', parts, _members(message)),
-            task_id=task_id or stored.new_id(),
-            new=task_id is None,
-            context_id=context_id or (stored.new_id() if task_id is None else None),
-            request=_request(params, call),
-            traceparent=call.traceparent,
-            dialect=params.dialect,
-            at=self._now(),
-            size=size,
-            unread_limit=self._limits.messages,
-            push=push_config,
-            push_limit=0 if self._push is None else self._push.limit,
-            answers_calls=answers_calls,
-            only_waiting=self._only_waiting,
-        )
 
     async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
         if self._metering is not None:
@@ -405,21 +327,21 @@ class Service:
 
     async def create_push_config(self, call: Call, params: CreatePushParams) -> Registered:
         """Have a task's events from now on delivered to a webhook (§3.1.7)."""
-        registration = self._registration()
+        registration = registration_of(self._push)
         task_id, config = params.task_id, registration.config(params.target, params.dialect, params.field)
         await registration.configs.create(task_id, call.caller.owner, config, limit=registration.limit)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def get_push_config(self, call: Call, params: PushParams) -> Registered:
         """Return a webhook of a task (§3.1.8)."""
-        registration = self._registration()
+        registration = registration_of(self._push)
         task_id = params.task_id
         config = await registration.configs.get(task_id, call.caller.owner, params.id or None)
         return Registered(task_id, registration.target(task_id, config, call.correlation_id))
 
     async def list_push_configs(self, call: Call, params: ListPushParams) -> tuple[list[Registered], str]:
         """Return webhooks of a task, and the token of the next page (§3.1.9)."""
-        registration = self._registration()
+        registration = registration_of(self._push)
         task_id = params.task_id
         configs = await registration.configs.list(task_id, call.caller.owner)
         page, following = registration.page_of(configs, task_id, params.page_size, params.page_token)
@@ -429,13 +351,8 @@ class Service:
 
     async def delete_push_config(self, call: Call, params: PushParams) -> None:
         """Stop deliveries to a webhook (§3.1.10)."""
-        registration = self._registration()
+        registration = registration_of(self._push)
         await registration.configs.delete(params.task_id, call.caller.owner, params.id)
-
-    def _registration(self) -> Registration:
-        if self._push is None:
-            raise PushNotificationNotSupportedError
-        return self._push
 
     async def _watch(self, task_id: str, owner: str | None) -> StoredTask:
         task = await self._backend.reader.watch(task_id, owner)
@@ -448,25 +365,3 @@ class Service:
         if task is None:
             raise TaskNotFoundError
         return task
-
-
-def _members(message: Mapping[str, Any]) -> bytes:
-    members = b''
-    for name, wire_name in _MEMBERS:
-        if name in message and message[name]:  # noqa: RUF019 - `get` is a call for each
-            members += b',"%s":%s' % (wire_name, to_json(message[name]))
-    return members
-
-
-def _request(params: SendParams, call: Call) -> bytes | None:
-    """Return the stored form of the request, for later runs."""
-    request: dict[str, Any] = {}
-    if params.accepted_output_modes:
-        request['acceptedOutputModes'] = params.accepted_output_modes
-    if params.metadata:
-        request['metadata'] = params.metadata
-    if params.extensions:
-        request['extensions'] = params.extensions
-    if call.kept is not None:
-        request['call'] = call.kept
-    return to_json(request) if request else None

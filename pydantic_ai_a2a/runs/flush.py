@@ -1,0 +1,104 @@
+"""The writes of streamed text: pieces are gathered, and stored after a delay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from typing import TypeAlias
+
+from ..ports import Checkpoint, Status
+from ..settings import Results
+from ..types import TaskState, TextDelta
+
+__all__ = ('EventBody', 'Flush')
+
+EventBody: TypeAlias = tuple[TaskState | None, bytes]
+"""A `TaskEvent` without its number."""
+
+
+class Flush:
+    """Gathers the pieces of a text: stores the first at once, and the next pieces after a delay.
+
+    Each write is an asyncio task of its own: after a cancellation during a write, the run would not know the result.
+
+    Args:
+        store: Stores events.
+        chunk: Makes the event of a piece.
+        delay: Seconds between two writes of pieces.
+        results: Join of gathered pieces, and the number of characters to store before the delay has passed.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[Sequence[EventBody], Status | None, Checkpoint | None], Awaitable[None]],
+        chunk: Callable[[TextDelta], EventBody],
+        delay: float,
+        results: Results,
+    ) -> None:
+        self._store = store
+        self._chunk = chunk
+        self._delay = delay
+        self._joins = results.interval > 0
+        self._size = results.size
+        self._waiting: list[TextDelta] = []
+        self._writing = 0
+        """Number of waiting pieces in the current write. No text may be joined to them."""
+        self._lock = asyncio.Lock()
+        self._gathering: asyncio.Task[None] | None = None
+        self._error: Exception | None = None
+
+    async def add(self, delta: TextDelta) -> None:
+        """Store a piece soon. Raises the error of an earlier write."""
+        if self._error is not None:
+            raise self._error
+        if self._joins and not delta.first and len(self._waiting) > self._writing:
+            last = self._waiting.pop()
+            delta = TextDelta(last.text + delta.text, last.first)
+        self._waiting.append(delta)
+        if self._gathering is None:
+            self._gathering = asyncio.create_task(self._gather(), context=Context())
+        elif sum(len(piece.text) for piece in self._waiting) >= self._size:
+            await self.write()
+
+    async def write(
+        self, event: EventBody | None = None, status: Status | None = None, checkpoint: Checkpoint | None = None
+    ) -> None:
+        """Store the waiting pieces, and after them an event or a checkpoint."""
+        writing = asyncio.create_task(self._write(event, status, checkpoint), context=Context())
+        writing.add_done_callback(self._note_error)
+        await asyncio.shield(writing)
+
+    async def rest(self, *, store: bool) -> Sequence[EventBody]:
+        """End the gathering. Store the waiting pieces, or return their events."""
+        async with self._lock:
+            if self._gathering is not None:
+                self._gathering.cancel()
+        if store and self._waiting:
+            await self.write()
+        return [self._chunk(delta) for delta in self._waiting]
+
+    def _note_error(self, writing: asyncio.Task[None]) -> None:
+        """Keep the error of a write for the next caller: a cancelled run does not wait for the write."""
+        if not writing.cancelled() and isinstance(error := writing.exception(), Exception):
+            self._error = error
+
+    async def _gather(self) -> None:
+        try:
+            while self._waiting:
+                await self._write(None, None, None)
+                await asyncio.sleep(self._delay)
+        except Exception as error:  # raised to the next caller
+            self._error = error
+        finally:
+            self._gathering = None
+
+    async def _write(self, event: EventBody | None, status: Status | None, checkpoint: Checkpoint | None) -> None:
+        async with self._lock:
+            self._writing = len(self._waiting)
+            events = [self._chunk(delta) for delta in self._waiting]
+            try:
+                await self._store(events if event is None else [*events, event], status, checkpoint)
+                del self._waiting[: self._writing]
+            finally:
+                self._writing = 0

@@ -1,0 +1,149 @@
+"""The checks of a client's message without storage, and the conversion to the stored form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import to_json
+
+from ..conversion import answers
+from ..conversion.inbound import check_types
+from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
+from ..ports import Submission
+from ..protocol import stored
+from ..protocol.limits import check_message, check_metadata, check_names
+from ..settings import LONG, Settings
+from ..types import Call, Message, SendParams
+from .answering import without_marks
+
+if TYPE_CHECKING:
+    from ..push.registration import Registration
+
+__all__ = ('Submissions', 'registration_of')
+
+_MEMBERS = (
+    ('metadata', b'metadata'),
+    ('extensions', b'extensions'),
+    ('reference_task_ids', b'referenceTaskIds'),
+)
+"""Optional members of a message besides the parts, with the names in the stored form."""
+
+
+class Submissions:
+    """Converts the messages of clients to the stored form, after all checks without storage.
+
+    Args:
+        settings: Limits of messages, and messages to working tasks.
+        check_content: Refuses messages that the agent does not take.
+        check_output: Refuses output modes that the agent does not return.
+        accepting: Returns False while the server shuts down.
+        now: Returns the time (ms).
+        push: The webhooks of clients; None without push notifications.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        check_content: Callable[[Message], object],
+        check_output: Callable[[Sequence[str]], object],
+        accepting: Callable[[], bool],
+        now: Callable[[], int],
+        push: Registration | None,
+    ) -> None:
+        self._limits = settings.limits
+        self._only_waiting = settings.messages.while_working == 'reject'
+        self._check_content = check_content
+        self._check_output = check_output
+        self._accepting = accepting
+        self._now = now
+        self._push = push
+
+    async def check(self, call: Call, params: SendParams) -> Submission:
+        """Check a message and convert it. A long message is converted outside the event loop."""
+        if call.size < LONG:
+            return self._submission(call, params)
+        return await asyncio.to_thread(self._submission, call, params)
+
+    def _submission(self, call: Call, params: SendParams) -> Submission:
+        push_config, push_url = None, None
+        if params.push_config is not None:
+            registration = registration_of(self._push)
+            target = params.push_config
+            push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
+        if not self._accepting():
+            raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
+        message = params.message
+        if 'metadata' in message:
+            message = without_marks(message, message['metadata'])
+        parts = stored.dump_parts(message['parts'])
+        size = len(parts)
+        check_message(message, size, self._limits)
+        if params.metadata:
+            check_metadata(params.metadata, 'metadata', self._limits)
+        answers_calls = answers.place_of_answers(message) is not None
+        if answers_calls and 'task_id' not in message:
+            raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
+        if answers_calls:
+            check_types(message)
+        else:
+            self._check_content(message)
+        if params.accepted_output_modes:
+            check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
+            self._check_output(params.accepted_output_modes)
+        task_id, context_id = message.get('task_id'), message.get('context_id')
+        return Submission(
+            owner=call.caller.owner,
+            anonymous=call.caller.anonymous,
+            message_id=message['message_id'],
+            digest=stored.digest(message, parts, params.metadata, params.accepted_output_modes, push_url),
+            body=stored.message(message['message_id'], b'ROLE_USER', parts, _members(message)),
+            task_id=task_id or stored.new_id(),
+            new=task_id is None,
+            context_id=context_id or (stored.new_id() if task_id is None else None),
+            request=_request(params, call),
+            traceparent=call.traceparent,
+            dialect=params.dialect,
+            at=self._now(),
+            size=size,
+            unread_limit=self._limits.messages,
+            push=push_config,
+            push_limit=0 if self._push is None else self._push.limit,
+            answers_calls=answers_calls,
+            only_waiting=self._only_waiting,
+        )
+
+
+def registration_of(push: Registration | None) -> Registration:
+    """Return the webhooks of clients.
+
+    Raises:
+        PushNotificationNotSupportedError: The server has no push notifications.
+    """
+    if push is None:
+        raise PushNotificationNotSupportedError
+    return push
+
+
+def _members(message: Mapping[str, Any]) -> bytes:
+    members = b''
+    for name, wire_name in _MEMBERS:
+        if name in message and message[name]:  # noqa: RUF019 - `get` is a call for each
+            members += b',"%s":%s' % (wire_name, to_json(message[name]))
+    return members
+
+
+def _request(params: SendParams, call: Call) -> bytes | None:
+    """Return the stored form of the request, for later runs."""
+    request: dict[str, Any] = {}
+    if params.accepted_output_modes:
+        request['acceptedOutputModes'] = params.accepted_output_modes
+    if params.metadata:
+        request['metadata'] = params.metadata
+    if params.extensions:
+        request['extensions'] = params.extensions
+    if call.kept is not None:
+        request['call'] = call.kept
+    return to_json(request) if request else None
