@@ -136,6 +136,7 @@ def timed(*, stuck: bool = False) -> Agent[None, Any]:
 AGENTS = {
     'plain': plain,
     'streams': streams,
+    'deltas': streams,
     'tool': tool,
     'structured': structured,
     'large': large,

@@ -83,8 +83,10 @@ def ours(spec: Spec) -> A2AApp:
     """The app with its default settings, but that finished tasks stay stored."""
     kept = Retention(max_tasks=MANY, max_contexts=MANY)
     options: dict[str, Any] = {'backend': spec.get('backend', 'memory'), 'retention': kept}
-    if spec['agent'] in ('timed', 'stuck'):  # one event for each delta, whose age is measured
-        options |= {'results': Results(stream='mark', interval=0), 'workers': Workers(lease=LEASE)}
+    if spec['agent'] in ('deltas', 'timed', 'stuck'):  # one event for each delta
+        options['results'] = Results(stream='mark', interval=0)
+    if spec['agent'] in ('timed', 'stuck'):
+        options['workers'] = Workers(lease=LEASE)
     return to_a2a(AGENTS[spec['agent']](), **options)
 
 

@@ -65,6 +65,7 @@ ROWS = {
     'events': [f'age of an event at another process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
     'recovery': [f'recovery from a killed process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
     'slow': [f'latency of a {name} beside 20 slow connections and 3 stalled streams' for name in ('card', 'send')],
+    'clients': ['blocking call of A2AClient', 'streamed answer of A2AClient'],
 }
 # Each run imports the package, and starts a PostgreSQL server.
 RUNS = [
@@ -73,6 +74,7 @@ RUNS = [
     'memory stalled written turns imports',
     'neighbour notify events',
     'recovery slow',
+    'clients',
 ]
 
 
