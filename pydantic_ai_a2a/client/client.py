@@ -36,7 +36,7 @@ from ..types import (
     SendParams,
 )
 from .asgi import StreamingTransport
-from .cards import Interface, RemoteCards, choose
+from .cards import RemoteCards, choose
 from .connections import Auth, Connections
 from .following import Follower, Update
 from .transport import Transport
@@ -129,7 +129,7 @@ class A2AClient:
             transport=None if self._app is None else StreamingTransport(self._app),
         )
         self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE)
-        self._chosen: tuple[Interface, Transport] | None = None
+        self._chosen: tuple[AgentCard, Transport] | None = None
         self._entered = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -330,19 +330,18 @@ class A2AClient:
     async def _described(self) -> tuple[AgentCard, Transport]:
         """Return the card, and the interface that is called by it."""
         card, url = await self._found()
-        inside = self._app is not None
-        interface = choose(
-            card,
-            None if inside else url,
-            binding=self._binding,
-            version=self._version,
-            trusted_origins=self._trusted,
-        )
-        if isinstance(self._app, A2AApp):
-            interface = replace(interface, url=_INSIDE)
-        if self._chosen is None or self._chosen[0] != interface:
-            self._chosen = interface, Transport(self._connections, interface)
-        return card, self._chosen[1]
+        if self._chosen is None or self._chosen[0] is not card:
+            interface = choose(
+                card,
+                None if self._app is not None else url,
+                binding=self._binding,
+                version=self._version,
+                trusted_origins=self._trusted,
+            )
+            if isinstance(self._app, A2AApp):
+                interface = replace(interface, url=_INSIDE)
+            self._chosen = card, Transport(self._connections, interface)
+        return self._chosen
 
 
 def _app_of(target: Target) -> ASGIApp | None:

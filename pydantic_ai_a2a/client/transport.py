@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
@@ -124,20 +124,22 @@ class Transport:
             last_event_id: Number of the last event that was received; the agent sends the events after it.
         """
         operation, codec = OPERATIONS[name], self._codec
-        headers = {} if last_event_id is None else {'last-event-id': str(last_event_id)}
-        try:
-            async with aclosing(self._stream(codec, operation, params, headers)) as events:
-                async for received in events:
-                    yield received
-        except MethodNotFoundError:
-            if not self._may_be_older(codec, name):
-                raise
-        else:
-            return
-        async with aclosing(self._stream(_OLDER, operation, params, headers)) as events:
-            async for received in events:
-                self._codec = _OLDER
-                yield received
+        headers = {'accept': 'text/event-stream'}
+        if last_event_id is not None:
+            headers['last-event-id'] = str(last_event_id)
+        while True:
+            try:
+                async with self._open(codec, operation, params, headers) as response:
+                    async for message in await self._events(response, name):
+                        if message.data:
+                            event = self._read(read_event, response, message.data)
+                            self._codec = codec
+                            yield Received(event, int(message.id) if message.id.isdecimal() else None)
+                return
+            except MethodNotFoundError:
+                if not self._may_be_older(codec, name):
+                    raise
+                codec = _OLDER
 
     def _may_be_older(self, codec: Codec, name: str) -> bool:
         """Return True if the agent may have the operation by its name in FastA2A's dialect.
@@ -149,26 +151,25 @@ class Transport:
     async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
         async with self._open(codec, operation, params, {}) as response:
             body = await self._connections.read(response)
+        return self._read(_READERS[operation.name], response, body)
+
+    async def _events(self, response: httpx2.Response, name: str) -> httpx2.EventSource:
+        """Return the events of an answer.
+
+        Raises:
+            A2AError: The answer is a refusal.
+            RemoteProtocolError: The answer is no event stream.
+        """
+        if response.status_code != 200 or _media_type(response) != 'text/event-stream':
+            self._result(response, await self._connections.read(response))
+            raise self._unreadable(f'the answer to {name} is no event stream')
+        return httpx2.EventSource(response, MAX_ANSWER)
+
+    def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
-            return _READERS[operation.name](self._result(response, body))
+            return reader(self._result(response, body))
         except AnswerUnreadable as error:
             raise self._unreadable(str(error)) from None
-
-    async def _stream(
-        self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
-    ) -> AsyncGenerator[Received, None]:
-        async with self._open(codec, operation, params, {'accept': 'text/event-stream', **headers}) as response:
-            if response.status_code != 200 or _media_type(response) != 'text/event-stream':
-                self._result(response, await self._connections.read(response))
-                raise self._unreadable(f'the answer to {operation.name} is no event stream')
-            async for message in httpx2.EventSource(response, MAX_ANSWER):
-                if not message.data:
-                    continue
-                try:
-                    event = read_event(self._result(response, message.data.encode()))
-                except AnswerUnreadable as error:
-                    raise self._unreadable(str(error)) from None
-                yield Received(event, int(message.id) if message.id.isdecimal() else None)
 
     def _open(
         self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
@@ -191,7 +192,7 @@ class Transport:
         query = f'?{sent.query}' if sent.query else ''
         return _Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)
 
-    def _result(self, response: httpx2.Response, body: bytes) -> object:
+    def _result(self, response: httpx2.Response, body: bytes | str) -> object:
         """Return the result in an answer.
 
         Raises:
