@@ -18,17 +18,6 @@ MOST_PRONOUNS = 0.05
 """The share of a page's words that may be pronouns."""
 MOST_COLUMNS = 84
 """The longest line of code that a page on a wide screen shows without a line break."""
-WORDY = frozenset(
-    [
-        'approvals',
-        'files',
-        'pending-calls',
-        'results',
-    ]
-)
-"""Pages that may have more pronouns and longer sentences."""
-WIDE = frozenset(['approvals', 'files', 'results'])
-"""Pages that may have longer lines of code."""
 
 
 def _lines(path: Path) -> list[str]:
@@ -60,14 +49,14 @@ def test_a_page_is_short(path: Path) -> None:
     assert _words(path) <= MOST_WORDS
 
 
-@pytest.mark.parametrize('path', [path for path in PAGES if path.stem not in WORDY], ids=lambda path: path.stem)
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
 def test_a_page_repeats_the_noun_and_has_short_sentences(path: Path) -> None:
     measured = measure(path)
     assert measured.pronoun_share() <= MOST_PRONOUNS, measured.pronouns
     assert measured.long_sentences == []
 
 
-@pytest.mark.parametrize('path', [path for path in PAGES if path.stem not in WIDE], ids=lambda path: path.stem)
+@pytest.mark.parametrize('path', PAGES, ids=lambda path: path.stem)
 def test_code_fits_the_column_of_a_page(path: Path) -> None:
     code = [line for block in blocks(path) for line in block.text.splitlines()]
     assert [line for line in code if len(line) > MOST_COLUMNS] == []
