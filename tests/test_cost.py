@@ -39,7 +39,7 @@ from pydantic_ai_a2a import to_a2a
 from .client import LIMIT, Client, lifespan, message, texts
 
 # Beside what the agent takes itself; newer Pythons than 3.11 take less, because they inline comprehensions.
-SEND_CALLS = 610
+SEND_CALLS = 550
 SEND_CALLBACKS = 3
 SEND_TASKS = 1
 GET_CALLS = 130

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from copy import deepcopy
 from typing import Any, TypeAlias
 
-from pydantic_ai import Agent, CallToolsNode, CancellationToken, RunContext
+from pydantic_ai import Agent, CallToolsNode, CancellationToken, ModelRequestNode, RunContext
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import RunCancelled, UserError
 from pydantic_ai.messages import (
@@ -230,7 +230,8 @@ class Runner:
         steering: Steering | None,
     ) -> None:
         while not isinstance(node, End) and run.result is None:
-            stream, asks = None, Agent.is_model_request_node(node)
+            # `isinstance` takes three calls for a class with an abstract base.
+            stream, asks = None, type(node) is ModelRequestNode
             if (asks or self._steps.of_tools) and watched():
                 stream = self._stream(node, shown)
             if stream is not None:
@@ -240,7 +241,8 @@ class Runner:
                 raise Stalled
             if steering is not None:
                 await steering.step(run, node)
-            if Agent.is_call_tools_node(node):
+            responded = type(node) is CallToolsNode
+            if responded:
                 _prepare_tools(run, node.model_response, may_wait=may_wait)
                 if asks:  # else an earlier run has shown and stored the response
                     shown.begin_response()

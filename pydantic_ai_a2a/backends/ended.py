@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..ports import Claim, Finish
-from ..types import StoredTask
+from ..types import StoredTask, TaskHeader
 
 __all__ = ('ended_task',)
 
@@ -19,13 +17,17 @@ def ended_task(claim: Claim, end: Finish) -> StoredTask | None:
     only = claim.fence == claim.run == 1 and [*end.events, end.final][0].n == claim.header.last_event + 1
     if not only or end.status.state != 'completed' or end.taken or end.last or end.artifacts is None:
         return None
-    header = replace(
-        claim.header,
+    header = TaskHeader(
+        id=claim.header.id,
+        context_id=claim.header.context_id,
+        owner=claim.header.owner,
         state=end.status.state,
         status_at=end.status.at,
         status_message=end.status.message,
         metadata=claim.header.metadata if end.metadata is None else end.metadata,
         last_event=end.final.n,
+        dialect=claim.header.dialect,
+        queued=claim.header.queued,
     )
     history = [claim.message, *(body for _, body in end.history)]
     return StoredTask(header, history, [body for _, body in end.artifacts])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
-from pydantic_ai.usage import RunUsage
+from pydantic_ai.usage import RequestUsage, RunUsage
 from pydantic_core import to_json
 
 __all__ = (
@@ -22,6 +23,9 @@ __all__ = (
     'load_usage',
     'prepare',
 )
+
+
+T = TypeVar('T')
 
 
 @cache
@@ -53,9 +57,10 @@ def dump_messages(messages: Sequence[ModelMessage]) -> bytes:
 
 def dump_message(message: ModelMessage) -> bytes:
     """Return a model message as JSON, for `load_message_rows`."""
-    if isinstance(message, ModelResponse):  # as one of a union, a response is written twice
-        return _response_ta().dump_json(message)
-    return dump_messages([message])[1:-1]
+    if not isinstance(message, ModelResponse):
+        return dump_messages([message])[1:-1]
+    # As one of a union, a response is written twice.
+    return _dump(_response_ta(), message, message.usage)
 
 
 def load_messages(body: bytes) -> list[ModelMessage]:
@@ -68,9 +73,9 @@ def load_message_rows(bodies: Iterable[bytes]) -> list[ModelMessage]:
     return load_messages(b'[' + b','.join(bodies) + b']')
 
 
-def dump_usage(usage: RunUsage) -> bytes:
-    """Usage as JSON."""
-    # Its schema calls Python to find what it has beyond its fields, and all of it is plain values.
+def dump_usage(usage: RunUsage | RequestUsage) -> bytes:
+    """Return a usage as JSON, with the fields that were set."""
+    # The schema of a usage calls Python to find values beyond its fields. All values are plain.
     return to_json(vars(usage), inf_nan_mode='null')
 
 
@@ -81,8 +86,15 @@ def load_usage(body: bytes) -> RunUsage:
 
 def dump_record(record: ConversationRecord) -> bytes:
     """Return the record of a conversation as JSON."""
-    body = _record_ta().dump_json(record, exclude={'usage'})
-    return body[:-1] + b',"usage":' + dump_usage(record.usage) + b'}'
+    return _dump(_record_ta(), record, record.usage)
+
+
+def _dump(adapter: TypeAdapter[T], value: T, usage: RunUsage | RequestUsage) -> bytes:
+    """Return a value as JSON without the fields that are None: nearly half of a response."""
+    # The head of a record has no default, and is read as None only if it is there.
+    absent = {name for name, field in vars(value).items() if field is None and name != 'head_id'}
+    body = adapter.dump_json(value, exclude={'usage', *absent})
+    return body[:-1] + b',"usage":' + dump_usage(usage) + b'}'
 
 
 def load_record(body: bytes) -> ConversationRecord:

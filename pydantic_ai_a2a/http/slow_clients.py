@@ -34,7 +34,8 @@ class SlowClients:
         Raises:
             Exception: The client is too slow. The error is made by `error`.
         """
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task(loop)
         assert task is not None
         if loop not in self._loops:
             self._begin(loop)

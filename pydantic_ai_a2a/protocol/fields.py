@@ -176,13 +176,15 @@ _MAY_BE_EMPTY = frozenset({'text', 'raw', 'data'})
 
 
 def _part(wire: FlatPart) -> Part:
-    part = {key: value for key, value in wire.items() if value is not None and (value != '' or key in _MAY_BE_EMPTY)}
+    part: Any = {
+        key: value for key, value in wire.items() if value is not None and (value != '' or key in _MAY_BE_EMPTY)
+    }
     contents = len(_CONTENTS & part.keys())
     if not contents and 'data' in wire:
-        return cast('Part', {'data': None, **part})
-    if contents != 1:
+        part['data'] = None
+    elif contents != 1:
         raise PydanticCustomError('part', 'must hold exactly one of text, raw, url and data')
-    return cast('Part', part)
+    return part
 
 
 Parts = Annotated[list[Annotated[FlatPart, AfterValidator(_part)]], Field(min_length=1, max_length=MAX_ITEMS)]
@@ -211,7 +213,8 @@ _UNSET: tuple[object, ...] = (None, '', [])
 
 def read_message(wire: Mapping[str, Any]) -> Message:
     """Return a client's message from its fields by the proto's names, without 0.3's redundant `kind`."""
-    return cast('Message', {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET})
+    message: Any = {key: value for key, value in wire.items() if key != 'kind' and value not in _UNSET}
+    return message
 
 
 def names_of(*wires: type[Any]) -> dict[str, str]:

@@ -245,7 +245,7 @@ def _wire_parts(parts: Iterable[Part]) -> list[dict[str, Any]]:
 
 def dump_parts(parts: Iterable[Part]) -> bytes:
     """Write parts as a JSON array. NaN and infinity become null, as in Pydantic."""
-    return to_json(_wire_parts(parts), inf_nan_mode='null')
+    return to_json([_renamed(part, _WIRE_NAMES) for part in parts], inf_nan_mode='null')
 
 
 def dump_message(message: Message) -> bytes:
@@ -258,7 +258,8 @@ def dump_message(message: Message) -> bytes:
 def dump_artifact(artifact: Artifact) -> bytes:
     """Write an artifact."""
     wire = _renamed(artifact, _WIRE_NAMES)
-    return to_json(wire | {'parts': _wire_parts(artifact['parts'])}, inf_nan_mode='null')
+    wire['parts'] = [_renamed(part, _WIRE_NAMES) for part in artifact['parts']]
+    return to_json(wire, inf_nan_mode='null')
 
 
 def _load(body: bytes) -> dict[str, Any]:
@@ -269,8 +270,9 @@ def _load(body: bytes) -> dict[str, Any]:
 
 def load_message(body: bytes) -> Message:
     """Read the JSON of `dump_message`."""
-    message = _load(body)
-    return cast('Message', message | {'role': ROLES[message['role']]})
+    message: Any = _load(body)
+    message['role'] = ROLES[message['role']]
+    return message
 
 
 def load_artifact(body: bytes) -> Artifact:

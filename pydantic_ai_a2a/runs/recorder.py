@@ -151,7 +151,7 @@ class Recorder:
         closing = self._closing(artifacts, bodies, streamed)
         history: list[tuple[str, bytes]] = []
         if answer is not None:
-            message_id = stored.new_id()
+            message_id = f'{self._claim.header.id}.{self._claim.turn}.answer'
             history = [(message_id, self._message(_text(answer), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(

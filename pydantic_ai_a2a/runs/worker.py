@@ -247,9 +247,7 @@ class Worker:
         # Without a callback: anyio formats a task's callbacks for each cancelled scope, and a run has several scopes.
         self._active.add(self._loop.create_task(work, context=context))
 
-    def _done(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+    def _done(self, task: asyncio.Task[Any]) -> None:
         self._active.discard(task)
         self._slots += 1
         if self._waiting or self._behind:
@@ -356,6 +354,8 @@ class Worker:
 
     async def _run(self, task_id: str, context: Context, running: _Running | None = None) -> None:
         """Run a task until it stops, after claiming it unless `running` holds the claim."""
+        own_task = asyncio.current_task(self._loop)
+        assert own_task is not None
         try:
             running = running or await self._claim(task_id, context)
             if running is None:
@@ -374,7 +374,7 @@ class Worker:
         except Exception:
             logger.exception('A task could not be stored; it is tried again at the next heartbeat.')
         finally:
-            self._done()
+            self._done(own_task)
 
     async def _claim(self, task_id: str, context: Context) -> _Running | None:
         now = self._backend.now()

@@ -62,9 +62,20 @@ class Conversation:
 class Turn:
     """A turn to append to a conversation, converted to the stored form."""
 
-    __slots__ = ('at', 'context_id', 'entries', 'owner', 'record', 'revision')
+    __slots__ = ('at', 'before', 'context_id', 'entries', 'owner', 'record', 'revision')
 
-    def __init__(self, owner: str, context_id: str, record: ConversationRecord, entries: list[Entry], at: int) -> None:
+    def __init__(
+        self,
+        owner: str,
+        context_id: str,
+        before: Conversation | None,
+        record: ConversationRecord,
+        entries: list[Entry],
+        *,
+        at: int,
+    ) -> None:
+        self.before = before
+        """The conversation before the turn; None for a new conversation."""
         self.owner = owner
         self.context_id = context_id
         self.record = dump_record(record)
@@ -163,7 +174,7 @@ class Conversations:
         for entry_id, _, message in rows:
             parent = Entry(entry_id, parent, dump_message(message))
             entries.append(parent)
-        return Turn(owner, context_id, record, entries, at)
+        return Turn(owner, context_id, conversation, record, entries, at=at)
 
     def closed_turn(self, task: Task, at: int) -> Turn | None:
         """Return the turn of a canceled task, as by `turn`; None if the task does not wait for its client."""
@@ -181,8 +192,7 @@ class Conversations:
 
     def append(self, turn: Turn) -> None:
         """Append a turn to its conversation."""
-        conversation = self.find(turn.owner, turn.context_id)
-        head, branches = (None, ()) if conversation is None else (conversation.head, conversation.branches)
+        head, branches = (None, ()) if turn.before is None else (turn.before.head, turn.before.branches)
         head = turn.entries[-1] if turn.entries else head
         self._add_entries(turn.owner, turn.entries)
         self._put(turn.owner, turn.context_id, Conversation(turn.record, turn.revision, head, branches, turn.at))
