@@ -119,6 +119,8 @@ class UnsentAnswer:
 
     async def write(self, pieces: Iterable[bytes]) -> None:
         """Store the pieces to send; serve other requests between many pieces."""
+        if self.left <= _PIECES_AT_ONCE:
+            pieces = (b''.join(pieces),)  # a task of 1,000 messages and 1,000 artifacts: 20,000 calls fewer
         size, paused = 0, 0
         for piece in pieces:
             self._pieces.append(piece)

@@ -47,6 +47,8 @@ def stopped_after(task: Task | None, after: int) -> bool:
     """Return True if an event after `after` ended or interrupted the task, or if the task or its events are gone."""
     if task is None or task.events_swept:
         return True
+    if task.state in TERMINAL:  # the log may have no events of an ended task
+        return task.last_event > after
     for event in reversed(task.events):
         if event.n <= after:
             break

@@ -12,6 +12,7 @@ from threading import RLock
 
 from ...clock import Clock
 from ...errors import OverloadedError, TaskNotFoundError
+from ...lifecycle import TERMINAL
 from ...ports import DEAD_LETTERS, Status
 from ...protocol import stored
 from ...types import TaskEvent
@@ -161,13 +162,20 @@ class Store:
         """
         if not events:
             return
-        task.events += events
         task.last_event = events[-1].n
         size = 0
         for event in events:
             size += len(event.payload) + _EVENT
             if event.state is not None:
                 task.progress.shown = event.state
+        if task.state in TERMINAL and task.logged_after is None and not task.push:
+            # Nobody resumes in the log of a task that had no reader. The log would be a fifth of a finished task.
+            size = 0
+            for event in task.events:
+                size -= len(event.payload) + _EVENT
+            task.events = []
+        else:
+            task.events += events
         task.size += size
         self._size += size
         if task.push:
