@@ -124,7 +124,7 @@ class CardTemplate:
         """
         for name in _OWN:
             if name in fields and fields[name] != public.get(name):
-                raise ValueError(f'An extended agent card has the {name} of the public one.')
+                raise ValueError(f'The extended agent card must have the same {name} as the public card.')
         skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in fields.get('skills', public['skills'])]
         return self._json(_checked(cast('AgentCard', {**public, **fields, 'skills': skills})))
 

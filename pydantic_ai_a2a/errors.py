@@ -126,11 +126,11 @@ class MethodNotFoundError(A2AError):
 
 
 class NotFoundError(MethodNotFoundError):
-    """There is nothing at this path. The agent card says what the agent serves and where."""
+    """The path does not exist. The agent card lists the URLs of the agent."""
 
 
 class MethodNotAllowedError(A2AError):
-    """The path takes other HTTP methods; `Allow` says which."""
+    """The path does not accept this HTTP method; the header `Allow` lists the accepted methods."""
 
     code, http_status, status, transport = -32601, 405, 'UNIMPLEMENTED', True
 
@@ -211,20 +211,20 @@ class UnauthenticatedError(A2AError):
 
 
 class MisdirectedRequestError(A2AError):
-    """The server does not answer for the host that the request names; `Access.allowed_hosts` says for which it does."""
+    """The server does not answer for the host of the request. `Access.allowed_hosts` lists the accepted hosts."""
 
     code, http_status, status, transport = -32600, 421, 'INVALID_ARGUMENT', True
     refusal = 'host'
 
 
 class PermissionDeniedError(A2AError):
-    """The caller may not do this."""
+    """The caller is not allowed to do this."""
 
     code, http_status, status, transport = -32000, 403, 'PERMISSION_DENIED', True
 
 
 class RequestTimeoutError(A2AError):
-    """The request body did not come in time."""
+    """The request body did not arrive in time."""
 
     code, http_status, status, transport = -32600, 408, 'DEADLINE_EXCEEDED', True
     refusal = 'body-time'

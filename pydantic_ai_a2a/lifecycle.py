@@ -47,7 +47,8 @@ def check_message(
         raise InvalidParamsError.of('message.contextId', "must be the task's own context, or absent")
     if task.state in TERMINAL:
         raise UnsupportedOperationError(
-            f'The task is {task.state} and takes no more messages; send one without taskId to go on in its context.'
+            f'The task is {task.state} and accepts no more messages: send a message with its contextId and'
+            f' without taskId.'
         )
     if only_waiting and task.state in LIVE:
         raise UnsupportedOperationError(
@@ -55,7 +56,9 @@ def check_message(
             ' task has ended, without taskId.'
         )
     if pause is not None and task.last_event != pause:
-        raise UnsupportedOperationError(f'The task is {task.state}, and no longer waits for what it waited for.')
+        raise UnsupportedOperationError(
+            f'The task is {task.state}, and no longer waits for this answer: read the task.'
+        )
 
 
 def check_cancel(task: TaskHeader) -> None:
@@ -75,4 +78,4 @@ def check_subscribe(task: TaskHeader) -> None:
         UnsupportedOperationError: The task is in a terminal state.
     """
     if task.state in TERMINAL:
-        raise UnsupportedOperationError(f'The task is {task.state}: there is nothing to subscribe to; use GetTask.')
+        raise UnsupportedOperationError(f'The task is {task.state} and has no more events: use GetTask.')

@@ -165,7 +165,9 @@ def _rates(rates: Rate | Mapping[str, Rate] | None) -> dict[str, tuple[str, int,
     """Return, by operation, the name of its bucket, the microseconds per request, and the size of the bucket."""
     by_name = {_ALL: rates} if isinstance(rates, Rate) else rates or {}
     if unknown := by_name.keys() - OPERATIONS.keys() - {_ALL}:
-        raise ValueError(f'Quotas.rates has {min(unknown)!r}, which is no operation: {", ".join(OPERATIONS)}, or *.')
+        raise ValueError(
+            f'Quotas.rates has {min(unknown)!r}, which is not an operation: use {", ".join(OPERATIONS)}, or *.'
+        )
     names = {name: (name, operation.counts_as, _ALL) for name, operation in OPERATIONS.items()} | {_ALL: (_ALL,)}
     buckets: dict[str, tuple[str, int, int]] = {}
     for operation, candidates in names.items():

@@ -59,9 +59,9 @@ def test_the_moves_are_those_of_the_specification() -> None:
 
 @pytest.mark.parametrize('state', sorted(TERMINAL))
 def test_a_terminal_task_takes_nothing(state: TaskState) -> None:
-    with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and takes no more messages'):
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and accepts no more messages'):
         check_message(task(state), None)
-    with pytest.raises(UnsupportedOperationError, match=f'The task is {state}: there is nothing to subscribe to'):
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and has no more events'):
         check_subscribe(task(state))
     with pytest.raises(TaskNotCancelableError):
         check_cancel(task(state))
@@ -89,7 +89,7 @@ def test_a_task_that_waits_for_nothing_takes_no_message_that_is_only_for_one_tha
 def test_a_message_for_a_pause_is_taken_until_the_next_event(state: TaskState) -> None:
     waits = task(state)
     check_message(waits, None, pause=waits.last_event)
-    with pytest.raises(UnsupportedOperationError, match=f'The task is {state}, and no longer waits for what it waited'):
+    with pytest.raises(UnsupportedOperationError, match=f'The task is {state}, and no longer waits for this answer'):
         check_message(waits, None, pause=waits.last_event - 1)
 
 

@@ -85,7 +85,7 @@ class Hooks:
 
 
 async def _call(name: str, hook: Callable[[Any], object] | None, argument: object, task_id: str) -> None:
-    assert hook is not None, 'who has none does not tell it'
+    assert hook is not None, 'only a hook that is set is called'
     try:
         if iscoroutinefunction(hook):
             await contained(hook(argument))
@@ -94,6 +94,6 @@ async def _call(name: str, hook: Callable[[Any], object] | None, argument: objec
     except asyncio.CancelledError as error:
         if is_cancelled(error, asyncio.current_task()):
             raise
-        logger.exception('%s of task %s was cancelled by itself.', name, task_id)
+        logger.exception('The hook %s of task %s cancelled itself.', name, task_id)
     except Exception:
-        logger.exception('%s of task %s failed.', name, task_id)
+        logger.exception('The hook %s of task %s failed.', name, task_id)

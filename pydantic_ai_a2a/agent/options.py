@@ -132,12 +132,14 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
             if refused == 'cancellation' or (refused is not None and timeout is not None):
                 instead = kind.__name__.replace('Agent', 'Durability')
                 raise TypeError(
-                    f'{kind.__name__} takes no {refused}: give to_a2a() the agent that is wrapped, '
-                    f'or one with the capability {instead}.'
+                    f'{kind.__name__} takes no {refused}: give to_a2a() the wrapped agent, '
+                    f'or an agent with the capability {instead}.'
                 )
         agent = agent.wrapped
     if options.get('output_type') is not None and has_output_validators(agent):  # the agent may get validators later
-        raise TypeError('An agent with output validators takes no output_type=: give the agent the type itself.')
+        raise TypeError(
+            'output_type= cannot be combined with output validators of the agent: set output_type= on the agent itself.'
+        )
 
 
 def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model | str]:
@@ -178,7 +180,7 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
     if any(map(_may_bring_tools, _capabilities(agent, options))):
         return
     if unknown := sorted(set(named) - tools):
-        names = ', '.join(sorted(tools)) or 'none at all'
+        names = ', '.join(sorted(tools)) or 'no tools'
         near = suggestion(unknown[0], tools)
         raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {names}.')
 

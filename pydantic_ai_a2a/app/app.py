@@ -28,8 +28,8 @@ from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlati
 __all__ = ('A2AApp',)
 
 _INSTEAD = (
-    'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all that is'
-    ' stored.'
+    'Use app.get_task(), app.list_tasks(), app.cancel_task() and app.conversations(), or app.backend for all other'
+    ' stored data.'
 )
 
 

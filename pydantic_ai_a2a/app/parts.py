@@ -73,7 +73,7 @@ class Assembly:
 
         def make_worker() -> Worker:
             if not conversion.has_model:
-                logger.warning('%s Without a model its runs fail.', NO_MODEL)
+                logger.warning('%s Runs without a model fail.', NO_MODEL)
             return Worker(backend, conversion.job(backend, metering), settings, metering=metering)
 
         self.direct = None

@@ -55,7 +55,10 @@ def app_routes(
     """
     taken, tenants = http_json.first_taken(own), serving.dispatcher.tenants
     if taken is not None:
-        logger.warning('The HTTP+JSON binding is not served: routes= has its path %s.', taken)
+        logger.warning(
+            'The HTTP+JSON binding is not served: routes= already uses its path %s. Change the path of this route.',
+            taken,
+        )
     return [
         *([] if taken else http_json.routes(serving)),
         *exact,

@@ -309,7 +309,7 @@ class Server:
         if not self._settled.wait(_START_TIME) or not self._server.started:
             self._server.should_exit = True
             self._thread.join(_GIVE_UP_TIME)  # a daemon thread: an app that hangs does not keep the process alive
-            raise RuntimeError('The app did not start; its log says why.')
+            raise RuntimeError('The app did not start: the error is in the log.')
 
     def _serve(self) -> None:
         try:

@@ -50,7 +50,7 @@ class HashedSecrets:
 
     def __init__(self, callers: Mapping[str, Caller | str]) -> None:
         if not callers:
-            raise ValueError('Without tokens or keys nobody could call.')
+            raise ValueError('The mapping of tokens or keys is empty: add at least one.')
         self._key = urandom(32)
         self._callers = {self._blinded(_digest(secret)): _caller(caller) for secret, caller in callers.items()}
 

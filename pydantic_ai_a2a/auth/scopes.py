@@ -39,5 +39,7 @@ def _read(value: str | Collection[str]) -> frozenset[str]:
     names = frozenset([value] if isinstance(value, str) else value)
     for name in names:
         if _SCOPE.fullmatch(name) is None:
-            raise ValueError(f'{name!r} is no scope: it needs printable ASCII without spaces, quotes and backslashes.')
+            raise ValueError(
+                f'{name!r} is not a valid scope: use printable ASCII without spaces, quotes and backslashes.'
+            )
     return names

@@ -77,7 +77,7 @@ def check_answer(header: TaskHeader, message: Submission, *, calls: bool) -> Non
     elif header.state in INTERRUPTED and calls:
         raise AnswerNeeded
     if message.answers_calls and (answer is None or answer.pending is None):
-        raise InvalidParamsError.of('message.parts', 'answers calls, but the task waits with none')
+        raise InvalidParamsError.of('message.parts', 'answers calls, but the task has no open calls: read the task')
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------

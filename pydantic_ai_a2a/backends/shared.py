@@ -182,8 +182,8 @@ class SharedBackend(Backend, Generic[ProcessT]):
         other = _listening.get((self._place, self.namespace))
         if other is not None and other is not self and other.process.peers.live():
             raise BackendUnusable(
-                f'A running app of this process has the namespace {self.namespace!r} of the {self.store}'
-                f' {self._place} already: give this one another Retention.namespace or {self.store.split()[-1]}.'
+                f'Another running app of this process uses the namespace {self.namespace!r} of the {self.store}'
+                f' {self._place}: give this app another Retention.namespace or {self.store.split()[-1]}.'
             )
 
     def close(self) -> None:

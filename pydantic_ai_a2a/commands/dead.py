@@ -45,7 +45,7 @@ def commands_for(
     retry_options: Sequence[click.Option] = (),
 ) -> click.Group:
     """Make the group of commands for one kind of dead items."""
-    as_json = click.option('--json', 'as_json', is_flag=True, help='Write each as a line of JSON.')
+    as_json = click.option('--json', 'as_json', is_flag=True, help='Write one JSON object a line.')
 
     @click.command('list', help=list_help)
     @store_options
@@ -56,15 +56,17 @@ def commands_for(
 
     @click.command('retry', help=retry_help)
     @store_options
-    @click.option(f'--{dead.noun}', 'ids', multiple=True, metavar='ID', help='Retry this one. Can be repeated.')
-    @click.option('--all', 'everything', is_flag=True, help='Retry all that were not retried before.')
+    @click.option(
+        f'--{dead.noun}', 'ids', multiple=True, metavar='ID', help='Retry the item with this id. Can be repeated.'
+    )
+    @click.option('--all', 'everything', is_flag=True, help='Retry all items that were not retried before.')
     @owner_options
     @as_json
     def retry(*, store: Store, ids: Sequence[str], everything: bool, owner: str | None, **options: bool) -> int:
         if bool(ids) == everything:
-            raise click.UsageError(f'Name what to retry with --{dead.noun}, or retry --all.')
+            raise click.UsageError(f'Choose the items to retry: give --{dead.noun} or --all, not both.')
         if ids and owner is not None:
-            raise click.UsageError(f'An owner is for --all; a {dead.noun} has one already.')
+            raise click.UsageError(f'An owner can only be combined with --all: --{dead.noun} already names one item.')
         return asyncio.run(_retry(dead, store, owner, ids, **options))
 
     retry.params += retry_options

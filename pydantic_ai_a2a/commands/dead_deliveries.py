@@ -49,5 +49,5 @@ dead_deliveries = commands_for(
     name='dead-deliveries',
     summary='Push notifications that no webhook accepted.',
     list_help='List the dead deliveries, oldest failure first.',
-    retry_help='Have dead deliveries sent again, with the same ids.\n\nServers and workers of the store send them.',
+    retry_help='Send dead deliveries again, with the same ids.\n\nServers and workers of the store send them.',
 )

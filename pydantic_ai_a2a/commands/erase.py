@@ -29,7 +29,7 @@ _AT_ONCE = 100
 @click.command()
 @store_options
 @whose_options
-@click.option('--yes', is_flag=True, help='Erase. Without it, only write how much would be erased.')
+@click.option('--yes', is_flag=True, help='Erase. Without --yes, only print how much would be erased.')
 @click.option('--cancel', is_flag=True, help='Cancel queued and running tasks first.')
 @click.option(
     '--grace',
@@ -38,7 +38,7 @@ _AT_ONCE = 100
     metavar='SECONDS',
     help='Time for a cancelled run to stop before the run loses its task.',
 )
-@click.option('--compact', is_flag=True, help='Rewrite a SQLite file: no erased byte stays in it.')
+@click.option('--compact', is_flag=True, help='Rewrite the SQLite file, so that no erased data stays in the file.')
 @click.option('--json', 'as_json', is_flag=True, help='Write the counts as JSON.')
 def erase(**options: Any) -> int:
     """Erase the tasks and conversations of an owner.
@@ -68,9 +68,9 @@ async def _erase(
         if as_json:
             click.echo(to_json({'owner': owner, 'contextId': context_id, **asdict(erased)}))
         elif erased:
-            click.echo(f'erased of {what}: {_told(erased)}')
+            click.echo(f'erased for {what}: {_told(erased)}')
         if not erased:
-            say(f'nothing is stored of {what}')
+            say(f'no data is stored for {what}')
         if compact:
             await backend.compact()
     return 0 if erased else 1
@@ -93,9 +93,9 @@ def _user() -> str:
 async def _would_erase(backend: Backend, owner: str, context_id: str | None, what: str) -> str:
     tasks, conversations = await _count(backend, owner, context_id)
     if not tasks and not conversations:
-        return f'nothing is stored of {what}'
+        return f'no data is stored for {what}'
     counted = f'{_counted(tasks, "task")} and {_counted(conversations, "conversation")}'
-    return f'{counted} of {what} would be erased: add --yes to do it'
+    return f'{counted} of {what} would be erased: add --yes to erase'
 
 
 async def _count(backend: Backend, owner: str, context_id: str | None) -> tuple[int, int]:
@@ -129,7 +129,7 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
             except UnsupportedOperationError as refused:
                 if grace is None:
                     ended = 'refused'
-                    raise UnsupportedOperationError(f'{refused.message} With --cancel, that is done.') from None
+                    raise UnsupportedOperationError(f'{refused.message} Or add --cancel.') from None
                 await _cancel_all(backend, owner, context_id, grace)
                 continue
             if not batch:

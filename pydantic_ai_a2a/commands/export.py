@@ -39,7 +39,9 @@ async def _export(store: Store, owner: str, context_id: str | None) -> int:
             sys.stdout.write(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}\n')
             lines += 1
     if not lines:
-        say(f'nothing is stored of the owner {owner}' + ('' if context_id is None else f' in the context {context_id}'))
+        say(
+            f'no data is stored for the owner {owner}' + ('' if context_id is None else f' in the context {context_id}')
+        )
     return 0 if lines else 1
 
 

@@ -15,7 +15,7 @@ _BYTES = 32
 
 
 @click.command('hash-key')
-@click.option('--stdin', is_flag=True, help='Hash the key that standard input holds, and make none.')
+@click.option('--stdin', is_flag=True, help='Hash the key from standard input instead of making a key.')
 def hash_key(stdin: bool) -> int:
     """Make a key or token for a caller, and its hash.
 

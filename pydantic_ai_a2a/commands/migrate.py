@@ -32,16 +32,16 @@ class _Store(NamedTuple):
 @command()
 @argument('target', required=False, metavar='[MODULE:NAME]')
 @place_options
-@option('--sql', is_flag=True, help='Print the missing steps as SQL, and take none.')
-@option('--all-sql', is_flag=True, help='Print all steps as SQL without reading the store, and take none.')
-@option('--check', is_flag=True, help='Take no step, and end with 1 if any is missing.')
+@option('--sql', is_flag=True, help='Print the missing steps as SQL without taking them.')
+@option('--all-sql', is_flag=True, help='Print all steps as SQL without reading the store.')
+@option('--check', is_flag=True, help='Only check the schema: the exit code is 1 if a step is missing.')
 def migrate(*, target: str | None, app_dir: str, backend: str | None, sql: bool, all_sql: bool, check: bool) -> int:
     """Take the steps to the newest schema that a store lacks.
 
     Servers and workers take these steps, too, when they start.
     """
     if sql + all_sql + check > 1:
-        raise UsageError('--sql, --all-sql and --check exclude each other.')
+        raise UsageError('--sql, --all-sql and --check cannot be combined: give one of them.')
     settings = _of_url(backend) if target is None else _of_app(target, find(target, app_dir, backend))
     store = _of_file(settings) if isinstance(settings, SqliteFile) else _of_postgres(settings)
     if all_sql:
@@ -67,13 +67,13 @@ def _of_app(target: str, app: ASGIApp) -> SqliteFile | Postgres:
     if stores:
         raise UsageError(f'{target} holds apps with several stores: name one of the apps, or its --backend.')
     if not isinstance(store, SqliteFile | Postgres):
-        raise UsageError(f'{target} has a backend of its own, which has no schema that is known here.')
+        raise UsageError(f'{target} has a custom backend: the command upgrades only SQLite and PostgreSQL stores.')
     return store
 
 
 def _of_url(url: str | None) -> SqliteFile | Postgres:
     if url is None:
-        raise UsageError('Which store? Name an app, such as joker:app, or its --backend.')
+        raise UsageError('Name the store: give an app, such as joker:app, or --backend.')
     try:
         if url.startswith('sqlite:'):
             return SqliteFile.of(url)
@@ -81,7 +81,9 @@ def _of_url(url: str | None) -> SqliteFile | Postgres:
             return Postgres(url)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    raise UsageError(f'{url!r} is no store that has a schema, such as sqlite:///agent.db.')
+    raise UsageError(
+        f'{url!r} is not a store with a schema: give a SQLite or PostgreSQL URL, such as sqlite:///agent.db.'
+    )
 
 
 def _of_file(file: SqliteFile) -> _Store:

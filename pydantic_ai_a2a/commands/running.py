@@ -34,9 +34,9 @@ _NOT_FOUND = PlainTextResponse('Not Found', 404)
 @click.option(
     '--allowed-host', multiple=True, metavar='NAME', help='Also answer for a host of this name. Can be repeated.'
 )
-@click.option('--no-worker', is_flag=True, help='Run no tasks here: worker processes run them.')
-@click.option('--auth', metavar='MODULE:NAME', help='Authenticate the callers of an agent: a BearerAuth or the like.')
-@click.option('--anonymous', is_flag=True, help='Let everybody call, also on a public address.')
+@click.option('--no-worker', is_flag=True, help='Run no tasks in this process: worker processes run the tasks.')
+@click.option('--auth', metavar='MODULE:NAME', help='Authenticator for the callers of an agent, such as a BearerAuth.')
+@click.option('--anonymous', is_flag=True, help='Serve without authentication, also on a public address.')
 def serve(
     *,
     target: str,
@@ -54,7 +54,7 @@ def serve(
     MODULE:NAME is the app or the agent, such as joker:app. The server ends at SIGINT or SIGTERM.
     """
     if auth is not None and anonymous:
-        raise click.UsageError('--auth and --anonymous exclude each other.')
+        raise click.UsageError('--auth and --anonymous cannot be combined: give one of them.')
     app = find(target, app_dir, backend, auth)
     if no_worker:
         for served in apart(app, target):
@@ -155,7 +155,7 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
         server = Server(uvicorn.Config(answering(HealthOnly(app), listener), **options))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         await up.wait()
-        say(f'health is told on {url_of(listener)}')
+        say(f'the health endpoints listen on {url_of(listener)}')
         try:
             yield
         finally:

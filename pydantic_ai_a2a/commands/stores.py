@@ -54,7 +54,7 @@ async def opened(store: Store) -> AsyncGenerator[Backend]:
 
 def _of_app(target: str, store: Store) -> Backend:
     if store.namespace is not None:
-        raise UsageError('--namespace is for --backend without an app; an app has its namespace already.')
+        raise UsageError('--namespace cannot be combined with an app, which has its own namespace.')
     apps = apart(find(target, store.app_dir, store.backend), target)
     if len(apps) > 1:
         raise UsageError(f'{target} holds {len(apps)} apps: name one of them, or its --backend and --namespace.')
@@ -63,7 +63,7 @@ def _of_app(target: str, store: Store) -> Backend:
 
 def _of_url(store: Store) -> Backend:
     if store.backend is None or store.namespace is None:
-        raise UsageError('Whose tasks? Name an app, such as joker:app, or both --backend and --namespace.')
+        raise UsageError('Name the agent: give an app, such as joker:app, or both --backend and --namespace.')
     _check_there(store.backend)
     try:
         return open_store(store.backend, store.namespace)
@@ -101,9 +101,9 @@ def owner_of(owner: str | None, caller: str | None, tenant: str | None) -> str |
         named = caller is not None or tenant is not None
         return Caller(id=caller or '', tenant=tenant or '').owner if named else None
     if caller is not None or tenant is not None:
-        raise UsageError('An owner is named with --owner, or with --caller and --tenant.')
+        raise UsageError('Name the owner with --owner, or with --caller and --tenant, not with both.')
     if owner.count('/') != 1:
-        raise UsageError(f'{owner!r} is no owner: write TENANT/CALLER, such as /ann, or --caller ann.')
+        raise UsageError(f'{owner!r} is not an owner: write TENANT/CALLER, such as /ann, or --caller ann.')
     return owner
 
 
@@ -122,5 +122,7 @@ def whose_options(command: Command) -> Command:
 def owner_or_anonymous(owner: str | None, context_id: str | None) -> str:
     """Return the owner. A context that is named without an owner belongs to the anonymous callers."""
     if owner is None and context_id is None:
-        raise UsageError('Whose? Name an owner with --owner or --caller, or a --context. Anonymous callers are /.')
+        raise UsageError(
+            'Name an owner with --owner or --caller, or a --context. The owner / stands for anonymous callers.'
+        )
     return ANONYMOUS.owner if owner is None else owner

@@ -40,9 +40,11 @@ def find(target: str, app_dir: str, backend: str | None, auth: str | None = None
     if not callable(value):
         raise UsageError(f'{target} is neither an app nor an agent, but of the type {type(value).__name__}.')
     if backend is not None:
-        raise UsageError(f'--backend is for an agent; the app {target} has its backend already.')
+        raise UsageError(f'--backend can only be given with an agent: {target} is an app, which has its own backend.')
     if auth is not None:
-        raise UsageError(f'--auth is for an agent; the app {target} has its auth= already, or none.')
+        raise UsageError(
+            f'--auth can only be given with an agent: {target} is an app. Pass auth= to to_a2a() in its module.'
+        )
     return cast('ASGIApp', value)
 
 
@@ -85,7 +87,7 @@ def _authenticators(target: str) -> list[Authenticator]:
     values = cast('list[object]', value if isinstance(value, list) else [value])
     authenticators = [item for item in values if isinstance(item, Authenticator)]
     if len(authenticators) < len(values):
-        raise UsageError(f'{target} is no BearerAuth, JWTAuth or another Authenticator, and no list of them.')
+        raise UsageError(f'{target} is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.')
     return authenticators
 
 
@@ -93,7 +95,7 @@ def apart(app: ASGIApp, target: str) -> list[A2AApp]:
     """The A2A apps in an app, if their tasks can be run by other processes than serve them."""
     apps = list(served(app))
     if not apps:
-        raise UsageError(f'{target} is no app that to_a2a() made, and none is mounted in it.')
+        raise UsageError(f'{target} is not an app of to_a2a(), and has no mounted app of to_a2a().')
     if not all(app.hosting.durable for app in apps):
         raise UsageError(
             f'{target} keeps its tasks in the memory of one process, which has to serve and run them.'

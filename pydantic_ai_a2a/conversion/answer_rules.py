@@ -26,7 +26,7 @@ _NO = frozenset({'no', 'n', 'deny', 'denied'})
 _PLAIN_TYPES = ('string', 'integer', 'number')
 _DATA = 'Answer with data that fits "messageSchema" beside this text.'
 
-SEVERAL = f'Several answers are needed, so plain words are not enough. {_DATA}'
+SEVERAL = f'The task needs several answers, so plain words are not enough. {_DATA}'
 """The text for a person while more than one decision is open."""
 
 
@@ -85,7 +85,7 @@ def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: A
         rules: Rules for the answers of clients.
     """
     if rules.plain_text_answers == 'none' or kind == 'external':
-        return f'Plain words are no answer here. {_DATA}'
+        return f'Plain words cannot answer this. {_DATA}'
     if kind == 'question':
         return _of_question(schema)
     if rules.words_approve(tool):
@@ -100,7 +100,7 @@ def _of_question(schema: Mapping[str, Any] | None) -> str:
     if schema is None:
         return ''
     if not takes_words(schema):
-        return f'Plain words are no answer here. {_DATA}'
+        return f'Plain words cannot answer this. {_DATA}'
     if 'enum' in schema:
         return f'Write one of these: {", ".join(str(value) for value in schema["enum"])}.'
     return {'string': '', 'integer': 'Write a whole number.', 'number': 'Write a number.'}[schema['type']]

@@ -97,7 +97,9 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
     data = cast('dict[str, Any]', parts[at].get('data'))
     words = [part['text'] for part in parts if 'text' in part]
     if len(words) < len(parts) - 1 or len(data) > 1:
-        raise InvalidParamsError.of('message.parts', f'must be one data part with nothing but {KEY}, and text at most')
+        raise InvalidParamsError.of(
+            'message.parts', f'must be one data part with only the key {KEY}, and optional text parts'
+        )
     field = f'message.parts[{at}].data.{KEY}'
     items: Any = data[KEY]
     if not isinstance(items, list) or not items:
@@ -108,7 +110,7 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
         where = f'{field}[{n}]'
         call = _call_of(item, pending, where)
         if call.id in pending.answers or call.id in new:
-            raise InvalidParamsError.of(f'{where}.id', 'is answered already')
+            raise InvalidParamsError.of(f'{where}.id', 'already has an answer')
         new[call.id] = _answer(call, item, where, rules)
         calls.append(call)
     if words:
@@ -127,7 +129,7 @@ def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
     for call in pending.calls:
         if call.id == call_id and call.kind != 'authorization':
             return call
-    raise InvalidParamsError.of(f'{where}.id', 'is of no call that waits for an answer')
+    raise InvalidParamsError.of(f'{where}.id', 'is not the id of a call that waits for an answer')
 
 
 def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:
@@ -137,7 +139,9 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
         raise InvalidParamsError.of(f'{where}.decision', f'must be {" or ".join(decisions)}')
     name = _FIELDS[decision]
     if unknown := item.keys() - {'id', 'decision', name}:
-        raise InvalidParamsError.of(f'{where}.{min(unknown)}', f'is nothing that goes with {decision}')
+        raise InvalidParamsError.of(
+            f'{where}.{min(unknown)}', f'is not a field of an answer with the decision {decision}'
+        )
     if name in item:
         if name == 'args' and not rules.may_change(call.tool):
             raise InvalidParamsError.of(f'{where}.args', 'the arguments of this tool may not be changed')

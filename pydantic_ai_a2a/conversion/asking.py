@@ -106,7 +106,7 @@ def shown(pending: Pending, rules: Approvals, task_id: str, *, again: bool = Fal
     """
     waiting = pending.open or pending.calls
     questions = [call.text for call in waiting] if pending.calls else [pending.question]
-    lines = [*(['That is no clear answer.'] if again else []), *questions, to_write(pending, rules)]
+    lines = [*(['The answer is not clear.'] if again else []), *questions, to_write(pending, rules)]
     data: dict[str, Any] = {'pending': [_shown(call, rules) for call in waiting]}
     if pending.schema is not None:
         data['schema'] = pending.schema

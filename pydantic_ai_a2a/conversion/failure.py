@@ -38,7 +38,7 @@ class Failure(NamedTuple):
 
 
 SHUTDOWN = Failure('shutdown', 'The server shut down before the task was done.', last=True)
-EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too often without coming to an end.')
+EXPIRED_ATTEMPTS = Failure('attempts', 'The task was started too many times and never ended.')
 
 _INTERNAL = Failure('internal', 'The agent failed with an internal error.')
 _BUSY = Failure('provider-busy', 'The model provider is busy; try again later.')

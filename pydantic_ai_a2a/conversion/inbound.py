@@ -208,7 +208,7 @@ def check_types(message: Message) -> None:
         if media is not None and not is_text(media.name):
             kind = 'text' if 'text' in part else 'data'
             raise ContentTypeNotSupportedError(
-                f'{field}.mediaType: {media.name} is not supported for {kind}: a type of text or JSON is.',
+                f'{field}.mediaType: {media.name} is not supported for {kind}: use a text type or a JSON type.',
                 metadata={'field': f'{field}.mediaType'},
             )
 
@@ -382,7 +382,7 @@ def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
     except ValueError:
         raise InvalidParamsError.of(field, 'must be a URL') from None
     if target.scheme not in schemes:
-        needed = f'must be an {" or ".join(sorted(schemes))} URL' if schemes else 'URLs are not taken'
+        needed = f'must be an {" or ".join(sorted(schemes))} URL' if schemes else 'URLs are not accepted'
         raise InvalidParamsError.of(field, needed)
     if bad or not host.strip('.'):
         raise InvalidParamsError.of(field, 'must be a URL')

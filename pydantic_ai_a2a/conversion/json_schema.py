@@ -39,7 +39,7 @@ class _Check:
     def first(self, value: Any, schema: Any, field: str, depth: int) -> Problem | None:
         self._left -= 1
         if depth > _MAX_DEPTH or self._left < 0:
-            return field, 'is more than can be checked'
+            return field, 'is too large or too deeply nested to check against the schema'
         if not isinstance(schema, Mapping):
             return (field, 'is not allowed') if schema is False else None
         return next(self._problems(value, cast('Schema', schema), field, depth), None)
@@ -97,7 +97,7 @@ def _nearest(faults: Sequence[Problem | None], field: str) -> Problem:
     """Return the fault that is deepest in the value, which is in the intended choice."""
     problems = [fault for fault in faults if fault is not None]
     if not problems or all(where == field for where, _ in problems):
-        return field, 'fits none of what is allowed' if problems else 'fits more than one of what is allowed'
+        return field, 'matches none of the allowed forms' if problems else 'matches more than one of the allowed forms'
     return max(problems, key=lambda fault: len(fault[0]))
 
 

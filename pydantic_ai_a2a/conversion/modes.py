@@ -78,7 +78,7 @@ def fitting(named: Iterable[tuple[str, list[Part]]], accepted: OutputModes) -> l
     converted = ((name, [_converted(part, accepted) for part in parts]) for name, parts in named)
     taken = ((name, [part for part in parts if part is not None]) for name, parts in converted)
     if not (rest := [(name, parts) for name, parts in taken if parts]):
-        raise UnacceptableOutput('The output is nothing that the client takes.')
+        raise UnacceptableOutput('The output has no media type that the client accepts.')
     return rest
 
 

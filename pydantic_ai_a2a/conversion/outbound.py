@@ -136,7 +136,7 @@ class _Member:
                 f'The output, {type(value).__name__} for {self.metadata["python_type"]}, cannot be written as JSON.'
             ) from error
         if (where := lost_number(dumped, result, 'result')) is not None:
-            raise NotFinite(f'{where} of the output is NaN or infinite, which JSON has no number for.')
+            raise NotFinite(f'{where} of the output is NaN or infinite, which JSON cannot represent.')
         return Part(data={'result': result}, media_type='application/json', metadata=self.metadata)
 
 
@@ -197,7 +197,7 @@ class OutputMapper:
             return
         if self._always_files or not (modes.text or modes.json):
             field = 'configuration.acceptedOutputModes'
-            problem = f'{field}: none of them fits. This agent returns {", ".join(self.modes)}.'
+            problem = f'{field}: the agent returns none of these types. It returns {", ".join(self.modes)}.'
             raise ContentTypeNotSupportedError(problem, metadata={'field': field})
 
     def artifacts(

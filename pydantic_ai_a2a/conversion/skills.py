@@ -42,7 +42,9 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
     """
     tools = _tools(agent)
     if unknown := set(names or ()) - tools.keys():
-        raise ValueError(f'The agent has no function tool {min(unknown)!r}, but {", ".join(tools) or "none at all"}.')
+        raise ValueError(
+            f'The agent has no function tool {min(unknown)!r}. It has {", ".join(tools) or "none at all"}.'
+        )
     return [_skill(name, tool) for name, tool in tools.items() if names is None or name in names]
 
 

@@ -216,7 +216,7 @@ class Dispatch:
     async def _in_tenant(self, tenants: Tenants, caller: Caller, path: str, named: str) -> Caller:
         """Return the caller in the tenant that the transport or the params name (§8.3.2)."""
         if path and named not in ('', path):
-            raise InvalidParamsError.of('tenant', 'must be what the path says')
+            raise InvalidParamsError.of('tenant', 'must be the same as in the path')
         self._tenant = path or named
         settled = await tenants.settle(caller, self._tenant)
         if settled is None:

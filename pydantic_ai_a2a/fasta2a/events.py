@@ -47,7 +47,9 @@ class _Subscription(Subscription):
     def start(self, after: int) -> None:
         if self._task_id not in self._memory.store.tasks:
             self.close()
-            raise UnsupportedOperationError('The task was begun by another process, which has its events; use GetTask.')
+            raise UnsupportedOperationError(
+                'Another process began the task and has the events of the task: use GetTask.'
+            )
         self._inner.start(after)
 
     async def next(self) -> Sequence[TaskEvent]:

@@ -52,4 +52,4 @@ class StorageHousekeeping(Housekeeping):
         raise UnsupportedOperationError('A FastA2A storage cannot retry tasks.')
 
     def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
-        raise UnsupportedOperationError('A FastA2A storage cannot list what it holds.')
+        raise UnsupportedOperationError('A FastA2A storage cannot export tasks.')

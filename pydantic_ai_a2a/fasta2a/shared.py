@@ -32,7 +32,7 @@ async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
         raise TaskNotFoundError
     read = stored_task(task, None, history_length=1, artifacts=False)
     if read.header.state != 'submitted' or not read.history:
-        raise UnsupportedOperationError('The task was begun before.')
+        raise UnsupportedOperationError('The task has already begun.')
     submission = Submission(
         owner=read.header.owner,
         anonymous=True,

@@ -175,12 +175,16 @@ class _Queue(TaskQueue):
             header = await self._unheld(submission.task_id, submission.owner)
             check_message(header, submission.context_id)
             raise UnsupportedOperationError(
-                'The task was begun by another process and cannot be continued; send a message without taskId.'
+                'Another process began the task, and only that process can continue the task: send a message'
+                ' without taskId.'
             ) from None
         if checked.replayed is not None:
             return checked.replayed
         if self._backend.worker_writes and not checked.waited:
-            raise UnsupportedOperationError('The task runs, and its worker takes no more messages for it.')
+            raise UnsupportedOperationError(
+                'The task runs, and its worker accepts no further messages: send the message without taskId'
+                ' once the task has ended.'
+            )
         task = self._store.tasks[submission.task_id]
         messages = [stored.load_message(stored.with_ids(submission.body, task.id, _key(task)))]
         if submission.answer is not None and submission.answer.rest is not None:

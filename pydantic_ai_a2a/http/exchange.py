@@ -269,7 +269,9 @@ class Exchange(ABC):
             dropped = stream.subscription is not None and stream.subscription.dropped
             if not dropped or self._task.uncancel():
                 raise  # not the reader's lag: the server ends the request
-            logger.warning('A reader fell behind and was dropped (correlation id %s).', self.correlation_id)
+            logger.warning(
+                'A subscriber read its events too slowly and was disconnected (correlation id %s).', self.correlation_id
+            )
             abort_later(self.scope, self.serving.readers.seconds)
 
     def _writer(self, codec: Codec, first: StoredTask | None) -> EventWriter:

@@ -81,7 +81,9 @@ class EventWriter:
                 with self._held:
                     await self._follow(stream, subscription)
             except OverloadedError as error:
-                raise AnswerUnread('A stream was cut, because too many long answers have not been read') from error
+                raise AnswerUnread(
+                    'A stream was closed, because the process holds too many unread bytes of answers'
+                ) from error
             finally:
                 self._streams.remove(subscription)
                 subscription.close()

@@ -191,7 +191,7 @@ class UnsentAnswer:
         self._pieces.clear()
         self._readers.unsent.forget(self)
         if self._cut and isinstance(error, asyncio.CancelledError) and not self._task.uncancel():
-            raise AnswerUnread('A slow reader was cut to make room for other answers') from None
+            raise AnswerUnread('A slow client was disconnected to free memory for other answers') from None
 
 
 def _chunks(pieces: deque[bytes]) -> Iterator[bytes]:
@@ -259,7 +259,7 @@ class Readers:
 
     def __init__(self, seconds: float, limit: int, unsent: Unsent = UNSENT) -> None:
         self.seconds = seconds
-        self.slow = SlowClients(seconds, lambda: AnswerUnread('An answer was not read in time'))
+        self.slow = SlowClients(seconds, lambda: AnswerUnread('A client did not read its answer in time'))
         self.unsent = unsent
         self._limit = limit
 
@@ -285,5 +285,5 @@ class Readers:
 
     def _admit(self, answer: UnsentAnswer) -> None:
         if not self.unsent.admit(answer, self._limit):
-            text = 'Too many long answers have not been read yet; try again later.'
+            text = 'The server holds too many unread bytes of answers; try again later.'
             raise OverloadedError(text, headers={'Retry-After': '1'})

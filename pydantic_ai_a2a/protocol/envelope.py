@@ -230,7 +230,7 @@ def with_path(values: Mapping[str, object], path: Mapping[str, str], fields: Map
     for name, value in values.items():
         field = fields.get(name, name)
         if value not in (None, '', path.get(field, value)):
-            raise InvalidParamsError.of(field, 'must be what the path says')
+            raise InvalidParamsError.of(field, 'must be the same as in the path')
     return {**values, **path}
 
 

@@ -36,7 +36,7 @@ def task_before(token: str, query: TaskQuery) -> tuple[int, str]:
         ):
             return status_at, task_id
         case _:
-            raise InvalidParamsError.of('pageToken', 'is not a token that this list with these filters has given')
+            raise InvalidParamsError.of('pageToken', 'is not a page token of this list with these filters')
 
 
 def _filter(query: TaskQuery) -> str:
@@ -58,7 +58,7 @@ def config_after(token: str, task_id: str) -> str:
         case [str(config_id), name] if name == task_id:
             return config_id
         case _:
-            raise InvalidParamsError.of('pageToken', 'is not a token that this list has given')
+            raise InvalidParamsError.of('pageToken', 'is not a page token of this list')
 
 
 def _token(*values: object) -> str:

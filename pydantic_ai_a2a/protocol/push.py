@@ -22,7 +22,7 @@ def _only(pattern: str) -> AfterValidator:
 
     def check(value: str) -> str:
         if matches(value) is None:
-            raise PydanticCustomError('characters', 'must not hold characters that do not belong there')
+            raise PydanticCustomError('characters', 'must not have characters that this field does not allow')
         return value
 
     return AfterValidator(check)

@@ -18,7 +18,9 @@ URI = 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1'
 """Name of the extension, and key of its data in metadata. Data with another meaning gets another URI."""
 
 EXTENSION = AgentExtension(
-    uri=URI, description='A task that it is activated for has its run id, model and usage in its metadata.'
+    uri=URI,
+    description='Tasks of requests that activate the extension have the run id, the model and the usage in'
+    ' their metadata.',
 )
 """Declaration of the extension on agent cards."""
 

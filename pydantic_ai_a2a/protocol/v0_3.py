@@ -73,7 +73,7 @@ def _part(wire: _Part) -> Part:
     kind, metadata = wire['kind'], wire.get('metadata')
     content = wire.get(kind)
     if content is None:
-        raise PydanticCustomError('part', 'must hold {kind}, as its kind says', {'kind': kind})
+        raise PydanticCustomError('part', 'must have the field {kind}, because its kind is {kind}', {'kind': kind})
     if kind == 'text':
         part = Part(text=cast('str', content))
     elif kind == 'file':

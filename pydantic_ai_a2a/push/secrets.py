@@ -21,7 +21,7 @@ class Unreadable(Exception):
     """The key of the encryption is no longer in `Push.keys`."""
 
     def __init__(self) -> None:
-        super().__init__('none of Push.keys decrypts it')
+        super().__init__('no key of Push.keys decrypts the webhook')
 
 
 class Cipher:
@@ -46,7 +46,7 @@ class Cipher:
         try:
             self._fernet = MultiFernet([Fernet(key) for key in keys])
         except ValueError:
-            raise ValueError('Push.keys must be what cryptography.fernet.Fernet.generate_key() makes.') from None
+            raise ValueError('Push.keys must be keys of cryptography.fernet.Fernet.generate_key().') from None
 
     def dump(self, target: PushTarget) -> bytes:
         """Write a target."""

@@ -108,7 +108,7 @@ class Sender:
             try:
                 seconds = await self._start_due()
             except Exception:  # a store that fails now may work in a moment
-                logger.exception('The outbox cannot be read; it is tried again in a moment.')
+                logger.exception('The outbox of webhooks could not be read; the sender tries again in a moment.')
                 seconds = _POLL
             if self._closing and not self._active and seconds > 0:
                 return
@@ -143,7 +143,11 @@ class Sender:
                 await self._outbox.release(delivery)
                 raise
         except Exception:  # the lease ends by itself
-            logger.exception('A delivery of task %s could not be carried out.', delivery.task_id)
+            logger.exception(
+                'A webhook delivery of task %s failed inside the server; the sender tries again once the lease'
+                ' of the delivery expires.',
+                delivery.task_id,
+            )
 
     async def _try(self, delivery: Delivery) -> None:
         try:
@@ -164,7 +168,7 @@ class Sender:
         if failures < self._settings.tries:
             pause = int(pause_after(failures, self._settings.backoff, self._chance()) * 1000)
         logger.warning(
-            'Delivery %s of task %s failed (%s), try %d of %d.',
+            'Webhook delivery %s of task %s failed (%s), attempt %d of %d.',
             delivery.id,
             delivery.task_id,
             error,

@@ -43,7 +43,9 @@ def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[
     """
     configs, outbox, cipher = backend.push_configs, backend.outbox, Cipher(settings.keys)
     if configs is None or outbox is None:
-        raise ValueError('push= needs a backend that has push notifications; a storage= or broker= has none.')
+        raise ValueError(
+            'push= needs a backend with push notifications, and cannot be combined with storage= or broker=.'
+        )
 
     def make_sender() -> Sender:
         return Sender(outbox, backend.reader, settings, cipher, now=now)

@@ -136,7 +136,7 @@ class Direct:
         # A disconnected client gets no error. The run has logged the agent's errors.
         error = None if running.cancelled() else running.exception()
         if isinstance(error, StoreUnavailable) or not isinstance(error, A2AError | None):
-            logger.warning('The store did not take what a run has used or said: %r', error)
+            logger.warning('The usage or the messages of a run could not be stored: %r', error)
 
     async def drain(self, grace: float) -> None:
         """Let the runs of this loop end within `grace` seconds, and then cancel the rest."""

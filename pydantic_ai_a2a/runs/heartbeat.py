@@ -107,7 +107,7 @@ class Heartbeat:
         stuck = now - asked > 3 * self._lease
         if stuck and not self._given_up:
             logger.error(
-                'The event loop has not answered for %.3g seconds, since something blocks it: the leases of the tasks'
+                'The event loop has been blocked for %.3g seconds: the leases of the tasks'
                 ' that run there are no longer renewed, and another process may take them over.',
                 now - asked,
             )

@@ -159,7 +159,7 @@ class Hosting:
                 await self._ensure()
                 del self._trying[loop]
             except Exception as error:  # whatever an agent's toolsets raise
-                logger.warning('The agent still cannot be entered: %r', error)
+                logger.warning('The agent still cannot be entered, and the server tries again: %r', error)
 
     async def _ensure(self) -> None:
         loop = asyncio.get_running_loop()
@@ -190,7 +190,9 @@ class Hosting:
         """
         other = None if self._backend not in _running else _running[self._backend]()
         if other is not None and other is not self and other.alive:
-            raise BackendUnusable('A running app of this process has this backend already: give each its own.')
+            raise BackendUnusable(
+                'Another running app of this process uses this backend: give each app a backend of its own.'
+            )
         _running[self._backend] = ref(self)
 
     @property
@@ -209,7 +211,7 @@ class Hosting:
         except BackendUnusable:
             raise
         except Exception:  # whatever an agent's toolsets raise
-            logger.exception('The agent cannot be entered. Its card is served, and it is tried again in a moment.')
+            logger.exception('The agent cannot be entered. The server serves the card, and tries again in a moment.')
 
     async def stop(self) -> None:
         """End a lifespan: drain, then leave the agent."""

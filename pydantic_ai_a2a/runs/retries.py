@@ -128,7 +128,11 @@ class Retries:
 
     def _is_waiting(self, task_id: str, error: StoreUnavailable) -> None:
         if task_id not in self.waiting:
-            logger.warning('The store is unavailable; task %s waits for it and then goes on: %s', task_id, error.detail)
+            logger.warning(
+                'The store is unavailable; task %s continues once the store is available again: %s',
+                task_id,
+                error.detail,
+            )
         self.waiting.add(task_id)
 
     async def _wait(self, seconds: float) -> None:

@@ -265,7 +265,7 @@ class Worker:
         try:
             await self._fill()
         except Exception:  # the store may work in a moment
-            logger.exception('Queued tasks could not be taken; it is tried again at the next heartbeat.')
+            logger.exception('Queued tasks could not be claimed; the worker tries again at the next heartbeat.')
 
     async def _fill(self) -> None:
         """Start as many waiting tasks as there are free slots."""
@@ -344,7 +344,7 @@ class Worker:
                     return
                 await asyncio.sleep(0)
         except Exception:  # expired tasks are kept a little longer
-            logger.exception('A sweep failed; it is tried again at the next heartbeat.')
+            logger.exception('A sweep of expired data failed; the worker tries again at the next heartbeat.')
 
     # --- one task ---------------------------------------------------------------------------------------------------
 
@@ -372,7 +372,7 @@ class Worker:
             if self._finished % _SWEEP_EVERY == 0:
                 await self._sweep()
         except Exception:
-            logger.exception('A task could not be stored; it is tried again at the next heartbeat.')
+            logger.exception('A task could not be stored; the worker tries again at the next heartbeat.')
         finally:
             self._done(own_task)
 

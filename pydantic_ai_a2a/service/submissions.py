@@ -85,7 +85,7 @@ class Submissions:
             check_metadata(params.metadata, 'metadata', self._limits)
         answers_calls = answers.place_of_answers(message) is not None
         if answers_calls and 'task_id' not in message:
-            raise InvalidParamsError.of('message.taskId', 'must name the task whose calls are answered')
+            raise InvalidParamsError.of('message.taskId', 'must be the id of the task that waits for these answers')
         if answers_calls:
             check_types(message)
         else:

@@ -151,7 +151,9 @@ class Service:
         """Let a task go on after a wait for credentials, for any owner."""
         header = (await self._load(task_id, None, 0)).header
         if header.state != 'auth-required':
-            raise UnsupportedOperationError(f'The task is {header.state} and does not wait for credentials.')
+            raise UnsupportedOperationError(
+                f'The task is {header.state}, but only a task in auth-required can be resumed.'
+            )
         message = Message(role='user', parts=[Part(text=text)], message_id=stored.new_id(), task_id=task_id)
         submission = await self.check(call, SendParams(message=message))
         # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
@@ -187,7 +189,7 @@ class Service:
             except AnswerNeeded:  # the task has paused or gone on meanwhile
                 submission, decided = plain, None
                 pause = await reader.pause(plain.task_id, plain.owner)
-        logger.info('Task %s took a message (correlation id %s).', accepted.header.id, call.correlation_id)
+        logger.info('Task %s accepted a message (correlation id %s).', accepted.header.id, call.correlation_id)
         if metrics.instruments is not None and submission.new and not accepted.replayed:
             metrics.instruments.enter('submitted')
         if decided is not None and not accepted.replayed:

@@ -313,7 +313,7 @@ class DeadLetterSuite(PortSuite):
         outcomes = await asyncio.gather(*(retry(backend, 't', new) for new in ('u', 'v')), return_exceptions=True)
         [refused] = [outcome for outcome in outcomes if isinstance(outcome, UnsupportedOperationError)]
         [made] = [task for task in ('u', 'v') if await backend.reader.load(task, OWNER) is not None]
-        assert refused.message == f'The dead letter was retried already, as the task {made}.'
+        assert refused.message == f'The dead letter has already been retried, as the task {made}.'
 
     async def test_a_dead_letter_is_retried_again_on_demand(self, backend: Backend) -> None:
         await dead(backend, 't')
@@ -326,7 +326,7 @@ class DeadLetterSuite(PortSuite):
     async def test_what_is_no_dead_letter_is_not_retried(self, backend: Backend, state: TaskState) -> None:
         await submit(backend, message(new='t'))
         await run(backend, 't', state)
-        with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and no dead letter.'):
+        with pytest.raises(UnsupportedOperationError, match=f'The task is {state} and is not a dead letter.'):
             await retry(backend, 't', 'u')
         with pytest.raises(TaskNotFoundError):
             await retry(backend, 'nothing', 'u')

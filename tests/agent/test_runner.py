@@ -106,6 +106,6 @@ def test_whether_messages_of_the_history_may_be_changed_is_known_by_what_the_age
 def test_an_output_type_is_refused_for_an_agent_with_output_validators() -> None:
     agent = Agent('test')
     agent.output_validator(lambda output: output)
-    with pytest.raises(TypeError, match='An agent with output validators takes no output_type='):
+    with pytest.raises(TypeError, match='output_type= cannot be combined with output validators'):
         Runner(WrapperAgent(agent), {'output_type': int})
     Runner(agent, {})

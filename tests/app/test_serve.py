@@ -20,7 +20,7 @@ def test_an_app_that_does_not_start_says_so() -> None:
         raise ValueError('no database')
         yield
 
-    with pytest.raises(RuntimeError, match=r'The app did not start; its log says why\.'):
+    with pytest.raises(RuntimeError, match=r'The app did not start: the error is in the log\.'):
         serve(to_a2a(Agent(TestModel()), lifespan=broken))
 
 

@@ -94,7 +94,7 @@ def test_neither_secrets_nor_their_hashes_are_kept(kind: Any, form: Any) -> None
 @pytest.mark.parametrize(
     ('callers', 'complaint'),
     [
-        ({}, 'nobody could call'),
+        ({}, 'tokens or keys is empty'),
         ({'short': 'ann'}, 'at least 16 characters'),
         ({'with spaces in between': 'ann'}, 'without spaces'),
         ({'not-ascii-é-not-ascii': 'ann'}, 'ASCII'),

@@ -92,7 +92,7 @@ def test_tasks_in_the_memory_of_a_process_cannot_be_run_by_another(
     assert answers == [
         (2, f'joker:app {MEMORY}'),
         (2, f'joker:agent {MEMORY}'),
-        (2, 'joker:empty is no app that to_a2a() made, and none is mounted in it.'),
+        (2, 'joker:empty is not an app of to_a2a(), and has no mounted app of to_a2a().'),
     ]
 
 
@@ -102,7 +102,7 @@ def test_a_backend_is_for_agents_and_one_that_there_is(capsys: pytest.CaptureFix
         refused(capsys, 'serve', 'joker:agent', '--backend', 'mysql://db'),
     ] == snapshot(
         [
-            (2, '--backend is for an agent; the app joker:app has its backend already.'),
+            (2, '--backend can only be given with an agent: joker:app is an app, which has its own backend.'),
             (
                 2,
                 "backend must be 'memory', 'sqlite:///agent.db', 'postgresql://host/database' or a Backend, "
@@ -153,8 +153,11 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
         ('serve', "Missing argument 'MODULE:NAME'."),
         ('serve joker:app --prot 80', 'No such option.*--prot.*Did you mean .*--port'),
         ('serve joker:app --port http', "Invalid value for '--port': 'http' is not a valid integer."),
-        ('serve joker:agent --auth joker:app --anonymous', '--auth and --anonymous exclude each other.'),
-        ('migrate --sql --check', '--sql, --all-sql and --check exclude each other.'),
+        (
+            'serve joker:agent --auth joker:app --anonymous',
+            '--auth and --anonymous cannot be combined: give one of them.',
+        ),
+        ('migrate --sql --check', '--sql, --all-sql and --check cannot be combined: give one of them.'),
     ],
 )
 def test_a_wrong_command_line_is_explained(line: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:

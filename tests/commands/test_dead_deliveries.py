@@ -108,7 +108,7 @@ def test_which_ones_has_to_be_said(capsys: Capture, which: tuple[str, ...]) -> N
 def test_an_owner_is_for_all(capsys: Capture) -> None:
     in_store(dead(1))
     why = command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--delivery', 'x', '--caller', 'ann').why
-    assert why == (2, 'An owner is for --all; a delivery has one already.')
+    assert why == (2, 'An owner can only be combined with --all: --delivery already names one item.')
 
 
 def test_a_backend_without_push_notifications_has_none(capsys: Capture, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_dead_letter_is_retried_once_unless_it_is_asked_for_again(capsys: Capt
     [first] = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--json').lines
     assert first == {'taskId': 't0', 'retriedAs': first['retriedAs']}
     refused = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--task', 't2')
-    assert refused.why == (1, f't0: The dead letter was retried already, as the task {first["retriedAs"]}.')
+    assert refused.why == (1, f't0: The dead letter has already been retried, as the task {first["retriedAs"]}.')
     assert refused.out.startswith('t2 -> ')
     [again] = command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't0', '--again', '--json').lines
 
@@ -97,7 +97,7 @@ def test_all_that_were_not_retried_yet_are_retried_perhaps_of_one_owner(capsys: 
 def test_what_is_not_there_is_not_retried(capsys: Capture) -> None:
     in_store(three)
     outcomes = [command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', task).why for task in ('no', 'done')]
-    assert outcomes == [(1, 'no: Task not found.'), (1, 'done: The task is completed and no dead letter.')]
+    assert outcomes == [(1, 'no: Task not found.'), (1, 'done: The task is completed and is not a dead letter.')]
 
 
 def test_it_has_to_be_said_which_are_to_be_retried(capsys: Capture) -> None:
@@ -107,8 +107,8 @@ def test_it_has_to_be_said_which_are_to_be_retried(capsys: Capture) -> None:
         command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', 't', '--caller', 'ann').why,
     ] == snapshot(
         [
-            (2, 'Name what to retry with --task, or retry --all.'),
-            (2, 'Name what to retry with --task, or retry --all.'),
-            (2, 'An owner is for --all; a task has one already.'),
+            (2, 'Choose the items to retry: give --task or --all, not both.'),
+            (2, 'Choose the items to retry: give --task or --all, not both.'),
+            (2, 'An owner can only be combined with --all: --task already names one item.'),
         ]
     )

@@ -41,10 +41,10 @@ def test_without_a_yes_nothing_is_erased(capsys: Capture) -> None:
     assert {outcome.code for outcome in outcomes} == {1}
     assert [outcome.err.removeprefix('pydantic-ai-a2a: ') for outcome in outcomes] == snapshot(
         [
-            '2 tasks and 2 conversations of the owner /ann would be erased: add --yes to do it\n',
-            '1 task and 1 conversation of the owner /ann in the context c would be erased: add --yes to do it\n',
-            'nothing is stored of the owner /eve\n',
-            'nothing is stored of the owner / in the context nothing\n',
+            '2 tasks and 2 conversations of the owner /ann would be erased: add --yes to erase\n',
+            '1 task and 1 conversation of the owner /ann in the context c would be erased: add --yes to erase\n',
+            'no data is stored for the owner /eve\n',
+            'no data is stored for the owner / in the context nothing\n',
         ]
     )
     assert left(capsys, '--caller', 'ann') == 4
@@ -174,7 +174,7 @@ def test_a_context_is_erased_and_the_counts_can_be_read_by_programs(capsys: Capt
 def test_where_nothing_is_stored_nothing_is_erased(capsys: Capture) -> None:
     in_store(two)
     outcome = command(capsys, 'erase', 'joker:app', '--caller', 'eve', '--yes')
-    assert outcome == (1, '', 'pydantic-ai-a2a: nothing is stored of the owner /eve\n')
+    assert outcome == (1, '', 'pydantic-ai-a2a: no data is stored for the owner /eve\n')
 
 
 def test_what_is_queued_or_running_is_not_erased_unless_it_is_cancelled(capsys: Capture) -> None:
@@ -188,11 +188,11 @@ def test_what_is_queued_or_running_is_not_erased_unless_it_is_cancelled(capsys: 
     in_store(live)
     code, why = command(capsys, 'erase', 'joker:app', '--caller', 'ann', '--yes').why
     assert (code, why.partition(' is queued')[2]) == snapshot(
-        (1, ' or running; cancel it before what it belongs to is erased. With --cancel, that is done.')
+        (1, ' or running; cancel it before you erase its context or its owner. Or add --cancel.')
     )
     cancelling = ('--yes', '--cancel', '--grace', '0.01')
     assert command(capsys, 'erase', 'joker:app', '--caller', 'ann', *cancelling).out == snapshot(
-        'erased of the owner /ann: 3 tasks (3 messages and artifacts, 5 events), 0 conversations (0 model messages)\n'
+        'erased for the owner /ann: 3 tasks (3 messages and artifacts, 5 events), 0 conversations (0 model messages)\n'
     )
 
 

@@ -84,10 +84,10 @@ def test_where_nothing_is_stored_the_export_says_so(capsys: Capture) -> None:
     assert command(capsys, 'export', 'joker:app', '--caller', 'eve') == (
         1,
         '',
-        'pydantic-ai-a2a: nothing is stored of the owner /eve\n',
+        'pydantic-ai-a2a: no data is stored for the owner /eve\n',
     )
     assert command(capsys, 'export', 'joker:app', '--context', 'd') == (
         1,
         '',
-        'pydantic-ai-a2a: nothing is stored of the owner / in the context d\n',
+        'pydantic-ai-a2a: no data is stored for the owner / in the context d\n',
     )

@@ -106,9 +106,9 @@ def test_what_has_not_one_known_store_is_refused(capsys: Capture, directory: Pat
     assert {code for code, _ in outcomes} == {2}
     assert [why[:60] for _, why in outcomes] == snapshot(
         [
-            'Which store? Name an app, such as joker:app, or its --backen',
+            'Name the store: give an app, such as joker:app, or --backend',
             'joker:several holds apps with several stores: name one of th',
-            'joker:foreign has a backend of its own, which has no schema ',
+            'joker:foreign has a custom backend: the command upgrades onl',
             'joker:agent keeps its tasks in the memory of one process, wh',
         ]
     )
@@ -125,9 +125,9 @@ def test_what_cannot_be_migrated_is_said(capsys: Capture, directory: Path) -> No
         for _, why in outcomes
     ] == snapshot(
         [
-            "'memory' is no store that has a schema, such as sqlite:///agent.db.",
+            "'memory' is not a store with a schema: give a SQLite or PostgreSQL URL, such as sqlite:///agent.db.",
             "'sqlite://' names no file",
-            'The SQLite file /text.db cannot be used: the file is damaged, or no database: file is not a database'
+            'The SQLite file /text.db cannot be used: the file is damaged, or is not a database: file is not a database'
             ' (SQLITE_NOTADB). Restore it from a backup.',
             'The SQLite file /newer.db cannot be used: it was written by a newer version',
         ]

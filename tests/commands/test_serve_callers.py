@@ -100,10 +100,10 @@ def test_callers_are_named_by_what_authenticates_them(capsys: Capture) -> None:
     ]
     assert answers == snapshot(
         [
-            'guarded:mixed is no BearerAuth, JWTAuth or another Authenticator, and no list of them.',
-            'guarded:agent is no BearerAuth, JWTAuth or another Authenticator, and no list of them.',
+            'guarded:mixed is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.',
+            'guarded:agent is not an Authenticator, such as a BearerAuth, and not a list of Authenticators.',
             "The module 'guarded' has no 'nothing'. It has 'agent', 'app'.",
-            '--auth is for an agent; the app guarded:app has its auth= already, or none.',
+            '--auth can only be given with an agent',
         ]
     )
 

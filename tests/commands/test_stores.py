@@ -45,10 +45,10 @@ def test_what_is_no_store_is_refused(capsys: Capture, directory: Path) -> None:
     assert {code for code, _ in outcomes} == {2}
     assert [why.replace(str(directory), '')[:70] for _, why in outcomes] == snapshot(
         [
-            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
-            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
-            'Whose tasks? Name an app, such as joker:app, or both --backend and --n',
-            '--namespace is for --backend without an app; an app has its namespace ',
+            'Name the agent: give an app, such as joker:app, or both --backend and ',
+            'Name the agent: give an app, such as joker:app, or both --backend and ',
+            'Name the agent: give an app, such as joker:app, or both --backend and ',
+            '--namespace cannot be combined with an app, which has its own namespac',
             'joker:memory keeps its tasks in the memory of one process, which has t',
             'joker:parent holds 2 apps: name one of them, or its --backend and --na',
             'There is no file /mistyped.db.',
@@ -79,10 +79,10 @@ def test_a_context_without_an_owner_belongs_to_anonymous_callers() -> None:
 @pytest.mark.parametrize(
     ('options', 'text'),
     [
-        ((), 'Whose?'),
-        (('--owner', 'ann'), "'ann' is no owner: write TENANT/CALLER, such as /ann, or --caller ann"),
-        (('--owner', '/ann', '--caller', 'ann'), 'or with --caller and --tenant'),
-        (('--owner', '/ann', '--tenant', 'acme'), 'or with --caller and --tenant'),
+        ((), 'Name an owner with --owner or --caller'),
+        (('--owner', 'ann'), "'ann' is not an owner: write TENANT/CALLER, such as /ann, or --caller ann"),
+        (('--owner', '/ann', '--caller', 'ann'), 'or with --caller and --tenant, not with both'),
+        (('--owner', '/ann', '--tenant', 'acme'), 'or with --caller and --tenant, not with both'),
     ],
 )
 def test_an_owner_that_could_be_a_mistake_is_refused(capsys: Capture, options: tuple[str, ...], text: str) -> None:

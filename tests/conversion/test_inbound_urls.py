@@ -227,5 +227,5 @@ def test_urls_of_allowed_schemes_are_checked_as_all_are(url: str, problem: str) 
 
 
 def test_a_server_may_take_no_urls_at_all() -> None:
-    with pytest.raises(InvalidParamsError, match='URLs are not taken'):
+    with pytest.raises(InvalidParamsError, match='URLs are not accepted'):
         one(Part(url='https://example.com/a.png'), accepts(DEFAULT_PROFILE, ()))

@@ -35,9 +35,9 @@ BAD: list[tuple[Any, Any, tuple[str, str]]] = [
     (True, {'const': 1}, ('v', 'must be 1')),
     ('c', {'enum': ['a', 'b']}, ('v', "must be one of 'a', 'b'")),
     ({'a': 'x'}, CHOICE, ('v.a', 'must be an integer')),
-    (3, CHOICE, ('v', 'fits none of what is allowed')),
-    (3, {'oneOf': [{}, {'type': 'integer'}]}, ('v', 'fits more than one of what is allowed')),
-    (3, {'anyOf': [{'type': 'string'}]}, ('v', 'fits none of what is allowed')),
+    (3, CHOICE, ('v', 'matches none of the allowed forms')),
+    (3, {'oneOf': [{}, {'type': 'integer'}]}, ('v', 'matches more than one of the allowed forms')),
+    (3, {'anyOf': [{'type': 'string'}]}, ('v', 'matches none of the allowed forms')),
     (3, {'allOf': [{}, {'type': 'string'}]}, ('v', 'must be a string')),
     ({'next': {'next': 1}}, TREE, ('v.next.next', 'must be an object')),
     ([1], {'items': {'type': 'string'}}, ('v[0]', 'must be a string')),
@@ -61,4 +61,4 @@ def test_what_does_not_fit_is_told_where_and_why(value: Any, schema: Any, found:
 
 @pytest.mark.parametrize('ways', [1, 2])
 def test_a_schema_that_has_no_end_comes_to_one(ways: int) -> None:
-    assert problem(1, {'anyOf': [{'$ref': '#'}] * ways}, 'v') == ('v', 'fits none of what is allowed')
+    assert problem(1, {'anyOf': [{'$ref': '#'}] * ways}, 'v') == ('v', 'matches none of the allowed forms')

@@ -175,7 +175,8 @@ def test_a_refusal_names_the_field_and_what_the_agent_returns() -> None:
     with pytest.raises(ContentTypeNotSupportedError) as refused:
         OutputMapper(City, ['application/json', 'audio/wav']).check(['video/mp4'])
     assert refused.value.message == snapshot(
-        'configuration.acceptedOutputModes: none of them fits. This agent returns application/json, audio/wav.'
+        'configuration.acceptedOutputModes: the agent returns none of these types. It returns'
+        ' application/json, audio/wav.'
     )
     assert refused.value.metadata == {'field': 'configuration.acceptedOutputModes'}
 

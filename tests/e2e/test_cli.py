@@ -72,7 +72,7 @@ async def test_a_worker_serves_the_workers_of_all_apps_that_are_mounted_in_one(t
         for path in ('ann/', 'bob/'):
             async with official_client(f'{server.url}{path}', streaming=False) as client:
                 assert text_of(await task_of(client.send_message(say('hello')))) == 'Answered by one.'
-        health = running.wait_for(r'health is told on (\S+)')[1]
+        health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         for path in ('ann/', 'bob/'):
             assert await get(f'{health}{path}health/ready') == (200, {'ready': True, 'components': OK})
         async with httpx.AsyncClient(timeout=LIMIT) as http:
@@ -100,7 +100,7 @@ async def test_a_worker_tells_its_health_while_it_drains_and_a_second_signal_doe
         web(tmp_path) as server,
         worker(tmp_path, 'patient', '--health-port', '0', NAME='one', HANGS='1') as running,
     ):
-        health = running.wait_for(r'health is told on (\S+)')[1]
+        health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         async with official_client(server.url) as client:
             stream = client.send_message(say('hello'))
             await anext(stream)

@@ -29,6 +29,6 @@ def test_a_server_answers_for_this_machine_and_the_names_that_it_is_given(tmp_pa
 def test_a_worker_tells_its_health_to_this_machine_only(app: str, tmp_path: Path) -> None:
     worker = ('-m', 'pydantic_ai_a2a', 'worker', f'{APPS}:{app}', '--health-port', '0', '--app-dir', str(ROOT))
     with process(*worker, cwd=tmp_path) as running:
-        health = running.wait_for(r'health is told on (\S+)')[1]
+        health = running.wait_for(r'the health endpoints listen on (\S+)')[1]
         running.wait_for('the worker runs')
         assert statuses(f'{health}health/live') == [421, 421, 200]

@@ -81,7 +81,7 @@ async def test_every_event_arrives_in_order_though_the_webhook_was_down_and_the_
         port, url = hook.port, hook.url
     with served(tmp_path) as server:
         await send(server, url)
-        await wait_for(server, r'failed \(no connection \(ConnectError\)\), try 2 of 20')
+        await wait_for(server, r'failed \(no connection \(ConnectError\)\), attempt 2 of 20')
         await kill(server)
     async with webhook(port=port) as hook:
         with served(tmp_path):

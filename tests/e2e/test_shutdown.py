@@ -121,6 +121,6 @@ async def test_streams_of_a_mounted_app_end_although_nobody_runs_its_lifespan() 
 async def test_a_reader_that_stops_reading_does_not_keep_a_script_from_ending() -> None:
     script = 'from pydantic_ai_a2a import run; from tests.e2e.apps import hasty; run(hasty, port=0)'
     with process('-c', script) as server, closing(unread(server.url, 'flood 200')):
-        await asyncio.to_thread(server.wait_for, 'A reader fell behind and was dropped')
+        await asyncio.to_thread(server.wait_for, 'A subscriber read its events too slowly and was disconnected')
         server.signal(signal.SIGTERM)
         assert await server.ended() == -signal.SIGTERM

@@ -85,7 +85,7 @@ def test_answers_that_nobody_reads_take_no_more_than_the_limit(method: str, opti
         while (long := http.post('/', json=rpc('GetTask', id=task_id))).status_code == 503:
             assert long.headers['Retry-After'] == '1'
         assert len(long.content) > LONG
-        while 'A slow reader was cut to make room for other answers (correlation id' not in server.output:
+        while 'A slow client was disconnected to free memory for other answers (correlation id' not in server.output:
             assert time.monotonic() < until, server.output
             stack.enter_context(closing(unread(server.url, rpc(method, id=task_id))))
             assert memory(http)['unsent'] <= UNSENT
@@ -102,5 +102,5 @@ def test_a_client_that_never_reads_loses_its_connection(options: tuple[str, ...]
         poll.register(connection, 0)  # tells of the connection's end only
         assert poll.poll(LIMIT * 1000), server.output
         connection.close()
-    assert 'An answer was not read in time (correlation id' in server.output
+    assert 'A client did not read its answer in time (correlation id' in server.output
     assert 'without completing response' not in server.output

@@ -256,5 +256,5 @@ async def test_what_operators_do_to_a_store_a_storage_cannot() -> None:
         await housekeeping.dead_letters()
     with pytest.raises(UnsupportedOperationError, match='cannot retry tasks'):
         await housekeeping.retry('t', new_id='u', at=AT)
-    with pytest.raises(UnsupportedOperationError, match='cannot list what it holds'):
+    with pytest.raises(UnsupportedOperationError, match='cannot export tasks'):
         housekeeping.export('/')

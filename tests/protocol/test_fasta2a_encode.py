@@ -351,23 +351,24 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
             'MethodNotAllowedError': {
                 'code': -32601,
                 'message': 'Method not found',
-                'data': {'detail': 'The path takes other HTTP methods; `Allow` says which.'},
+                'data': {
+                    'detail': 'The path does not accept this HTTP method; the header `Allow` lists the accepted'
+                    ' methods.'
+                },
             },
             'MethodNotFoundError': {'code': -32601, 'message': 'Method not found'},
             'MisdirectedRequestError': {
                 'code': -32600,
                 'message': 'Request payload validation error',
                 'data': {
-                    'detail': 'The server does not answer for the host that the request names; '
-                    '`Access.allowed_hosts` says for which it does.'
+                    'detail': 'The server does not answer for the host of the request. '
+                    '`Access.allowed_hosts` lists the accepted hosts.'
                 },
             },
             'NotFoundError': {
                 'code': -32601,
                 'message': 'Method not found',
-                'data': {
-                    'detail': 'There is nothing at this path. The agent card says what the agent serves and where.'
-                },
+                'data': {'detail': 'The path does not exist. The agent card lists the URLs of the agent.'},
             },
             'OverloadedError': {
                 'code': -32000,
@@ -378,7 +379,7 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
                 'message': 'Request payload validation error',
                 'data': {'detail': 'The request body is larger than this server accepts.'},
             },
-            'PermissionDeniedError': {'code': -32000, 'message': 'The caller may not do this'},
+            'PermissionDeniedError': {'code': -32000, 'message': 'The caller is not allowed to do this'},
             'PrivateAddressError': {
                 'code': -32602,
                 'message': 'Invalid parameters',
@@ -393,7 +394,7 @@ def test_errors_have_fasta2as_messages_and_what_there_is_to_say_is_their_data() 
             'RequestTimeoutError': {
                 'code': -32600,
                 'message': 'Request payload validation error',
-                'data': {'detail': 'The request body did not come in time.'},
+                'data': {'detail': 'The request body did not arrive in time.'},
             },
             'StoreUnavailable': {'code': -32000, 'message': 'The store cannot be reached now; try again later'},
             'TaskNotCancelableError': {

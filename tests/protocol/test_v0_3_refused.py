@@ -149,7 +149,7 @@ def test_a_part_says_its_kind(kind: object) -> None:
     ],
 )
 def test_a_part_holds_what_its_kind_says(part: object, kind: str) -> None:
-    assert bad_part(part) == {'message.parts[1]': f'must hold {kind}, as its kind says'}
+    assert bad_part(part) == {'message.parts[1]': f'must have the field {kind}, because its kind is {kind}'}
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ async def test_a_sender_that_ends_hands_back_what_nobody_answers() -> None:
 async def test_a_sender_that_cannot_hand_back_what_nobody_answers_leaves_it_to_its_lease() -> None:
     clock = SetClock()
     backend = memory(clock)
-    with told_to_loop() as told, told_in_log('could not be carried out') as logged:
+    with told_to_loop() as told, told_in_log('failed inside the server') as logged:
         async with webhook(HANGS) as hook, sending(backend, outbox=Breaking(outbox_of(backend), 'release')):
             await canceled(backend, hook)
             await hook.got(1)
@@ -191,7 +191,7 @@ class Breaking(Outbox):
 
 
 @pytest.mark.parametrize(
-    ('method', 'text'), [('lease', 'The outbox cannot be read'), ('done', 'could not be carried out')]
+    ('method', 'text'), [('lease', 'The outbox of webhooks could not be read'), ('done', 'failed inside the server')]
 )
 async def test_one_that_loses_its_store_for_a_while_goes_on(method: str, text: str) -> None:
     backend = memory()
@@ -208,7 +208,7 @@ async def test_what_cannot_be_decrypted_is_not_sent() -> None:
     settings = Push(private_hosts=['127.0.0.1'], tries=1)
     sealed = Cipher(['A' * 43 + '='])
     async with webhook() as hook:
-        with told_in_log('none of Push.keys decrypts it'):
+        with told_in_log('no key of Push.keys decrypts the webhook'):
             await submit(backend, message(new='t'))
             config = PushConfig(
                 id='c', version='1.0', takes='artifacts', body=sealed.dump(PushTarget(id='c', url=hook.url))
@@ -218,7 +218,7 @@ async def test_what_cannot_be_decrypted_is_not_sent() -> None:
             async with sending(backend, settings):
                 pass
         [dead] = await outbox_of(backend).dead()
-    assert (dead.error, hook.received) == ('none of Push.keys decrypts it', [])
+    assert (dead.error, hook.received) == ('no key of Push.keys decrypts the webhook', [])
 
 
 async def test_a_webhook_of_0_3_is_told_of_a_task_that_is_gone_by_then() -> None:

@@ -68,9 +68,9 @@ async def test_a_renewal_that_fails_is_logged_and_the_next_one_comes(caplog: pyt
 async def test_nothing_is_renewed_for_a_loop_that_is_stuck_until_it_answers() -> None:
     renewals = Renewals()
     heartbeat = Heartbeat(renewals, 20 * LEASE)
-    with told_in_log('has not answered') as told:
+    with told_in_log('has been blocked') as told:
         assert told.wait(LIMIT)
-    with told_in_log('has not answered') as told_again:
+    with told_in_log('has been blocked') as told_again:
         assert not told_again.wait(20 * LEASE)
     while not renewals.done.empty():
         renewals.done.get()

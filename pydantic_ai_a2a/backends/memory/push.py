@@ -49,7 +49,9 @@ class Webhooks:
         """Refuse a configuration above the limit of a task; None stands for a new task."""
         webhooks = task.webhooks if task is not None and task.webhooks else {}
         if config.id not in webhooks and len(webhooks) >= limit:
-            raise InvalidParamsError(f'The task has {limit} push notification configurations already.')
+            raise InvalidParamsError(
+                f'The task already has the maximum of {limit} push notification configurations: delete one first.'
+            )
 
     def put(self, task: Task, config: PushConfig) -> None:
         """Add a configuration, or replace the configuration with the same id."""

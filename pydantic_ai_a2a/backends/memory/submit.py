@@ -70,7 +70,9 @@ def _replay(store: Store, message: Submission, key: str, window: int) -> Accepte
     if first is None:
         return None
     if first.digest != message.digest:
-        raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
+        raise InvalidParamsError.of(
+            'message.messageId', 'was already used for a message with different content: send a new messageId'
+        )
     if message.anonymous and message.new and first.accepted_at < message.at - window:
         return None
     return Accepted(first.task.header(), first.after, replayed=True)

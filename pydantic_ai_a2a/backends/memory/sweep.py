@@ -129,7 +129,7 @@ def erase(store: Store, owner: str, context_id: str | None, at: int) -> Erased:
     """See `Housekeeping.erase`."""
     if (live := store.waiting.first_live(owner, context_id)) is not None:
         raise UnsupportedOperationError(
-            f'The task {live.id} is queued or running; cancel it before what it belongs to is erased.'
+            f'The task {live.id} is queued or running; cancel it before you erase its context or its owner.'
         )
     conversations = store.conversations
     if erased := _erase_tasks(store, owner, context_id, at):

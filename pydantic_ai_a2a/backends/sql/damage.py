@@ -28,6 +28,6 @@ def check_stored(task_id: str, *bodies: bytes | None) -> None:
             else:
                 body.decode()
         except ValueError as error:
-            raise StoredDamaged(f'Task {task_id} holds a body that is no JSON: {error}') from error
+            raise StoredDamaged(f'Task {task_id} has stored data that is not valid JSON: {error}') from error
         if not (body.startswith(b'{') and body.endswith(b'}')):
-            raise StoredDamaged(f'Task {task_id} holds a body that is no JSON object.')
+            raise StoredDamaged(f'Task {task_id} has stored data that is not a JSON object.')

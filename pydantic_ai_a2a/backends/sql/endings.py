@@ -45,5 +45,5 @@ def split(task_id: str, ending: bytes | None) -> list[tuple[str, bytes]]:
             items.append((_KINDS[length[:1]], rest[start:end]))
             start = end
     except (KeyError, ValueError):
-        raise StoredDamaged(f'Task {task_id} has an end that cannot be read.') from None
+        raise StoredDamaged(f'Task {task_id} has a stored end that cannot be read.') from None
     return items

@@ -39,7 +39,7 @@ def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[N
     rows = yield f'{live} LIMIT 1', values
     if rows:
         raise UnsupportedOperationError(
-            f'The task {rows[0][0]} is queued or running; cancel it before what it belongs to is erased.'
+            f'The task {rows[0][0]} is queued or running; cancel it before you erase its context or its owner.'
         )
 
 

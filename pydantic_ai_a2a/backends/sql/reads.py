@@ -120,7 +120,7 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
         try:
             task = yield from _with_items(agent, row, query.history_length, query.include_artifacts)
         except StoredDamaged as damaged:
-            logger.error('A task is left out of a list: %s', damaged)
+            logger.error('A list leaves out a damaged task: %s', damaged)
             shown += 1
             continue
         room -= sum(map(len, (*(task.history or ()), *(task.artifacts or ()))))

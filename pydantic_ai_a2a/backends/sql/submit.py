@@ -135,7 +135,9 @@ def _replay(agent: str, message: Submission, key: str | None, window: int) -> Tr
         return None
     digest, task_id, after, accepted_at = rows[0]
     if bytes(digest) != message.digest:
-        raise InvalidParamsError.of('message.messageId', 'was used before for a message with another content')
+        raise InvalidParamsError.of(
+            'message.messageId', 'was already used for a message with different content: send a new messageId'
+        )
     if message.anonymous and message.new and accepted_at < message.at - window:
         yield [(statement, [(agent, message.owner, key)]) for statement in _FORGET]
         return None

@@ -32,7 +32,9 @@ def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) ->
     if not replaced:
         rows = yield f'SELECT COUNT(*) FROM push_config WHERE {_OF_TASK}', (agent, task_id)
         if rows[0][0] >= limit:
-            raise InvalidParamsError(f'The task has {limit} push notification configurations already.')
+            raise InvalidParamsError(
+                f'The task already has the maximum of {limit} push notification configurations: delete one first.'
+            )
         yield (
             'INSERT INTO push_config (agent, task_id, owner, id, version, takes, body) VALUES (?, ?, ?, ?, ?, ?, ?)',
             (agent, task_id, owner, config.id, config.version, takes, config.body),

@@ -60,7 +60,7 @@ class SqliteFile:
 
 def _synchronous(url: str, options: Mapping[str, str]) -> Synchronous:
     if unknown := sorted({*options} - {'synchronous'}):
-        raise ValueError(f'{url!r} has the unknown option {unknown[0]!r}; there is only synchronous.')
+        raise ValueError(f'{url!r} has the unknown option {unknown[0]!r}: the only option is synchronous.')
     chosen = options.get('synchronous', 'full').lower()
     if chosen not in ('full', 'normal'):
         raise ValueError(f"{url!r}: synchronous is 'full' or 'normal', not {chosen!r}.")
@@ -170,7 +170,9 @@ def vacuum(file: SqliteFile) -> None:
     except sqlite3.Error as error:
         raise _unusable(file, error) from error
     if in_use:
-        raise BackendUnusable(f'The WAL of {file.path} cannot be emptied: others read it for too long; try again.')
+        raise BackendUnusable(
+            f'The WAL of {file.path} cannot be emptied, because other connections still read the WAL: try again later.'
+        )
 
 
 def _use_wal(connection: sqlite3.Connection, until: float) -> str:

@@ -20,7 +20,7 @@ _AWAY = frozenset({
 })  # fmt: skip
 _DAMAGED = {
     sqlite3.SQLITE_CORRUPT: 'the file is damaged',
-    sqlite3.SQLITE_NOTADB: 'the file is damaged, or no database',
+    sqlite3.SQLITE_NOTADB: 'the file is damaged, or is not a database',
 }
 
 

@@ -171,7 +171,9 @@ async def test_a_second_app_of_one_process_cannot_have_the_same_tasks(another: O
     other = SqliteFileBackend(SqliteFile(path=tmp_path / 'agent.db'), 'other', reader_lag=READER_LAG)
     stop, stop_other = first.listen(nothing, nothing), other.listen(nothing, nothing)
     for refused in (another, lambda: second.listen(nothing, nothing)):
-        with pytest.raises(BackendUnusable, match="A running app of this process has the namespace 'agent' of the SQL"):
+        with pytest.raises(
+            BackendUnusable, match="Another running app of this process uses the namespace 'agent' of the"
+        ):
             refused()
     stop()
     stop_other()

@@ -36,7 +36,7 @@ def test_a_url_names_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         ('sqlite:///folder/', 'names no file'),
         ('sqlite:///agent.db#1', 'names no file'),
         ('sqlite:///:memory:', "For tasks in memory, write 'memory'"),
-        ('sqlite:///agent.db?mode=ro', "unknown option 'mode'; there is only synchronous"),
+        ('sqlite:///agent.db?mode=ro', "unknown option 'mode': the only option is synchronous"),
         ('sqlite:///agent.db?synchronous=off', "synchronous is 'full' or 'normal', not 'off'"),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_file_of_something_else_is_refused(file: SqliteFile) -> None:
 def test_a_file_that_is_no_database_is_refused(file: SqliteFile) -> None:
     file.path.write_bytes(b'not a database, but as long as the head of one' * 10)
     with pytest.raises(
-        BackendUnusable, match=r'agent\.db cannot be used: the file is damaged, or no database: file is'
+        BackendUnusable, match=r'agent\.db cannot be used: the file is damaged, or is not a database: file is'
     ):
         connect(file)
 
@@ -136,7 +136,10 @@ def test_a_file_is_not_written_anew_while_others_use_it_for_too_long(file: Sqlit
     other = sqlite3.connect(file.path, isolation_level=None)
     other.execute('BEGIN')
     other.execute('SELECT * FROM task').fetchall()
-    with pytest.raises(BackendUnusable, match=r'agent\.db cannot be emptied: others read it for too long; try again'):
+    with pytest.raises(
+        BackendUnusable,
+        match=r'agent\.db cannot be emptied, because other connections still read the WAL: try again later',
+    ):
         vacuum(file)
     other.execute('COMMIT')
     vacuum(file)

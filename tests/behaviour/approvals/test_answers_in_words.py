@@ -105,7 +105,7 @@ async def test_words_that_are_not_clear_ask_again_and_the_task_waits_no_longer_f
         task = await client.send('delete')
         again = await client.send(message(words, taskId=task['id']))
         assert (state_of(again), asked(again), tools.deleted) == ('INPUT_REQUIRED', asked(task), [])
-        assert question(again) == f'That is no clear answer.\n{question(task)}'
+        assert question(again) == f'The answer is not clear.\n{question(task)}'
         assert again['status']['timestamp'] == task['status']['timestamp']
         done = await client.send(message('yes', taskId=task['id']))
     assert texts(done) == ['delete + deleted a']
@@ -130,10 +130,10 @@ async def test_asking_again_counts_against_the_limit_of_messages() -> None:
 @pytest.mark.parametrize(
     ('prompt', 'option', 'what'),
     [
-        ('delete two', ALL, 'Several answers are needed'),
-        ('fetch', ALL, 'Plain words are no answer here.'),
-        ('delete', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words are no answer here.'),
-        ('ask', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words are no answer here.'),
+        ('delete two', ALL, 'The task needs several answers'),
+        ('fetch', ALL, 'Plain words cannot answer this.'),
+        ('delete', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words cannot answer this.'),
+        ('ask', {'approvals': Approvals(plain_text_answers='none')}, 'Plain words cannot answer this.'),
     ],
     ids=['several', 'external', 'none, approval', 'none, question'],
 )
@@ -190,7 +190,7 @@ async def test_words_for_one_question_do_not_answer_the_next() -> None:
             client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
             again = await client.send(late)
     assert (state_of(again), [call['id'] for call in asked(again)]) == ('INPUT_REQUIRED', ['c1'])
-    assert question(again).startswith('That is no clear answer.')
+    assert question(again).startswith('The answer is not clear.')
     assert tools.deleted == [('a', True)]
 
 
@@ -366,7 +366,7 @@ async def test_words_that_do_not_fit_a_question_or_contradict_its_data_ask_again
     async with serving(asking(schema, seen)) as client:
         task = await client.send('hi')
         again = await client.send(message(parts=parts, taskId=task['id']))
-    assert (state_of(again), question(again)) == ('INPUT_REQUIRED', f'That is no clear answer.\n{question(task)}')
+    assert (state_of(again), question(again)) == ('INPUT_REQUIRED', f'The answer is not clear.\n{question(task)}')
     assert seen == []
 
 
@@ -440,7 +440,7 @@ async def test_the_schema_of_an_output_question_is_enforced(
             after = await client.send(sent)
             assert state_of(after) == told
             if told == 'INPUT_REQUIRED':
-                assert question(after) == f'That is no clear answer.\n{question(task)}'
+                assert question(after) == f'The answer is not clear.\n{question(task)}'
             else:
                 assert len(parts) == 2 or problem(sent, data['messageSchema'], 'message') is None
 
@@ -479,7 +479,7 @@ async def test_bare_data_for_one_question_does_not_answer_the_next(how: str) -> 
         client.app.backend.queue = Overtaken(client.app.backend.queue, lambda: client.send(first))
         again = await client.send(late)
         assert (state_of(again), len(seen)) == ('INPUT_REQUIRED', 1)
-        assert question(again).startswith('That is no clear answer.')
+        assert question(again).startswith('The answer is not clear.')
         done = await client.send(message(parts=[{'data': 5}], taskId=task['id']))
     assert (state_of(done), len(seen), '4' in str(seen)) == ('COMPLETED', 2, False)
 
@@ -535,7 +535,7 @@ async def test_words_that_come_before_a_call_waits_do_not_approve_it() -> None:
             backend.queue = Overtaken(backend.queue, ask)
             again = await client.send(message('yes', taskId=task['id']))
     assert (state_of(again), tools.deleted) == ('INPUT_REQUIRED', [])
-    assert question(again).startswith('That is no clear answer.')
+    assert question(again).startswith('The answer is not clear.')
 
 
 @covers(ROW)

@@ -352,8 +352,8 @@ CONTRADICTIONS: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({'auth': [JWT, JWTAuth('other', AUDIENCE, secret=SECRET)]}, ValueError, 'an id_prefix= of its own'),
     ({'auth': [AllOf(JWT, KEYS), JWTAuth('b', 'b', secret=SECRET)]}, ValueError, 'an id_prefix= of its own'),
     ({'auth': TOKENS, 'access': Access(scopes={'Send': 'a'})}, ValueError, "'Send', which is not an operation"),
-    ({'auth': TOKENS, 'access': Access(scopes={'*': 'a b'})}, ValueError, "'a b' is no scope"),
-    ({'auth': TOKENS, 'access': Access(scopes={'GetTask': ['a"']})}, ValueError, 'is no scope'),
+    ({'auth': TOKENS, 'access': Access(scopes={'*': 'a b'})}, ValueError, "'a b' is not a valid scope"),
+    ({'auth': TOKENS, 'access': Access(scopes={'GetTask': ['a"']})}, ValueError, 'is not a valid scope'),
     ({'access': Access(scopes={'*': 'a'})}, TypeError, 'Access.scopes needs auth='),
 ]
 

@@ -56,7 +56,7 @@ SENTENCES = {
     'provider-error': 'The model provider failed.',
     'internal': 'The agent failed with an internal error.',
     'shutdown': 'The server shut down before the task was done.',
-    'attempts': 'The task was started too often without coming to an end.',
+    'attempts': 'The task was started too many times and never ended.',
     'expired': 'The task waited too long.',
 }
 """All that a client reads about a failure, by its class; `bad-input` alone has what a worker of the user's own says."""

@@ -57,7 +57,7 @@ async def test_a_server_whose_file_is_taken_away_takes_no_messages_until_it_is_b
         take_away(file)
         assert await refused(client) == (503, '1', -32000)
         assert await readiness(client) == (503, 'failed')
-        with told_in_log(f'task {task["id"]} waits for it') as waiting:
+        with told_in_log(f'task {task["id"]} continues once') as waiting:
             clerk.go_on.set()
             assert await asyncio.to_thread(waiting.wait, LIMIT)
         file.with_name('moved').rename(file)
@@ -199,7 +199,7 @@ async def test_a_task_that_is_damaged_in_the_store_is_left_out_of_lists(
     ids = [task['id'] for task in listed['tasks']]
     assert sorted(ids) == sorted(others)
     assert [task['id'] for page in pages for task in page['tasks']] == ids
-    logged = any(each.startswith(f'A task is left out of a list: Task {damaged} ') for each in caplog.messages)
+    logged = any(each.startswith(f'A list leaves out a damaged task: Task {damaged} ') for each in caplog.messages)
     assert logged == (statement != STATE)  # the indexes of lists have no unknown states
 
 

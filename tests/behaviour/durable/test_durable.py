@@ -94,7 +94,7 @@ async def test_a_namespace_keeps_agents_in_one_file_apart(file: str) -> None:
     ):
         await client.send(message('one', contextId='c'))
         assert texts(await other.send(message('two', contextId='c'))) == ['two']
-        with pytest.raises(ValueError, match="running app of this process has the namespace 'ada' of the SQLite file"):
+        with pytest.raises(ValueError, match="app of this process uses the namespace 'ada' of the SQLite file"):
             to_a2a(agent, backend=file)
 
 

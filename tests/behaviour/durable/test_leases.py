@@ -125,7 +125,7 @@ async def test_a_run_that_blocks_the_loop_for_three_leases_loses_its_task_and_it
         await there.queue.finish(claims[0], values.ending(claims[0], at=there.now(), artifacts=[('a', THEIRS)]))
 
     def block() -> None:
-        with told_in_log('The event loop has not answered') as told:
+        with told_in_log('The event loop has been blocked') as told:
             assert told.wait(LIMIT)
         elsewhere(take_over())
 
@@ -188,7 +188,7 @@ async def test_a_task_that_comes_back_while_its_lost_run_still_stops_stays_held(
         await asyncio.to_thread(queue.outlast_a_lease)
         done.set()
         assert texts(await ended(client, task['id'])) == ['hi']
-    assert 'A task could not be stored; it is tried again at the next heartbeat.' not in caplog.messages
+    assert 'A task could not be stored; the worker tries again at the next heartbeat.' not in caplog.messages
 
 
 class Unrecorded(Renewing):

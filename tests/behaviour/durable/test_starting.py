@@ -81,7 +81,7 @@ def test_an_app_whose_agent_cannot_be_entered_at_the_start_serves_its_card(caplo
     app = to_a2a(Agent('test', toolsets=[Connection(connect)]))
     app.hosting.pauses = partial(repeat, 3600.0)
     with TestClient(app) as client:
-        assert 'The agent cannot be entered. Its card is served, and it is tried again in a moment.' in caplog.text
+        assert 'The agent cannot be entered. The server serves the card, and tries again in a moment.' in caplog.text
         assert client.get('/.well-known/agent-card.json').status_code == 200
         assert len(attempts) == 1
         answer = client.post('/', content=send(), headers={'Content-Type': 'application/json'})
@@ -107,7 +107,7 @@ async def test_an_agent_that_cannot_be_entered_is_tried_again_without_a_request(
         await entered.wait()
         assert state_of(await Client(app).send()) == 'COMPLETED'
     assert [said for said in caplog.messages if 'still' in said] == [
-        "The agent still cannot be entered: RuntimeError('no key')"
+        "The agent still cannot be entered, and the server tries again: RuntimeError('no key')"
     ] * 2
     assert first_pauses == [1, 2, 4, 8, 16, 30, 30]
 
@@ -140,7 +140,7 @@ async def test_two_apps_that_run_at_once_cannot_have_one_backend() -> None:
     apps = [to_a2a(Agent('test', name=name), backend=backend) for name in ('ada', 'bob')]
     async with lifespan(apps[0]):
         assert state_of(await Client(apps[0]).send()) == 'COMPLETED'
-        with pytest.raises(BackendUnusable, match='A running app of this process has this backend already'):
+        with pytest.raises(BackendUnusable, match='Another running app of this process uses this backend'):
             async with apps[1].router.lifespan_context(apps[1]):
                 pytest.fail('it has started')
         assert refusal(await Client(apps[1]).post(send())).code == -32603
@@ -189,7 +189,7 @@ async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureF
     app = to_a2a(Agent('test', toolsets=[Stuck()]))
     async with lifespan(app):
         assert state_of(await Client(app).send()) == 'COMPLETED'
-    assert 'The agent could not be left properly.' in caplog.text
+    assert 'The agent failed while the server left its context.' in caplog.text
     assert 'the door is stuck' in caplog.text
 
 

@@ -136,7 +136,7 @@ async def test_a_run_whose_store_is_unavailable_waits_for_it_and_repeats_nothing
     assert (queue.fails, counted.requests) == ([], 2)
     assert (state_of(task), texts(task)) == ('COMPLETED', ['one two three four'])
     assert [event.id for event in events] == [*range(len(events))]
-    told = f'The store is unavailable; task {task["id"]} waits for it and then goes on: the disk is full'
+    told = f'The store is unavailable; task {task["id"]} continues once the store is available again: the disk is full'
     assert caplog.messages.count(told) == 1
     backend.close()
 
@@ -147,7 +147,7 @@ async def test_a_task_that_waits_for_a_slot_is_run_although_the_store_was_away_w
 ) -> None:
     backend, stage = backend_in(tmp_path), Stage()
     queue = backend.queue = Away(backend.queue)
-    with told_to_loop() as told, told_in_log('Queued tasks could not be taken') as logged:
+    with told_to_loop() as told, told_in_log('Queued tasks could not be claimed') as logged:
         async with serving(stage.agent, backend=backend, workers=Workers(running=1, lease=LATER)) as client:
             await client.send('one', returnImmediately=True)
             await stage.reached('one')
@@ -168,7 +168,7 @@ async def test_a_result_that_the_store_did_not_take_is_stored_at_last_before_a_s
     backend.queue = queue = Away(backend.queue)
     queue.refuses = lambda: not backend.ends
     async with serving(counted.agent, backend=backend, workers=Workers(lease=LATER)) as client:
-        with told_in_log('waits for it and then goes on') as told:
+        with told_in_log('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)
     assert (await values.state_of(backend, task['id']), counted.requests) == ('completed', 2)
@@ -197,7 +197,7 @@ async def test_a_failure_that_could_not_be_stored_is_before_a_server_ends(tmp_pa
     backend = backend_in(tmp_path)
     queue = backend.queue = Away(backend.queue, 'finish')
     async with serving(Agent(FunctionModel(fail)), backend=backend, workers=Workers(lease=LATER)) as client:
-        with told_in_log('waits for it and then goes on') as told:
+        with told_in_log('continues once the store is available again') as told:
             task = await client.send('hi', returnImmediately=True)
             assert await asyncio.to_thread(told.wait, LIMIT)
     assert queue.fails == []

@@ -96,7 +96,7 @@ async def test_what_a_run_has_used_whose_client_has_gone_may_be_lost_with_its_st
     file = SqliteFile(path=tmp_path / 'a.db', synchronous='normal', busy_timeout=0.01)
     backend = SqliteFileBackend(file, 'agent', reader_lag=10**6)
     quotas = Quotas(budgets=[Budget(window=timedelta(hours=1), requests=100)])
-    with told_to_loop() as told, told_in_log('did not take what a run has used') as logged:
+    with told_to_loop() as told, told_in_log('usage or the messages of a run could not be stored') as logged:
         async with held.serving(backend=backend, limits=Limits(quotas=quotas)) as client:
             exchange = ask(client, 'slow')
             await held.one.wait()
@@ -121,7 +121,7 @@ async def test_a_completed_run_waits_for_its_store_and_is_not_repeated(tmp_path:
         await held.one.wait()
         with closing(sqlite3.connect(tmp_path / 'a.db', isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
-            with told_in_log('waits for it and then goes on') as waiting:
+            with told_in_log('continues once the store is available again') as waiting:
                 held.ended.set()
                 assert await asyncio.to_thread(waiting.wait, LIMIT)
         answer = await exchange.answer()

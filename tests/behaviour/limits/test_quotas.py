@@ -167,7 +167,9 @@ async def test_two_apps_with_one_file_count_together(tmp_path: Path) -> None:
 
 
 def test_a_rate_is_for_an_operation() -> None:
-    with pytest.raises(ValueError, match=r"^Quotas\.rates has 'message/send', which is no operation: SendMessage, "):
+    with pytest.raises(
+        ValueError, match=r"^Quotas\.rates has 'message/send', which is not an operation: use SendMessage, "
+    ):
         to_a2a(Agent('test'), limits=Limits(quotas=Quotas(rates={'message/send': Rate(1, DAY)})))
 
 

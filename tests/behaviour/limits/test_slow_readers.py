@@ -29,7 +29,7 @@ from ..stage import Stage, ended, serving
 
 LONG = 900_000
 SOON = Limits(answer_time=0.01)
-LATE = 'An answer was not read in time'
+LATE = 'A client did not read its answer in time'
 
 
 class Unread(Exchange):
@@ -70,7 +70,7 @@ async def test_an_answer_that_is_not_read_is_given_up(method: str, caplog: pytes
             await asked.task
         assert asked.bodies == 0
         stage.open('x' * LONG)
-    assert [record.getMessage()[:30] for record in caplog.records if record.name == 'pydantic_ai_a2a'] == [LATE]
+    assert [record.getMessage()[: len(LATE)] for record in caplog.records if record.name == 'pydantic_ai_a2a'] == [LATE]
 
 
 class HalfRead(Unread):
@@ -232,7 +232,9 @@ async def test_the_slowest_reader_is_cut_for_a_new_long_answer(caplog: pytest.Lo
             await asked.task
     assert asked.bodies == 0
     [record] = [record for record in caplog.records if record.name == 'pydantic_ai_a2a']
-    assert record.getMessage().startswith('A slow reader was cut to make room for other answers (correlation id ')
+    assert record.getMessage().startswith(
+        'A slow client was disconnected to free memory for other answers (correlation id '
+    )
 
 
 class InTwo:
@@ -291,7 +293,7 @@ async def test_a_stream_that_holds_much_is_cut_for_a_new_long_answer(caplog: pyt
         assert await client.get_task(task['id']) == task
         async with asyncio.timeout(LIMIT):
             await asyncio.wait([stream.task])
-    assert 'A slow reader was cut to make room for other answers' in caplog.text
+    assert 'A slow client was disconnected to free memory for other answers' in caplog.text
 
 
 @PATIENT
@@ -318,4 +320,6 @@ async def test_a_stream_without_room_for_its_next_piece_is_cut_and_its_task_goes
         task = await ended(client, first.result['task']['id'])
         assert texts(task) == ['y' * LONG]
         await ended(client, other['id'])
-    assert 'A stream was cut, because too many long answers have not been read (correlation id' in caplog.text
+    assert (
+        'A stream was closed, because the process holds too many unread bytes of answers (correlation id' in caplog.text
+    )

@@ -48,7 +48,7 @@ async def test_a_body_that_does_not_come_is_given_up(begun: bytes) -> None:
             slow.give(begun, more=True)
         answer = await slow.answer()
         error = refusal(answer, status=408, id=None)
-    assert (error.code, error.message) == (-32600, 'The request body did not come in time.')
+    assert (error.code, error.message) == (-32600, 'The request body did not arrive in time.')
     assert answer.headers['connection'] == 'close'
 
 
@@ -123,7 +123,7 @@ def test_a_server_closes_the_connection_of_a_client_that_does_not_send() -> None
             while piece := connection.recv(65536):
                 answer += piece
     assert answer.startswith(b'HTTP/1.1 408 ')
-    assert b'did not come in time' in answer
+    assert b'did not arrive in time' in answer
 
 
 def test_the_time_is_positive() -> None:

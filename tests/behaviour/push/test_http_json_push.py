@@ -43,7 +43,10 @@ async def test_a_body_does_not_name_another_task_than_the_path(name: str) -> Non
         one, other = [(await client.send())['id'] for _ in range(2)]
         path, url = f'/tasks/{one}/pushNotificationConfigs', 'https://example.com/hook'
         status, answer = await request(client, 'POST', path, {'url': url, name: other})
-        assert (status, answer['error']['message']) == (400, 'Invalid parameters: taskId: must be what the path says')
+        assert (status, answer['error']['message']) == (
+            400,
+            'Invalid parameters: taskId: must be the same as in the path',
+        )
         assert await request(client, 'POST', path, {'url': url, 'id': 'c', name: one}) == (
             200,
             {'id': 'c', 'taskId': one, 'url': url},

@@ -354,7 +354,7 @@ async def test_after_8_tries_it_is_dead_and_what_follows_goes_on(caplog: pytest.
         assert state_of(await client.get_task(task['id'])) == 'COMPLETED'
         await outbox_of(client).retry(dead.id)
         assert (await hook.got(11))[-1].id == dead.id
-    assert 'try 8 of 8' in caplog.text
+    assert 'attempt 8 of 8' in caplog.text
     assert 'secret' not in caplog.text
 
 
@@ -391,7 +391,7 @@ async def test_with_keys_nothing_secret_is_in_the_store(keys: list[str], tmp_pat
 def test_a_backend_without_push_notifications_is_refused() -> None:
     from fasta2a.storage import InMemoryStorage
 
-    with pytest.raises(ValueError, match='push= needs a backend that has push notifications'):
+    with pytest.raises(ValueError, match='push= needs a backend with push notifications'):
         to_a2a(Agent('test'), storage=InMemoryStorage(), push=Push())
     with pytest.raises(ValueError, match=r'Push\.keys must be'):
         to_a2a(Agent('test'), push=Push(keys=['no key']))

@@ -71,7 +71,7 @@ async def test_a_page_of_another_task_is_refused() -> None:
     async with serving(Agent('test'), push=Push()) as client:
         one, other = await registered(client, 'a', 'b'), await registered(client, 'a', 'b')
         _, token = await page(client, one, pageSize=1)
-        with pytest.raises(RpcError, match='pageToken: is not a token that this list has given'):
+        with pytest.raises(RpcError, match='pageToken: is not a page token of this list'):
             await page(client, other, pageToken=token)
 
 
@@ -98,7 +98,7 @@ async def test_a_webhook_whose_key_is_gone_is_named_and_can_be_removed_or_regist
         await delete(client, task_id, 'gone')
         assert [each['id'] for each in await listed(client, task_id)] == ['lost']
     assert [each.partition(' (')[0] for each in caplog.messages if 'Webhook' in each] == [
-        f'Webhook {name!r} of task {task_id} cannot be read: none of Push.keys decrypts it'
+        f'Webhook {name!r} of task {task_id} cannot be read: no key of Push.keys decrypts the webhook'
         for name in ('lost', 'lost', 'gone')
     ]
 
@@ -182,8 +182,8 @@ async def test_one_of_many_bad_fields_has_its_number_in_the_path() -> None:
         params = {'taskId': 'no-such-task', 'pushNotificationConfig': target}
         answer = await client.post(rpc('CreateTaskPushNotificationConfig', params, client.dialect))
     assert answer.json['error']['message'] == (
-        'Invalid parameters: pushNotificationConfig.authentication.schemes[1]: must not hold characters that do not'
-        ' belong there'
+        'Invalid parameters: pushNotificationConfig.authentication.schemes[1]: must not have characters that this'
+        ' field does not allow'
     )
 
 

@@ -179,7 +179,7 @@ async def test_a_sweep_that_fails_is_logged_and_tried_again(caplog: pytest.LogCa
     clogged = backend.housekeeping = Clogged(backend)
     async with serving(Agent(FunctionModel(heard)), backend=backend, workers=Workers(lease=0.03)):
         await clogged.swept.wait()
-    assert caplog.messages == ['A sweep failed; it is tried again at the next heartbeat.']
+    assert caplog.messages == ['A sweep of expired data failed; the worker tries again at the next heartbeat.']
     backend.close()
 
 

@@ -189,7 +189,7 @@ async def test_a_call_that_lets_a_task_go_on_is_for_the_credentials_that_it_wait
         task = await client.send('hi')
         first = message('Signed in.', taskId=task['id'])
         app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
-        with pytest.raises(UnsupportedOperationError, match='auth-required, and no longer waits for what it waited'):
+        with pytest.raises(UnsupportedOperationError, match='auth-required, and no longer waits for this answer'):
             await app.resume_task(task['id'])
         assert desk.calls == 2
         desk.state = None
@@ -210,7 +210,7 @@ async def test_a_call_that_lets_a_task_go_on_answers_no_question_that_came_first
         task = await client.send('I want a pizza')
         first = message('A pizza, as I said', taskId=task['id'])
         app.backend.queue = Overtaken(app.backend.queue, lambda: client.send(first))
-        with pytest.raises(UnsupportedOperationError, match='input-required, and no longer waits for what it waited'):
+        with pytest.raises(UnsupportedOperationError, match='input-required, and no longer waits for this answer'):
             await app.resume_task(task['id'])
         asked = await client.get_task(task['id'])
     assert (state_of(task), state_of(asked)) == ('AUTH_REQUIRED', 'INPUT_REQUIRED')

@@ -64,7 +64,8 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                     {
                         'uri': 'https://pypi.org/project/pydantic-ai-a2a/#run-metadata-v1',
                         'description': (
-                            'A task that it is activated for has its run id, model and usage in its metadata.'
+                            'Tasks of requests that activate the extension have the run id, the model and the'
+                            ' usage in their metadata.'
                         ),
                     },
                     {

@@ -194,7 +194,10 @@ async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pyte
         ({'version': ''}, 'The agent card needs version.'),
         ({'skills': [{'id': 's'}]}, r'skills\[1\] needs name.'),
         ({'skills': [{**DEPLOY, 'id': 'agent'}]}, "Two skills have the id 'agent'."),
-        ({'capabilities': {'streaming': False}}, 'An extended agent card has the capabilities of the public one.'),
+        (
+            {'capabilities': {'streaming': False}},
+            'The extended agent card must have the same capabilities as the public card.',
+        ),
     ],
 )
 def test_what_everybody_would_read_is_checked_at_once(said: Any, message: str) -> None:
@@ -244,5 +247,5 @@ async def test_tools_are_skills_only_if_they_are_asked_for() -> None:
         ('undocumented', 'Calls the tool undocumented.', ['tool']),
     ]
     assert [skill['id'] for skill in some] == ['forecast']
-    with pytest.raises(ValueError, match="no function tool 'secret', but forecast, undocumented"):
+    with pytest.raises(ValueError, match=r"no function tool 'secret'\. It has forecast, undocumented"):
         tool_skills(agent, ['secret'])

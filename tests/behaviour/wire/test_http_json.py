@@ -226,7 +226,9 @@ async def test_it_is_not_served_where_the_user_has_one_of_its_paths(
     assert {each['protocolBinding'] for each in card.json['supportedInterfaces']} == {'JSONRPC'}
     assert (answer.status, answer.json['error']['code']) == (404, 404)
     assert 'HTTP+JSON' not in str(answer.json)
-    assert caplog.messages == [f'The HTTP+JSON binding is not served: routes= has its path {path}.']
+    assert caplog.messages == [
+        f'The HTTP+JSON binding is not served: routes= already uses its path {path}. Change the path of this route.'
+    ]
 
 
 # --- versions -------------------------------------------------------------------------------------------------------

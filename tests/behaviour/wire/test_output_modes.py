@@ -100,7 +100,7 @@ async def test_a_client_that_takes_nothing_of_what_the_agent_returns_is_refused_
         error = refusal(answer)
     assert (error.code, error.reason) == (-32005, 'CONTENT_TYPE_NOT_SUPPORTED')
     assert error.message.startswith(
-        'configuration.acceptedOutputModes: none of them fits. This agent returns text/plain'
+        'configuration.acceptedOutputModes: the agent returns none of these types. It returns text/plain'
     )
     if spoken().has_details:
         assert error.data[0]['metadata']['field'] == 'configuration.acceptedOutputModes'
@@ -113,7 +113,7 @@ async def test_what_the_card_says_is_taken_too() -> None:
         with pytest.raises(RpcError) as refused:
             await Client(app).send(acceptedOutputModes=['text/html'])
     assert texts(task) == ['success (no tool calls)']
-    assert refused.value.message.removesuffix('.').endswith('This agent returns text/markdown')
+    assert refused.value.message.removesuffix('.').endswith('It returns text/markdown')
 
 
 async def test_a_task_fails_whose_output_comes_out_as_nothing_that_is_taken() -> None:

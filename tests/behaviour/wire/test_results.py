@@ -325,7 +325,7 @@ async def test_the_model_is_asked_again_for_a_number_that_json_cannot_hold(outpu
     async with lifespan(app):
         task = await Client(app).send()
     assert (state_of(task), task['artifacts'][0]['parts'][0]['data']) == ('COMPLETED', {'result': result})
-    assert ['is NaN or infinite, which JSON has no number for.' in text for text in asked] == [False, True, True]
+    assert ['is NaN or infinite, which JSON cannot represent.' in text for text in asked] == [False, True, True]
 
 
 @pytest.mark.parametrize('output', [object(), Rejected('Not here.')], ids=['unserializable', 'rejected'])
