@@ -171,13 +171,9 @@ class Codec(ABC):
     def task_pieces(self, task: StoredTask) -> Iterable[bytes]:
         """Write a task in pieces, so that long messages and artifacts are not copied to join them."""
 
-    def encode_task_result(self, task: StoredTask) -> bytes:
-        """Write a task as the answer of SendMessage and as the first event of a stream."""
-        return b''.join(self.result_pieces(task))
-
     @abstractmethod
     def result_pieces(self, task: StoredTask) -> Iterable[bytes]:
-        """Write the result of SendMessage in pieces, like `task_pieces`."""
+        """Write a task as the answer of SendMessage and as the first event of a stream, in pieces."""
 
     @abstractmethod
     def encode_message_result(self, message: bytes) -> bytes:
@@ -192,18 +188,14 @@ class Codec(ABC):
             hold: Receives the number of bytes that the encoder holds.
         """
 
-    def encode_page(self, page: Page, *, page_size: int, next_page_token: str) -> bytes:
-        """Write the answer of ListTasks (§3.1.4).
+    def page_pieces(self, page: Page, *, page_size: int, next_page_token: str) -> Iterator[bytes]:
+        """Write the answer of ListTasks in pieces (§3.1.4).
 
         Args:
             page: The tasks.
             page_size: The requested size of the page.
             next_page_token: Token of the next page; empty on the last page.
         """
-        return b''.join(self.page_pieces(page, page_size=page_size, next_page_token=next_page_token))
-
-    def page_pieces(self, page: Page, *, page_size: int, next_page_token: str) -> Iterator[bytes]:
-        """Write the answer of ListTasks in pieces; the arguments are those of `encode_page`."""
         before = b'{"tasks":['
         for task in page.tasks:
             yield before

@@ -153,7 +153,7 @@ def test_a_new_task_has_no_empty_fields() -> None:
 def test_a_task_result_is_the_bare_task() -> None:
     task = StoredTask(HEADER, None, None)
 
-    assert CODEC.encode_task_result(task) == CODEC.encode_task(task)
+    assert b''.join(CODEC.result_pieces(task)) == CODEC.encode_task(task)
 
 
 @pytest.mark.parametrize('state', stored.STATE_NAMES)
@@ -236,7 +236,7 @@ def test_a_stream_is_read_as_answers_of_the_official_sdk() -> None:
         TaskEvent(1, 'completed', stored.status_update('t', 'c', status)),
         TaskEvent(2, None, stored.artifact_update('t', 'c', stored.dump_artifact(ARTIFACT))),
     ]
-    results = [CODEC.encode_task_result(task), *(CODEC.event_encoder(task)(event, True) for event in payloads)]
+    results = [b''.join(CODEC.result_pieces(task)), *(CODEC.event_encoder(task)(event, True) for event in payloads)]
     answers = [types.SendStreamingMessageResponse.model_validate_json(answer(b'result', each)) for each in results]
 
     assert [type(each.root.result).__name__ for each in answers] == [  # type: ignore[union-attr]

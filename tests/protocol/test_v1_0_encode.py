@@ -226,7 +226,7 @@ def test_empty_history_and_artifacts_have_no_key() -> None:
 
 
 def test_a_task_result_is_the_task_in_an_object() -> None:
-    assert CODEC.encode_task_result(BARE) == b'{"task":%s}' % CODEC.encode_task(BARE)
+    assert b''.join(CODEC.result_pieces(BARE)) == b'{"task":%s}' % CODEC.encode_task(BARE)
 
 
 def test_an_event_is_sent_as_it_is_stored() -> None:
@@ -234,8 +234,8 @@ def test_an_event_is_sent_as_it_is_stored() -> None:
 
 
 def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
-    empty = CODEC.encode_page(Page([], None, 0), page_size=50, next_page_token='')
-    page = CODEC.encode_page(Page([BARE, BARE], (1, 't'), 3), page_size=2, next_page_token='"x"')
+    empty = b''.join(CODEC.page_pieces(Page([], None, 0), page_size=50, next_page_token=''))
+    page = b''.join(CODEC.page_pieces(Page([BARE, BARE], (1, 't'), 3), page_size=2, next_page_token='"x"'))
 
     assert empty == b'{"tasks":[],"nextPageToken":"","pageSize":50,"totalSize":0}'
     assert json.loads(page) == {
@@ -248,10 +248,11 @@ def test_a_page_has_all_its_fields_even_when_it_is_empty() -> None:
 
 def test_the_official_sdk_reads_what_is_written() -> None:
     task = json_format.Parse(CODEC.encode_task(FULL), a2a_pb2.Task())
-    result = json_format.Parse(CODEC.encode_task_result(FULL), a2a_pb2.SendMessageResponse())
-    event = json_format.Parse(CODEC.encode_task_result(FULL), a2a_pb2.StreamResponse())
+    result = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.SendMessageResponse())
+    event = json_format.Parse(b''.join(CODEC.result_pieces(FULL)), a2a_pb2.StreamResponse())
     page = json_format.Parse(
-        CODEC.encode_page(Page([FULL], None, 1), page_size=50, next_page_token=''), a2a_pb2.ListTasksResponse()
+        b''.join(CODEC.page_pieces(Page([FULL], None, 1), page_size=50, next_page_token='')),
+        a2a_pb2.ListTasksResponse(),
     )
 
     assert task == result.task == event.task == page.tasks[0]

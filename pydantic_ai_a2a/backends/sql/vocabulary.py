@@ -70,8 +70,8 @@ _MESSAGE_TO_HISTORY = (
 )
 
 
-def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
-    """Return the header of a `HEADER` row, moved on by a number of new events.
+def header_of(row: Sequence[Any]) -> TaskHeader:
+    """Return the header of a `HEADER` row.
 
     Raises:
         StoredDamaged: The row has an unknown state.
@@ -87,7 +87,7 @@ def header_of(row: Sequence[Any], *, more_events: int = 0) -> TaskHeader:
         status_at=status_at,
         status_message=message,
         metadata=metadata,
-        last_event=last_event + more_events,
+        last_event=last_event,
         dialect=dialect,
         queued=bool(queued),
     )
