@@ -60,7 +60,7 @@ class Span(Generic[S]):
     def __get__(self, instance: object, owner: type | None = None) -> S:
         if instance is not None:
             return instance.__dict__[self._name]
-        if self._default is _REQUIRED:  # so the dataclass finds no default
+        if self._default is _REQUIRED:  # the dataclass then treats the field as required
             raise AttributeError(self._name)
         return self._default
 

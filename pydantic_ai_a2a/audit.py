@@ -51,5 +51,5 @@ def audit(event: Event, *, correlation_id: str, **facts: Fact) -> None:
     present = {name: value for name, value in facts.items() if value is not None}
     time = datetime.now(UTC).isoformat(timespec='milliseconds')
     record = {'event': event, 'time': time, **present, 'correlation_id': correlation_id}
-    # JSON in ASCII has no line breaks of any kind, so nothing that a client names can look like another record.
+    # JSON in ASCII has no line breaks, so a name from a client cannot forge another record.
     logger.log(level, '%s', json.dumps(record, separators=(',', ':')), extra={'audit': record})

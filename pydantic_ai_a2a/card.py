@@ -133,10 +133,10 @@ class CardTemplate:
 
     def _json(self, card: AgentCard) -> bytes:
         wire = _wire(card, self._versions)
-        if self._schema is not None:  # A2A has no place for it, and clients pass over what they do not know
+        if self._schema is not None:  # A2A has no field for the schema; clients ignore unknown fields
             for skill in wire['skills']:
                 skill['inputSchema'] = self._schema
-        if _OLDER in self._versions:  # it has these instead of the interfaces and one of the capabilities (0.3 §5.5)
+        if _OLDER in self._versions:  # 0.3 has these fields instead of interfaces (0.3 §5.5)
             wire |= {
                 'url': wire['supportedInterfaces'][-1]['url'],
                 'preferredTransport': _BINDING,

@@ -11,7 +11,7 @@ __all__ = ('STOP_TIME', 'SYSTEM', 'Clock')
 STOP_TIME = 5.0
 """Seconds that a task, a thread or a write gets to end at a stop. Then the stop continues without waiting."""
 
-# CLOCK_BOOTTIME goes on while the machine is suspended. Only Linux has it.
+# CLOCK_BOOTTIME also counts the time while the machine is suspended. Only Linux has this clock.
 _STEADY = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME) if hasattr(time, 'CLOCK_BOOTTIME') else time.monotonic_ns
 _BOOT_ID = Path('/proc/sys/kernel/random/boot_id')
 

@@ -13,7 +13,7 @@ _AZURE = IPv4Address('168.63.129.16')
 """Azure's platform service, whose address is in a public range."""
 _TRANSLATED = IPv6Network('64:ff9b::/96')
 """NAT64 (RFC 6052): in networks without IPv4, names of IPv4-only hosts resolve to these addresses."""
-_NEVER_NEEDED = (  # which not every version of Python knows
+_NEVER_NEEDED = (  # some Python versions treat these networks as public
     IPv4Network('192.0.0.0/24'),  # assignments to protocols (RFC 6890)
     IPv6Network('64:ff9b:1::/48'),  # NAT64 with prefixes of one's own (RFC 8215)
     IPv6Network('2001::/23'),  # Teredo, ORCHID and other assignments to protocols

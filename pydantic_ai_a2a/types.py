@@ -56,7 +56,7 @@ def new_correlation_id() -> str:
 
 
 def _quoted(name: str) -> str:
-    # The JSON that names callers, such as a token's claims, may hold lone surrogates, which UTF-8 has no place for.
+    # Names of callers, such as the claims of a token, may have lone surrogates. UTF-8 cannot encode lone surrogates.
     return quote(name, safe='', errors='surrogatepass')
 
 

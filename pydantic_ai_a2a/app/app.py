@@ -92,7 +92,7 @@ class A2AApp(FastA2A):
         fallback: ASGIApp,
         **options: Any,
     ) -> None:
-        # FastA2A wants a storage and a broker; the routes that would use them are replaced.
+        # FastA2A requires a storage and a broker. No route uses them: the routes of FastA2A are replaced below.
         super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
         replaced = (self._agent_card_endpoint, self._agent_run_endpoint)
         self.router.routes = [route for route in self.router.routes if getattr(route, 'endpoint', None) not in replaced]
@@ -236,7 +236,7 @@ class A2AApp(FastA2A):
         owner, erased, ended = self._owner(caller), False, 'broken off'
         try:
             while batch := await self._backend.housekeeping.erase(owner, context_id, at=self._backend.now()):
-                # An empty batch is the rest of another conversation.
+                # A batch without tasks and conversations deletes the rest of a conversation that another call erases.
                 erased = erased or bool(batch.tasks or batch.conversations)
             ended = None
         except UnsupportedOperationError:

@@ -255,7 +255,7 @@ def _check_docs_url(docs_url: str | None) -> None:
 
 def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: bool) -> list[AgentExtension]:
     """The extensions of this package that the card declares."""
-    waits = own is None or own.foreign is None  # a worker of the user's own waits for clients in its own way
+    waits = own is None or own.foreign is None  # a user's own worker decides how tasks wait for clients
     declared = (
         (EXTENSION, run_metadata),
         (PENDING_CALLS, waits),

@@ -80,7 +80,7 @@ def run(
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
     listener = listen(host, port)
-    with listener, suppress(KeyboardInterrupt):  # which uvicorn raises anew when it has shut down
+    with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
         server, _ = _uvicorn(app, listener, hosts, uvicorn_options)
         server.run(sockets=[listener])
 

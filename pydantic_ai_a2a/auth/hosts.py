@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool | None:
     except ValueError:
         return None
     if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped  # how a socket for both families names a client of IPv4
+        address = address.ipv4_mapped  # a dual-stack socket shows IPv4 clients so
     return address.is_loopback
 
 

@@ -53,7 +53,7 @@ def _identity(user: Any) -> str:
     """
     try:
         identity = user.identity
-    except (NotImplementedError, AttributeError):  # it is younger than `display_name`, and SimpleUser lacked it
+    except (NotImplementedError, AttributeError):  # a user class may lack `identity`, which is newer
         identity = user.display_name
     if not identity:
         raise RuntimeError('The authenticated user has no identity and no display_name.')

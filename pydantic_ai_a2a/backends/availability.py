@@ -86,10 +86,10 @@ class Availability:
             return
         if now < self._next_probe:
             raise StoreUnavailable
-        self._trusted_until = self._next_probe = now + _TRUSTED  # for as long, nobody joins a probe that hangs
+        self._trusted_until = self._next_probe = now + _TRUSTED  # other callers do not wait for a probe that hangs
         try:
             await write()
-        except BaseException as error:  # a time-out of the caller among them
+        except BaseException as error:  # also a timeout of the caller
             self._trusted_until = 0.0
             if isinstance(error, StoreUnavailable):
                 self._next_probe = time.monotonic() + _PAUSE

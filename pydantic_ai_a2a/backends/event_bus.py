@@ -59,7 +59,7 @@ class _Waiter:
 
     def stop(self, last: TaskEvent) -> None:
         """Wake the waiting caller with the task: the stopping event `last` is stored."""
-        # The very event: another run stores an equal one.
+        # Compare by identity: another run may store an equal event.
         self.task = self.prepared[1] if self.prepared is not None and self.prepared[0] is last else None
         self.newest = last.n
         self.resolve()
@@ -87,8 +87,8 @@ class _Tail:
     def add(self, event: TaskEvent, limit: int) -> None:
         if self.events and event.n != self.events[-1].n + 1:
             if event.n <= self.events[-1].n:
-                return  # stored before that, and told later: readers who lack it find it in the store
-            # Another process has stored what lies between.
+                return  # an older event, published late: readers read it from the store
+            # Another process has stored the events between. Readers read them from the store.
             self.events.clear()
             self.size = 0
         self.events.append(event)
@@ -109,7 +109,7 @@ class _Tail:
         batch: list[TaskEvent] = []
         if (ahead := self.events[-1].n - n) <= 0:
             return batch
-        # Numbers have no gaps. Counted from the end, because a reader is usually near it, and the tail may be long.
+        # Event numbers have no gaps. Count from the end: most readers are near the end, and the tail may be long.
         newer = [*islice(reversed(self.events), ahead)]
         size = 0
         for event in reversed(newer):
@@ -170,10 +170,10 @@ class _Reader(Subscription):
     async def _from_store(self) -> list[TaskEvent]:
         self._hinted = False
         batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
-        if not batch and self._lacks(self._tail.events):  # published while the store was asked, so they are there now
+        if not batch and self._lacks(self._tail.events):  # published and stored during the read: read again
             batch = await self._event_bus.read(self._task_id, self._after, _BATCH_EVENTS)
         self._behind = len(batch) == _BATCH_EVENTS
-        if self._lacks(batch or self._tail.events):  # it was swept away: never skip it silently
+        if self._lacks(batch or self._tail.events):  # the next event was swept: do not skip it silently
             self.dropped = True
             return []
         return batch
@@ -247,7 +247,7 @@ class EventBus:
                     tail.add(event, self._lag_limit)
                 for reader in tail.readers:
                     reader.wake(self._lag_limit)
-        if task_id in self._waiters and events[-1].state in STOPPED:  # nothing follows it in one publication
+        if task_id in self._waiters and events[-1].state in STOPPED:  # a stopping event is the last
             with self.lock:
                 for waiter in self._waiters.get(task_id, ()):
                     waiter.stop(events[-1])
@@ -257,7 +257,7 @@ class EventBus:
         with self.lock:
             if (tail := self._tails.get(task_id)) is not None:
                 if tail.events and tail.events[-1].n == newest:
-                    return  # it was stored here
+                    return  # this process has published the event
                 for reader in tail.readers:
                     reader.hint(newest is None)
             for waiter in self._waiters.get(task_id, ()):

@@ -45,7 +45,7 @@ class ThreadFuture:
         try:
             return await self._future
         except asyncio.CancelledError:
-            if not self._future.cancelled():  # it came together with the cancellation
+            if not self._future.cancelled():  # the result and the cancellation arrived together
                 error = self._future.exception()
                 self._unclaimed(None if error is not None else self._future.result(), error)
             raise

@@ -59,7 +59,7 @@ def dump_message(message: ModelMessage) -> bytes:
     """Return a model message as JSON, for `load_message_rows`."""
     if not isinstance(message, ModelResponse):
         return dump_messages([message])[1:-1]
-    # As one of a union, a response is written twice.
+    # Pydantic serializes a response twice as a member of a union, so the adapter is of the response alone.
     return _dump(_response_ta(), message, message.usage)
 
 
@@ -75,7 +75,7 @@ def load_message_rows(bodies: Iterable[bytes]) -> list[ModelMessage]:
 
 def dump_usage(usage: RunUsage | RequestUsage) -> bytes:
     """Return a usage as JSON, with the fields that were set."""
-    # The schema of a usage calls Python to find values beyond its fields. All values are plain.
+    # The adapter of a usage calls Python to find values beyond its fields. All values are plain: none is needed.
     return to_json(vars(usage), inf_nan_mode='null')
 
 
@@ -91,7 +91,7 @@ def dump_record(record: ConversationRecord) -> bytes:
 
 def _dump(adapter: TypeAdapter[T], value: T, usage: RunUsage | RequestUsage) -> bytes:
     """Return a value as JSON without the fields that are None: nearly half of a response."""
-    # The head of a record has no default, and is read as None only if it is there.
+    # Keep `head_id`, also as None: the field has no default, so a record without it cannot be read.
     absent = {name for name, field in vars(value).items() if field is None and name != 'head_id'}
     body = adapter.dump_json(value, exclude={'usage', *absent})
     return body[:-1] + b',"usage":' + dump_usage(usage) + b'}'

@@ -93,7 +93,7 @@ class Peers:
 
     def is_watched(self, task_id: str, until: int) -> None:
         """Record the reader of a task in another process, until the expiry of the mark (ms)."""
-        if self.listeners:  # who runs nothing need not know, nor looks at what has become of it
+        if self.listeners:  # only processes with workers need the mark
             self._elsewhere[task_id] = until
 
     def cancel(self, task_id: str) -> None:

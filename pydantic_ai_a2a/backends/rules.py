@@ -52,10 +52,10 @@ def replay_key(message: Submission, window: int) -> str | None:
         return None
     if not message.anonymous:
         return message.message_id
-    # The id of a task is known to its client only, so a short message id with it cannot be another client's.
+    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
     if message.new and len(message.message_id) < SHORTEST_ID:
         return None
-    return f'{message.message_id} {message.digest.hex()}'  # another content is another message
+    return f'{message.message_id} {message.digest.hex()}'  # different content makes a different message
 
 
 def check_answer(header: TaskHeader, message: Submission, *, calls: bool) -> None:

@@ -97,7 +97,7 @@ class Follower:
 
     async def _rest(self, task_id: str) -> AsyncGenerator[Update, None]:
         """Yield the further events of the task, until it stops."""
-        # Clients that subscribe again to the official server of 0.3 get artifacts twice.
+        # The official server of 0.3 sends artifacts twice to clients that subscribe again, so this client polls.
         subscribes = self._streams and self._transport.dialect == '1.0'
         while not self._done:
             async with aclosing(self._resume(task_id) if subscribes else self._poll(task_id)) as updates:
@@ -106,7 +106,7 @@ class Follower:
 
     async def _resume(self, task_id: str) -> AsyncGenerator[Update, None]:
         if self._event_id is None and self._task is not None:
-            # Some agents send nothing to who subscribes to a task that has ended.
+            # Some agents send no event if the task has already ended, so read the task first.
             if (update := await self._look(task_id)) is not None:
                 yield update
             if self._done:
@@ -125,7 +125,7 @@ class Follower:
             await self._patience.wait(error)
         else:
             if self._event_id is None:
-                # The agent numbers no events: events of the time before the subscription are in the task only.
+                # The agent does not number events: only the task has the events before the subscription.
                 task = self._task = await self._get(task_id)
                 yield Update({'task': task}, task)
 

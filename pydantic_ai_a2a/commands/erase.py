@@ -86,7 +86,7 @@ def _user() -> str:
     """Return the user of the command, from the operating system."""
     try:
         return getuser()
-    except (KeyError, OSError):  # as in a container, whose users have no names
+    except (KeyError, OSError):  # for example, users of a container have no names
         return str(os.getuid())
 
 
@@ -137,7 +137,7 @@ async def erase_all(backend: Backend, owner: str, context_id: str | None, *, gra
                 return erased
             erased += batch
     finally:
-        if erased or ended == 'broken off':  # whose last batch may be gone, too
+        if erased or ended == 'broken off':  # a broken-off erasure may also have deleted its last batch
             counts = {name: str(count) for name, count in asdict(erased).items()}
             _record('erased', owner, context_id, counts=counts, ended=ended)
 
@@ -151,7 +151,7 @@ async def _cancel_all(backend: Backend, owner: str, context_id: str | None, grac
 
 async def _cancel(backend: Backend, task: TaskHeader, grace: float) -> None:
     """Cancel a task, wait for its run to stop, and take the task away from a run that does not stop."""
-    with suppress(TaskNotCancelableError, TaskNotFoundError):  # it has ended meanwhile
+    with suppress(TaskNotCancelableError, TaskNotFoundError):  # the task has ended meanwhile
         asked = await backend.queue.cancel(task.id, task.owner, at=backend.now())
         canceled, ended = True, 'asked'
         try:

@@ -84,7 +84,7 @@ def worker(target: str, app_dir: str, backend: str | None, health_host: str, hea
     app = find(target, app_dir, backend)
     apps = apart(app, target)
     for served in apps:
-        served.hosting.drain_delay = 0.0  # there is no traffic to send elsewhere
+        served.hosting.drain_delay = 0.0  # a worker has no traffic to redirect
     try:
         asyncio.run(_work(app, apps, target, health_host, health_port))
     except asyncio.CancelledError:
@@ -148,7 +148,7 @@ async def _health_server(app: ASGIApp, host: str, port: int) -> AsyncGenerator[N
 
         @contextmanager
         def capture_signals(self) -> Generator[None]:
-            yield  # the worker's signals end the worker; its health is told until then
+            yield  # the worker handles the signals, and serves health until its end
 
     with listen(host, port) as listener:
         options: Any = {'lifespan': 'off', 'ws': 'none', 'log_level': 'warning', 'timeout_graceful_shutdown': 1}

@@ -65,7 +65,7 @@ def _import(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f'{name}.'.startswith(f'{error.name}.'):
-            raise  # the module is there; one that it imports is not
+            raise  # the module exists, but a module that it imports does not
         raise UsageError(f'There is no module {error.name!r}, in the directory or on the Python path.') from None
 
 

@@ -196,7 +196,7 @@ def _plain(pending: Pending, parts: Sequence[Part], rules: Approvals, late: bool
             raise _refused(pending, rules)
         _check(value, call.schema, f'message.parts[{n}].data')
         if late:
-            raise _Unclear  # bare data names no question, so it may be meant for the one before
+            raise _Unclear  # data without an id may answer the earlier question
         answer = CallAnswer(decision='result', result=typed(value, call.schema))
         _check_words(words, call, answer)
         return {call.id: answer}

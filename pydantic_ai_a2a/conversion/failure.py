@@ -65,7 +65,7 @@ _BUSY_STATUSES = frozenset({402, 429, 503, 529})
 
 def classify(error: BaseException) -> Failure:
     """Return the failure of an exception: the first matching class, else an internal error."""
-    if isinstance(error, BaseExceptionGroup):  # such as a fallback model's: the last one it tried
+    if isinstance(error, BaseExceptionGroup):  # such as a FallbackModel's: the error of the last model
         group = cast('BaseExceptionGroup[BaseException]', error)
         return classify(group.exceptions[-1])
     if isinstance(error, BadInput):

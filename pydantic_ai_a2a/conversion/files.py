@@ -33,9 +33,9 @@ def file_part(file: File) -> Part:
     if isinstance(file, BinaryContent):
         return Part(raw=file.base64, media_type=file.media_type, filename=_filename(file))
     part = Part(url=file.url)
-    with suppress(ValueError):  # neither the agent nor the URL's extension says the type
+    with suppress(ValueError):  # the media type is unknown
         part['media_type'] = file.media_type
-    if file.identifier != type(file)(file.url).identifier:  # else Pydantic AI has made it of the URL
+    if file.identifier != type(file)(file.url).identifier:  # else Pydantic AI has derived the identifier from the URL
         part['filename'] = file.identifier
     return part
 

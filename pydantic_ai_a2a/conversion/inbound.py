@@ -144,7 +144,7 @@ def _profiles(model: Model | str) -> Iterator[ModelProfile]:
     """Yield the profile of a model, or of each model that it may fall back to."""
     try:
         yield model.profile if isinstance(model, Model) else infer_model_profile(model)
-    except NotImplementedError:  # a `FallbackModel` has no profile, and neither has a wrapper of one
+    except NotImplementedError:  # a `FallbackModel` and its wrappers have no profile
         if isinstance(model, FallbackModel):
             yield from (profile for inner in model.models for profile in _profiles(inner))
         elif isinstance(model, WrapperModel):
@@ -152,7 +152,7 @@ def _profiles(model: Model | str) -> Iterator[ModelProfile]:
         else:
             yield DEFAULT_PROFILE
     except ImportError:
-        # The provider's package is optional, and the card is served without it.
+        # The optional package of the provider is missing. The server still serves the card.
         yield DEFAULT_PROFILE
 
 
@@ -355,9 +355,9 @@ def _guessed(target: SplitResult, part: Part) -> str | None:
     """Return the media type by the extension of the URL's path, else of the part's file name."""
     for path in (target.path or '/', f'/{part.get("filename", "")}'):
         if mimetypes.guess_type(path)[1]:
-            continue  # compressed: the extension before says what is inside
+            continue  # compressed, such as .tar.gz: the extension is not the content's
         try:
-            # Of the URL classes, this one also knows the pages of YouTube, which have no extension.
+            # Only VideoUrl also recognises pages of YouTube, whose URLs have no extension.
             return VideoUrl(f'{target.scheme}://{target.netloc}{path}').media_type
         except ValueError:
             continue

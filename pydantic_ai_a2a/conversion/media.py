@@ -110,7 +110,7 @@ def decode_text(data: bytes, charset: str | None) -> str:
     """
     name = normalize_encoding(charset or 'utf-8-sig')
     codec = aliases.get(name, name)
-    if codec not in _CODECS:  # names are not looked up: Python imports by them, and keeps each that it did not find
+    if codec not in _CODECS:  # codecs.lookup() imports modules by unknown names, and caches misses
         raise ValueError
     return data.decode(codec)
 
@@ -127,7 +127,7 @@ def signature(data: bytes) -> str | None:
             return name
     if data[:4] == b'RIFF' and (riff := _RIFF.get(data[8:12])):
         return riff
-    # The box's length comes first: below 16 MB its first byte is zero, which text never has.
+    # The length of the box is first. Below 16 MB, the first byte is zero; text never has this byte.
     if data[4:8] == b'ftyp' and data[0] == 0:
         return _FTYP.get(data[8:12], 'video/mp4')
     return 'audio/mpeg' if _is_mp3(data) else None
@@ -159,7 +159,7 @@ def decode_base64(value: str) -> bytes:
         ValueError: The text is not base64.
     """
     text = value.rstrip('=')
-    if '=' in text:  # at the end of a chunk it would pass
+    if '=' in text:  # the decoder would accept padding at the end of a chunk
         raise ValueError
     if '-' in text or '_' in text:
         text = text.replace('-', '+').replace('_', '/')

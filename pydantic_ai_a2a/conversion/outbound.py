@@ -115,7 +115,7 @@ class _Member:
         try:
             self.adapter.validate_python(value, strict=True)
         except (ValidationError, TypeError, AttributeError, LookupError):
-            # The latter come from a user's validator that is given a value of another member.
+            # A user's validator raises the other errors for a value of another member of the union.
             return False
         return True
 
@@ -244,7 +244,7 @@ class OutputMapper:
             except NotFinite as error:
                 return str(error)
             except UnserializableOutput:
-                pass  # the model cannot mend that: the run's result fails
+                pass  # the model cannot repair this error: the run fails at its result
         return None
 
     def _member_of(self, value: Any) -> _Member:
@@ -300,9 +300,9 @@ def _member(tp: Any) -> _Member:
         adapter: TypeAdapter[Any] = TypeAdapter(tp)
         schema = adapter.json_schema(mode='serialization')
     except (PydanticUserError, PydanticUndefinedAnnotation, UserError):
-        # What an output function returns may be any class; Pydantic AI never validates it.
+        # An output function may return any class. Pydantic AI does not validate the returned value.
         return _Member(tp, _ANY, _metadata({}, name))
-    # A `StructuredDict` is a private class, which has the name that users gave it in its schema.
+    # A `StructuredDict` is a private class. The schema has the name from the user.
     return _Member(tp, adapter, _metadata(schema, schema.get('title', 'dict') if name.startswith('_') else name))
 
 

@@ -62,5 +62,5 @@ def _tools(agent: AbstractAgent[Any, Any]) -> dict[str, Tool[Any]]:
 
 def _skill(name: str, tool: Tool[Any]) -> Skill:
     description = tool.description or f'Calls the tool {name}.'
-    # The card has the modes for skills that say none.
+    # Skills without modes use the default modes of the card.
     return cast('Skill', {'id': name, 'name': name, 'description': description, 'tags': ['tool']})

@@ -23,7 +23,7 @@ MARK = 'a2a'
 class InputRequired(CallDeferred):
     """Ask the user for something that you need to go on."""
 
-    # Read by models, where it is an output type; the same holds for the others.
+    # Models read the docstrings of these classes as descriptions of output types.
 
     question: str
     """Question for the client."""

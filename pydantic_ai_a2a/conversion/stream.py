@@ -57,7 +57,7 @@ class AnswerStream:
         if isinstance(event.part, TextPart):
             return self._add(event.part.content)
         if isinstance(event.part, NativeToolCallPart):
-            # Pydantic AI's output is the text after the last one of these, where there is any.
+            # Pydantic AI's output is only the text after the last native tool call, if the response has such a call.
             self._anew = True
         return None
 

@@ -71,7 +71,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     for name, value in scope['headers']:
         if name == b'content-length' and _DIGITS.fullmatch(value) and int(value) > limit:
             raise _too_large(limit)
-    body = bytearray()  # no list of chunks: they may be small, and take more for themselves than for what they hold
+    body = bytearray()  # not a list: small chunks need more memory than their bytes
     while True:
         message = await receive()
         if message['type'] == 'http.disconnect':

@@ -141,7 +141,7 @@ def cors_middleware(origins: Collection[str]) -> list[Middleware]:
             CORSMiddleware,
             allow_origins=tuple(origins),
             allow_methods=('GET', 'POST', 'DELETE'),
-            # A page that may call at all may name a version, extensions, credentials, and where its stream broke off.
+            # Allowed pages may send headers for the version, extensions, credentials and the last event id.
             allow_headers=('*',),
             expose_headers=_EXPOSED,
         )

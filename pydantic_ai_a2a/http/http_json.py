@@ -157,7 +157,8 @@ class _HttpJsonExchange(Exchange):
             raise MethodNotAllowedError(headers={'Allow': ', '.join(self._endpoint.verbs)})
         if self._verb != 'POST':
             return b''
-        # Pages of other origins send an `Origin` header: only other clients may leave the type of an empty body out.
+        # Pages of other origins send an `Origin` header. Without this header, a request with an empty body needs no
+        # content type.
         headers = self.scope['headers']
         declared = header(headers, b'content-type')
         undeclared = declared is None and header(headers, b'origin') is None

@@ -63,4 +63,4 @@ def _encoded_path(path: str, root_path: str, raw_path: bytes) -> str:
         below = '/' + '/'.join(sent.rsplit('/', slashes)[1:])
         if unquote(below) == path:
             return below
-    return quote(path, safe='/:')  # the server has no raw path, or middleware has changed the path
+    return quote(path, safe='/:')  # without a raw path, or after a change by middleware

@@ -165,7 +165,7 @@ def _validated(body: bytes, params: TypeAdapter[Any], fields: Mapping[str, str])
     try:
         value = params.validate_json(body)
     except ValidationError as error:
-        _object(body, fields)  # has a better error for a body that is no object
+        _object(body, fields)  # raises a clearer error if the body is not an object
         raise invalid(error, fields) from None
     _check_numbers(body)
     return value
@@ -257,7 +257,7 @@ def _holds_constants(body: bytes) -> bool:
 
 
 def _holds_nul(value: object) -> bool:
-    # Without the escaped backslashes, what looks like an escaped NUL is one.
+    # Once escaped backslashes are removed, each `\u0000` is an escaped NUL.
     return b'\\u0000' in to_json(value).replace(rb'\\', b'')
 
 

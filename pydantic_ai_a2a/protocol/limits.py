@@ -36,7 +36,8 @@ def check_values(body: bytes, limit: int) -> None:
         _check_numbers(digits)
     if _values(body) <= limit:
         return
-    # In texts there may be any number of commas. Of what is no text each value has at most two: itself, and its key.
+    # Strings may have any number of commas, so the count leaves strings out, and counts strings apart. A value has at
+    # most two strings: the value itself and its key.
     without_texts, texts = _STRING.subn(b'', body, 2 * limit + 1)
     if texts > 2 * limit or _values(without_texts) > limit:
         raise PayloadTooLargeError(f'The request body holds more than {limit} JSON values.')

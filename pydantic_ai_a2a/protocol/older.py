@@ -61,7 +61,7 @@ def send_params(
     wishes = configuration or {}
     blocking = wishes.get('blocking')
     push = wishes.get('push_notification_config')
-    # Only a positive length means something to these versions: zero is no limit (0.3 §7.3).
+    # These versions accept only a positive length as a limit: zero means no limit (0.3 §7.3).
     return SendParams(
         message=message,
         return_immediately=not (wait if blocking is None else blocking),
@@ -93,7 +93,7 @@ def _cancel_params(wire: TaskParams) -> CancelParams:
 
 
 def _subscribe_params(wire: TaskParams) -> SubscribeParams:
-    # A task that has ended is shown: these versions have no error for it.
+    # These versions have no error for an ended task, so the stream begins with the ended task.
     return SubscribeParams(id=wire['id'], also_ends=_ALSO_ENDS, ended_too=True)
 
 

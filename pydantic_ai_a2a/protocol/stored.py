@@ -119,7 +119,7 @@ def digest(message: Mapping[str, Any], parts: bytes, *rest: object) -> bytes:
         rest: Further values of the request, as JSON values. Empty values are the same as None.
     """
     for part in message['parts']:
-        if 'data' in part or 'metadata' in part:  # clients may order the keys anew
+        if 'data' in part or 'metadata' in part:  # clients may send the keys in another order
             parts = json.dumps(_wire_parts(message['parts']), sort_keys=True).encode()
             break
     members: list[object] = []

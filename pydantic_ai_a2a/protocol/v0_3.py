@@ -224,7 +224,7 @@ class V0_3(OlderCodec):
 
     def encode_error(self, error: A2AError, correlation_id: str) -> bytes:
         """Write JSON-RPC's error object. The correlation id is in the HTTP header only: 0.3 has no field for it."""
-        # Errors that came with 1.0 are what they were before.
+        # 0.3 does not have this error of 1.0, so the codec writes the code of an invalid request.
         code = InvalidRequestError.code if isinstance(error, ExtensionSupportRequiredError) else error.code
         message = _NEWER_NAME.sub(_own_name, error.message.removesuffix('.'))
         return to_json({'code': code, 'message': message})

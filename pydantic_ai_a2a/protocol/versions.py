@@ -185,7 +185,7 @@ def _choice_of(body: bytes) -> tuple[CodecChoice, bool]:
         return CodecChoice(_FASTA2A), True
     message = _message(request.get('params'))
     if message is None:
-        # FastA2A's client asks for a task with `"id": null`, which is no request of JSON-RPC to any other.
+        # Only FastA2A's client sends requests with `"id": null`.
         return CodecChoice(_FASTA2A) if request.get('id', '') is None else CodecChoice(_V0_3, task_decides=True), True
     return CodecChoice(_V0_3 if 'kind' in message or not _has_bare_part(message) else _FASTA2A), True
 
@@ -195,7 +195,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
         request = from_json(body)
     except ValueError:
         try:
-            request = parse_json(body)  # takes what codecs refuse by name
+            request = parse_json(body)  # accepts bodies that a codec refuses later with an exact error
         except RpcRefused:
             return {}
     return cast('dict[str, Any]', request) if isinstance(request, dict) else {}

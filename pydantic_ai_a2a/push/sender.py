@@ -75,7 +75,7 @@ class Sender:
         """The owner of each delivery in progress."""
         self._closing = False
         self._stop_listening = outbox.listen(self._on_due)
-        # Of no request: its spans and variables must not outlive it.
+        # In an empty context: spans and variables of a request must not outlive the request.
         self._sending = self._loop.create_task(self._send(), context=Context())
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ class Sender:
             self._wake.clear()
             try:
                 seconds = await self._start_due()
-            except Exception:  # a store that fails now may work in a moment
+            except Exception:  # the store may work at the next attempt
                 logger.exception('The outbox of webhooks could not be read; the sender tries again in a moment.')
                 seconds = _POLL
             if self._closing and not self._active and seconds > 0:
@@ -116,13 +116,13 @@ class Sender:
                 async with asyncio.timeout(max(seconds, _BRIEFLY)):
                     await self._wake.wait()
             except TimeoutError:
-                pass  # time to look
+                pass  # the pause is over: poll the outbox
 
     async def _start_due(self) -> float:
         """Start due deliveries while slots are free. Return the seconds until the next poll."""
         free = self._settings.at_once - len(self._active)
         if free <= 0:
-            return _POLL  # whatever ends first wakes the loop
+            return _POLL  # the end of a delivery wakes the loop
         held = Counter(self._active.values())
         leased = await self._outbox.lease(lease=self._lease, limit=free, held=held)
         for delivery in leased.deliveries:
@@ -142,7 +142,7 @@ class Sender:
             except asyncio.CancelledError:
                 await self._outbox.release(delivery)
                 raise
-        except Exception:  # the lease ends by itself
+        except Exception:  # another attempt follows once the lease expires
             logger.exception(
                 'A webhook delivery of task %s failed inside the server; the sender tries again once the lease'
                 ' of the delivery expires.',

@@ -49,12 +49,13 @@ class Webhooks:
         self._timeout = settings.timeout
         self._guard = AddressPolicy(settings.private_hosts)
         self._resolve = settings.resolve or self._ask_system
-        # Clients choose the names, and whoever answers for one may take long: only other webhooks may wait for that. A
-        # look-up may go on after its delivery has failed, and another one may have begun.
+        # Clients choose the host names, and a slow name server can hold a thread for long. In a pool of their own, such
+        # look-ups delay only other webhooks. A look-up may run on after its delivery has failed, so the pool has more
+        # threads than there are deliveries at once.
         self._threads = ThreadPoolExecutor(4 * settings.at_once, thread_name_prefix='pydantic_ai_a2a-push')
-        # A transport and no client: that would log the URLs, which may hold secrets. It follows no redirect and uses no
-        # proxy. Of connections none is kept: the next one to an address may be for another host, which would have to
-        # show a certificate of its own.
+        # A transport, not a client: a client would log the URLs, which may hold secrets. The transport follows no
+        # redirect and uses no proxy. It keeps no connection open: the next request to an address may be for another
+        # host, which has to show its own certificate.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         self._transport = httpx2.AsyncHTTPTransport(verify=_authorities(), trust_env=False, limits=limits)
 
@@ -103,11 +104,11 @@ class Webhooks:
         }
         address = await self._address(url, host)
         pinned = url.copy_with(host=address)
-        # The certificate has to be the host's, whose name the address hides.
+        # The request goes to an address, so TLS needs the name of the host to check the certificate.
         extensions = {'sni_hostname': host} if url.scheme == 'https' and literal(host) is None else {}
         request = httpx2.Request('POST', pinned, content=body, headers=headers, extensions=extensions)
         answer = await self._transport.handle_async_request(request)
-        await answer.aclose()  # unread, however long it is
+        await answer.aclose()  # without reading the body, which may be of any length
         return answer.status_code
 
     async def _address(self, url: httpx2.URL, host: str) -> str:
@@ -126,7 +127,7 @@ class Webhooks:
     async def _look_up(self, host: str, port: int) -> Sequence[str]:
         try:
             return await self._resolve(host, port)
-        except Exception as error:  # a function of the user's may raise anything: it must not be tried for ever
+        except Exception as error:  # the user's function may raise any error
             raise Undelivered(f'no address ({type(error).__name__})') from None
 
 

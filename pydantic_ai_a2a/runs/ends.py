@@ -91,7 +91,8 @@ class RunEnds:
                 following = await recorder.fail(failure, run_id(claim))
             except LeaseLost:
                 logger.warning('Task %s was taken over before its failure was recorded.', claim.header.id)
-                # Or the failure was stored without an answer: then this worker holds the next run of the task.
+                # The failure may also be stored although the store gave no answer. Then this worker holds the next run
+                # of the task.
                 await self._hand_back(claim, recorder)
                 return
             if self._hooks.on_failure is not None:

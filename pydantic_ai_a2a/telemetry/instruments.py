@@ -102,7 +102,8 @@ class Metrics:
     def begin(self) -> None:
         """Make the instruments if an SDK is configured. Called at the start of an app."""
         provider = get_meter_provider()
-        if type(provider).__module__.partition('.metrics')[0] == 'opentelemetry':  # the API's own: nobody reads them
+        # OpenTelemetry's default provider: no SDK is configured.
+        if type(provider).__module__.partition('.metrics')[0] == 'opentelemetry':
             self.instruments = None
         elif self.instruments is None or self.instruments.provider is not provider:
             self.instruments = Instruments(provider, self._queues)

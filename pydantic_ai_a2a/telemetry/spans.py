@@ -35,7 +35,7 @@ def operation_span(
         headers: Headers of the request.
         attributes: Attributes of the binding.
     """
-    # Inside a span of our own process (a web framework's), that one is the parent already.
+    # A current span of this process, such as a web framework's, is the parent.
     context = None if trace.get_current_span().get_span_context().is_valid else propagate.extract(_decoded(headers))
     return _span(f'a2a {method}', SpanKind.SERVER, context, {**attributes, 'rpc.method': method})
 
@@ -71,7 +71,7 @@ def push_span(task_id: str, delivery_id: str, parent: str | None) -> AbstractCon
 @contextmanager
 def _span(name: str, kind: SpanKind, context: Context | None, attributes: dict[str, str]) -> Generator[Span]:
     tracer = trace.get_tracer(SCOPE)
-    # Exceptions may hold content: their class is enough here, the log has the rest.
+    # The texts of exceptions may hold content of users: the span has only the class, and the log has the text.
     with tracer.start_as_current_span(
         name, context, kind, attributes, record_exception=False, set_status_on_exception=False
     ) as span:

@@ -8,7 +8,7 @@ try:
 except ImportError as error:
     raise ImportError('The suites need pytest and Hypothesis: pip install "pydantic-ai-a2a[testing]"') from error
 
-# So that a test that fails says what was compared, as those of the user's own files do.
+# Failed assertions of the suites then show the compared values, like assertions in the user's own tests.
 pytest.register_assert_rewrite(*(f'{__name__}.{module.name}' for module in iter_modules(__path__)))
 
 from .checkpoints import CheckpointSuite  # noqa: E402 - only what is imported later is rewritten

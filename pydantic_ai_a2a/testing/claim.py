@@ -170,7 +170,7 @@ class ClaimSuite(PortSuite):
         assert await backend.queue.renew('holder', ['a', 'b'], lease=LEASE) == Marks(['a'], [])
         await expire(backend, 'b')
         late = await claim(backend, 'other')
-        assert [task.header.id for task in late] == ['b']  # whose lease has run out
+        assert [task.header.id for task in late] == ['b']  # the lease of task b has expired
         with pytest.raises(LeaseLost):
             await backend.queue.finish(other, ending(other))
         await backend.queue.finish(late[0], ending(late[0]))
@@ -190,7 +190,7 @@ class ClaimSuite(PortSuite):
         assert (second.header.id, second.holder, second.attempt, second.run) == ('t', 'other', 2, 1)
         assert second.fence > first.fence
         assert text_of(second.message) == 'hello'
-        assert second.header.last_event == 1  # it was working already: nothing to tell
+        assert second.header.last_event == 1  # the task was working before: no new event
         for late in (
             backend.queue.emit(first, [status_event(2, 'working')]),
             backend.queue.finish(first, ending(first)),

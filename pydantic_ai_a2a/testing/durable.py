@@ -264,7 +264,7 @@ class DurableSuite(PortSuite):
             await settle(backend)
             backend.events.release(lambda task_id: task_id == 'kept')
             await loser
-            await asyncio.to_thread(lambda: asyncio.run(release_all(backend)))  # those of another event loop
+            await asyncio.to_thread(lambda: asyncio.run(release_all(backend)))  # waits of another event loop
             await settle(backend)
             assert not waiter.done()
             await backend.queue.cancel('kept', OWNER, at=AT)
@@ -310,7 +310,7 @@ class DurableSuite(PortSuite):
         await submit(there, message(new='new', at=NOW))
         async with asyncio.timeout(LIMIT):
             for task_id in ('new', 'before'):
-                while not here.events.watched(task_id):  # which may lag behind
+                while not here.events.watched(task_id):  # the hint may arrive later
                     await state_of(here, task_id)
         assert not here.events.watched('queued')
         for reader in (from_now_on, from_the_start):

@@ -142,7 +142,7 @@ class EventLogSuite(PortSuite):
         claimed = await working(backend)
         reader = backend.events.subscribe('t', nothing)
         reader.start(1)
-        reader.nudge()  # nobody waits: nothing to do
+        reader.nudge()  # without a waiting reader, nudge() does nothing
         waiting = asyncio.ensure_future(next_of(reader))
         await asyncio.sleep(0)
         reader.nudge()

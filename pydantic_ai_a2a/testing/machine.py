@@ -257,7 +257,7 @@ class Machine(RuleBasedStateMachine):
         task = self.known[claimed.header.id]
         newest = None if task.claim is None or task.holder is None else task.claim
         if newest is not None and (newest.fence, newest.run) == (claimed.fence, claimed.run + 1):
-            return  # its end is stored: a repetition of that is answered with the claim of the next run
+            return  # the end is stored: a repeated end returns the claim of the next run
         for state in ('completed', 'failed', 'input-required'):
             end = ending(claimed, state, after=task.last_event, messages=turn('late', 'late'))
             with pytest.raises(LeaseLost):

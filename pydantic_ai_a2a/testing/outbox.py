@@ -128,7 +128,7 @@ class OutboxSuite(PortSuite):
         assert list(waiting.deliveries) == []
         assert waiting.wait is not None
         assert 0 < waiting.wait <= LEASE
-        await outbox_of(backend).done(first)  # too late: it may be on its way again
+        await outbox_of(backend).done(first)  # too late: another sender may have the delivery
         assert await lease(backend) == []
         await outbox_of(backend).done(again)
         assert await told(backend) == {'c': ['2 completed']}
@@ -246,7 +246,7 @@ class OutboxSuite(PortSuite):
         await canceled(backend, '/bob', *(f'b{n}' for n in range(20)))
         await canceled(backend, '/cid', 'c')
         assert [delivery.config.id for delivery in await lease(backend, limit=8)] == ['b0', 'b1', 'b2', 'b3', 'c']
-        for bob in (4, 5):  # nor does who asks wait for what others would get
+        for bob in (4, 5):  # deliveries beyond an owner's share set no wait
             held = {'/bob': bob, '/cid': 4}
             nothing = await outbox_of(backend).lease(lease=LEASE, limit=4, held=held)
             assert (list(nothing.deliveries), nothing.wait) == ([], None)

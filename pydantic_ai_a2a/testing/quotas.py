@@ -184,7 +184,7 @@ class QuotaSuite(PortSuite):
         assert refused.value.metadata == {'quota': 'tasks'}
         assert await backend.reader.load('c', None) is None
         await submit(backend, limited(message(new='of bob', owner='/bob'), 2))
-        await submit(backend, limited(message('more', to='a'), 2))  # which is there already
+        await submit(backend, limited(message('more', to='a'), 2))  # a task that exists
         assert (await submit(backend, limited(message(new='b'), 2))).replayed
         await backend.queue.cancel('b', OWNER, at=AT)
         await submit(backend, limited(message(new='c'), 2))

@@ -210,7 +210,7 @@ class RunSuite(PortSuite):
         assert second is not None
         assert (second.holder, second.fence, second.attempt, second.run) == (first.holder, first.fence, 1, 2)
         assert text_of(second.message) == 'two'
-        assert (second.header.state, second.header.last_event) == ('working', 2)  # its end was not told
+        assert (second.header.state, second.header.last_event) == ('working', 2)  # the first run has no end event
         assert said([entry.message for entry in await backend.conversations(OWNER).read_history(second.head)]) == [
             'one',
             '1',

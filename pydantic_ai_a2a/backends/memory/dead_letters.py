@@ -31,7 +31,7 @@ def _dead_letter(task: Task) -> DeadLetter:
         context_id=task.context_id,
         owner=task.owner,
         at=task.status_at,
-        attempts=task.progress.attempt - (failure == DEAD_LETTER),  # the last one only found that it was one too many
+        attempts=task.progress.attempt - (failure == DEAD_LETTER),  # the last attempt only failed the task
         failure=failure,
         correlation_id=correlation_id(task.status_message),
         retried_as=task.retried_as,

@@ -195,7 +195,8 @@ class MemoryQuotas(_Port, QuotaStore):
     async def settle(self, task_id: str, run: int, charges: Sequence[Charge]) -> None:
         with self.store.lock:
             task = self.store.tasks.get(task_id)
-            # The paid amounts of a run are known only by its task: an erased task may have paid before.
+            # Only the task has the charged amounts of a run. A run of an erased task may have been charged before, so
+            # charge nothing.
             if task is not None and task.state in TERMINAL and task.run == run:
                 due = unpaid(run, task.paid or (), charges)
                 if due is not None:

@@ -30,7 +30,7 @@ class Quotas:
         """See `QuotaStore.take`."""
         subject, name, interval, burst = bucket
         now = at * 1000
-        latest = now + (burst - 1) * interval  # when it may be full at most, for one more to be in it
+        latest = now + (burst - 1) * interval  # the latest `full_at` with room for one more
         full_at = self._buckets.get((subject, name))
         if full_at is not None:
             if full_at > latest:

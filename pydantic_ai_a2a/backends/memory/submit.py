@@ -60,7 +60,7 @@ def _check_continued(store: Store, message: Submission, key: str | None, queue_l
     check_answer(header, message, calls=task.progress.pending is not None)
     waited = task.state in INTERRUPTED
     unread = queue_limit if message.unread_limit is None else message.unread_limit
-    if not waited and len(task.unread()) > unread:  # else all unread messages wait for this one
+    if not waited and len(task.unread()) > unread:  # in a paused task, the unread messages wait for this answer
         raise OverloadedError(headers={'Retry-After': '1'})
     return Checked(key, None, task, waited, waited and (message.answer is None or message.answer.rest is None))
 
@@ -90,7 +90,7 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     if checked.replayed is not None:
         return checked.replayed
     task, answer = checked.task or _create(store, message), message.answer
-    if message.push is not None:  # gets the event that follows
+    if message.push is not None:  # before the event, which the webhook must get
         store.webhooks.put(task, message.push)
     header = task.header()
     if answer is not None and answer.rest is not None:
@@ -103,7 +103,7 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     body = stored.with_ids(message.body, task.id, task.context_id)
     accepted = Message(task, body, message.digest, after=header.last_event, at=message.at)
     if checked.task is not None:
-        accepted.request = message.request or b''  # the first message's is the task's
+        accepted.request = message.request or b''  # the request of the first message is the task's request
     if checked.waited:
         accepted.answer = 2 if message.answers_calls else 1
     store.accept(accepted, checked.key)

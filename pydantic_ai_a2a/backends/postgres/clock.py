@@ -32,5 +32,5 @@ class DatabaseClock(Clock):
         there = await connection.fetchval(f'SELECT {CLOCK}')
         took = self.steady() - asked
         ahead = there - asked - took // 2
-        if abs(ahead - self._ahead) > took:  # a smaller difference may be the time that the question was under way
+        if abs(ahead - self._ahead) > took:  # a smaller difference may be network delay
             self._ahead = ahead

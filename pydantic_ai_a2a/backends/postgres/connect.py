@@ -44,15 +44,15 @@ _LOST = (
     OSError,
     TimeoutError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # of a connection that was told of the end of its server, but not yet closed
+    asyncpg.InternalClientError,  # the server announced its end on an open connection
 )
 """Errors of the driver: the connection is lost, or cannot be opened."""
 _AWAY = re.compile(
     '08'  # connections
     '|53'  # resources: the disk is full, or the memory, or there are too many connections
-    '|57(?!014)'  # an operator has intervened: the server ends, or starts
+    '|57(?!014)'  # operator intervention: the server stops or starts
     '|58'  # the operating system, such as a failed read or write of a file
-    '|25006'  # a read-only transaction: a standby, or a database that is set so
+    '|25006'  # a read-only transaction: a standby, or a read-only database
     '|25P0[34]'  # a transaction that was idle, or open, for too long
     '|0A000'  # a writing transaction while the server is in recovery
 )
@@ -147,7 +147,7 @@ async def migrate(settings: Postgres, connection: Connection) -> None:
         BackendUnusable: The server is too old, or the tables are newer than the package.
     """
     if await stored_version(settings, connection) == len(MIGRATIONS):
-        return  # so that a role goes on that may not create anything
+        return  # a role without CREATE rights can use a complete schema
     patient = await open_connection(settings, settings.url, patient=True)
     try:
         await _in_transaction(settings, patient, lambda: _create(settings, patient))
@@ -189,7 +189,7 @@ async def once(settings: Postgres, work: Callable[[Postgres, Connection], Awaita
 
 
 async def _create(settings: Postgres, connection: Connection) -> None:
-    # Another process may be at it, and a step over a large table takes its time.
+    # No timeout: another process may hold the lock, and a step over a large table takes long.
     await connection.execute('SET LOCAL statement_timeout TO 0; ' + lock(Lock(('schema', settings.schema))))
     if not await connection.fetchval('SELECT 1 FROM pg_namespace WHERE nspname = $1', settings.schema):
         await connection.execute(f'CREATE SCHEMA {settings.schema}')
@@ -218,7 +218,7 @@ async def roll_back(connection: Connection) -> None:
 
 def give_up(connection: Connection) -> None:
     """Terminate a connection in an unknown state."""
-    with suppress(asyncpg.InterfaceError):  # it was lost before, and the pool has noticed
+    with suppress(asyncpg.InterfaceError):  # the pool has already closed a lost connection
         connection.terminate()
 
 

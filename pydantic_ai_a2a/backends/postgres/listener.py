@@ -81,7 +81,7 @@ class Listener:
             while True:
                 self._wanted.clear()
                 if self._settings.listen and self._connection is None and await self._connect():
-                    look_at = loop.time()  # whatever was written until now
+                    look_at = loop.time()  # read all tasks: writes before LISTEN sent no notification here
                 again = await self._do(session, full=loop.time() >= look_at)
                 if loop.time() >= look_at:
                     look_at = loop.time() + (_POLL_DEAF if self._connection is None else _POLL)
@@ -97,7 +97,7 @@ class Listener:
             async with asyncio.timeout(max(0.0, seconds)):  # in Python 3.11, wait_for may swallow a cancellation
                 await self._wanted.wait()
         except TimeoutError:
-            pass  # time to look
+            pass  # the pause is over: poll the tables
 
     async def _connect(self) -> bool:
         try:

@@ -110,12 +110,12 @@ class PostgresProcess:
                     await connection.execute(notices)
                 return result
 
-        self.peers.keep_private(call.begins)  # before the commit, after which another process may ask
+        self.peers.keep_private(call.begins)  # before the commit: another process may ask directly after it
         try:
             result = await session.patiently(attempt)
         except BaseException as error:
             self.peers.share(call.begins)
-            if sent and call.begins and is_away(error):  # no other process would get the task while this one lives
+            if sent and call.begins and is_away(error):  # else no other process could claim the task
                 self._take_back(write, call.possible)
             raise
         if result is None:
@@ -132,7 +132,7 @@ class PostgresProcess:
                 result = await perform(connection, write.make())
                 published = list(write.published(result))
                 begun = [task_id for task_id, _ in published] if write.private(result) else []
-                self.peers.keep_private(begun)  # before the commit, after which another process may ask
+                self.peers.keep_private(begun)  # before the commit: another process may ask directly after it
                 notices = self._notices(write, result, published)
             except BaseException:
                 await roll_back(connection)
@@ -145,7 +145,7 @@ class PostgresProcess:
                     await roll_back(connection)
                     raise
                 give_up(connection)
-                if write.kind.undo is not None:  # no other process would get the tasks while this process lives
+                if write.kind.undo is not None:  # else no other process could claim the tasks
                     self._take_back(write, result)
                 raise StoreUnavailable from error  # whether the transaction was committed is unknown
         for task_id, events in published:

@@ -75,7 +75,7 @@ def _typed(statement: str) -> list[str]:
         statement = statement.replace(ours, theirs)
     statement = translated(statement)
     if trigger := _TRIGGER.fullmatch(statement):
-        # The function finds the tables whatever the search path of the session is that fires the trigger.
+        # With SET search_path, the function finds the tables under any search path of the session.
         create, name, body = trigger.groups()
         function = f'CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT'
         return [f'{function} AS $$ BEGIN{body}RETURN NULL; END $$', f'{create} EXECUTE FUNCTION {name}()']
@@ -89,7 +89,7 @@ def begin(settings: Postgres, options: str = WRITE, *, locks: Sequence[Lock] = (
         f'SET LOCAL search_path TO {settings.schema}',
         f'SET LOCAL statement_timeout TO {round(settings.statement_timeout * 1000)}',
     ]
-    # A process that was stopped in the middle of it must not keep the others out until it goes on.
+    # A process that is paused inside a transaction would hold its locks until the process continues.
     statements.append(f'SET LOCAL idle_in_transaction_session_timeout TO {_IDLE}')
     return '; '.join([*statements, *map(lock, locks)])
 

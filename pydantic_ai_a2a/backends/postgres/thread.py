@@ -64,7 +64,7 @@ class Session:
     async def _migrate(self, connection: Connection) -> None:
         async with self._migrating:
             if self._migrated:
-                return  # by who came at the same time
+                return  # a concurrent caller has migrated the schema
             await migrate(self.settings, connection)
             self._migrated = True
 
@@ -95,7 +95,7 @@ class Session:
             except Exception as error:
                 if not is_away(error) or time.monotonic() > until:
                     raise
-            # Keeps processes apart, and nothing secret.
+            # The random pause spreads the retries of processes. It needs no secure random numbers.
             await asyncio.sleep(pause * random.uniform(0.5, 1))  # nosec B311
             pause = min(2 * pause, _LONGEST)
 
@@ -153,7 +153,7 @@ class _Life:
         result, failed = None, None
         try:
             result = await work(self._session)
-        except BaseException as error:  # it is the caller's, who waits in another thread
+        except BaseException as error:  # raised to the caller, who waits in another thread
             failed = told(self._settings, error)
         answer(result, failed)
 
@@ -191,7 +191,7 @@ class PoolThread:
         with self._lock:
             if self._life is None:
                 self._life = _Life(self._settings, self._clock, self._beside)
-            # Connections outlive what they are used for, and must not keep what a request carries.
+            # An empty context: connections outlive requests, and must not keep context variables of a request.
             self._life.loop.call_soon_threadsafe(callback, self._life, context=Context())
 
     def stop(self) -> None:
@@ -200,5 +200,6 @@ class PoolThread:
             life, self._life = self._life, None
             if life is not None:
                 life.loop.call_soon_threadsafe(life.stop)
-        if life is not None and life.thread is not current_thread():  # which a garbage collection may have chosen
+        # The garbage collector may call stop() in any thread.
+        if life is not None and life.thread is not current_thread():
             life.thread.join(3 * STOP_TIME)

@@ -109,7 +109,8 @@ def append(
         (agent, owner, entry_id, parent_id, dump_message(message), following, int(n > 0))
         for n, ((entry_id, parent_id, message), following) in enumerate(zip(entries, [*ids[1:], None], strict=False))
     ]
-    return [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]  # listed with the task
+    # `filing` lists the conversation with the first filed task of its context.
+    return [(_ENTRY, rows), (_UPSERT, [_row(agent, owner, newest, at, listed_at=None)])]
 
 
 def _row(agent: str, owner: str, record: ConversationRecord, at: int, *, listed_at: int | None) -> tuple[Any, ...]:
@@ -122,7 +123,7 @@ def erase(agent: str, owner: str, conversation_id: str, limit: int) -> Transacti
 
     Return the number of deleted entries; `drop_left` deletes the rest. Return None without such a conversation.
     """
-    yield Lock((agent, owner))  # a new conversation that begins with an entry of this one keeps it
+    yield Lock((agent, owner))  # a concurrent branch must not lose shared entries
     rows = yield HEAD, (agent, owner, conversation_id)
     if not rows:
         return None

@@ -48,7 +48,7 @@ def _dead_letter(row: Sequence[Any]) -> DeadLetter:
         context_id=context_id,
         owner=owner,
         at=at,
-        attempts=attempt - (failure == DEAD_LETTER),  # the last one only found that it was one too many
+        attempts=attempt - (failure == DEAD_LETTER),  # the last attempt only failed the task
         failure=failure,
         correlation_id=read_correlation_id(status_message),
         retried_as=retried_as,
@@ -132,7 +132,7 @@ def _submission(
     owner, context_id, request, traceparent, dialect = common
     return Submission(
         owner=owner,
-        anonymous=False,  # nobody else knows the id, which has just been made
+        anonymous=False,  # the message id is new and known to no client
         message_id=message_id,
         digest=digest,
         body=body,

@@ -27,7 +27,8 @@ _ADD = (
     " SELECT agent, task_id, seq, CAST(? AS TEXT) || '.' || CAST(seq AS TEXT), ?, ?, ?"
     ' FROM push_config WHERE agent = ? AND task_id = ? AND takes BETWEEN ? AND ?'
 )
-# Whether or not it changes anything: who ends a delivery of the configuration has to wait, or sees nothing left to do.
+# The statement also writes a row that is due already. The row lock makes a transaction that ends a delivery wait;
+# without the lock, that transaction would miss the new event and find no delivery left.
 _WAKE = 'UPDATE push_config SET due_at = COALESCE(due_at, 0) WHERE agent = ? AND task_id = ?'
 _OF_TASK = 'agent = ? AND task_id = ?'
 

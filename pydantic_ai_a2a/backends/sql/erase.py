@@ -25,7 +25,7 @@ def erase(agent: str, owner: str, context_id: str | None, at: int) -> Transactio
     if not erased and context_id is None:
         erased = yield from _erase_entries(agent, owner)
     if not (yield totals.lock_sweep(agent)):
-        yield from totals.fold(agent)  # or the owner's name would stay until the next sweep
+        yield from totals.fold(agent)  # else the totals keep the owner's name until the next sweep
     return erased, ended
 
 
@@ -46,7 +46,7 @@ def _check_idle(agent: str, owner: str, context_id: str | None) -> Transaction[N
 def _erase_tasks(agent: str, owner: str, context_id: str | None, at: int) -> Transaction[tuple[Erased, Told]]:
     """A batch of tasks, each after the events of the task. The events may take several batches."""
     tasks_of, values = _tasks(agent, owner, context_id)
-    # A message that comes now may have made a task, or let one go on.
+    # A new message may have created or continued a task since the check: select and lock only idle tasks.
     rows: Rows = []
     for idle in (ranges.STOPPED, ranges.UNFILED):
         rows = rows or (
@@ -77,7 +77,8 @@ def _erase_conversations(agent: str, owner: str, context_id: str | None) -> Tran
     rows: Rows = [(context_id,)]
     if context_id is None:
         rows = yield 'SELECT id FROM conversation WHERE agent = ? AND owner = ? LIMIT ?', (agent, owner, TASKS)
-    for conversation_id in sorted(str(row[0]) for row in rows):  # all of them before the owner, whom each erasure locks
+    # Lock all conversations before the owner, else a deadlock.
+    for conversation_id in sorted(str(row[0]) for row in rows):
         yield Lock((agent, owner, conversation_id))
     erased = entries = 0
     for (conversation_id,) in rows:

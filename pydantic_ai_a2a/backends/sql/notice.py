@@ -42,7 +42,7 @@ def look(agent: str, tasks: Iterable[str], at: int) -> Transaction[Noticed]:
         rows = yield _NEWEST, (agent, task_id)
         newest[task_id] = rows[0][0] if rows else None
     watched = yield (
-        # Written so, an index finds the few that are watched among all that wait.
+        # Both conditions on `watched_until` are needed: with `> 0`, a partial index finds the few watched tasks.
         f'SELECT id, watched_until FROM task WHERE agent = ? AND watched_until > ? AND watched_until > 0 AND {_ALIVE}',
         (agent, at),
     )

@@ -28,7 +28,7 @@ class Due:
     def add(self, task_id: str) -> None:
         """Remember that a task has push configurations."""
         if len(self.tasks) >= _KNOWN:
-            self.tasks.clear()  # of those that are forgotten, senders find out a little later
+            self.tasks.clear()  # senders find the forgotten tasks at the next poll
         self.tasks.add(task_id)
 
     def tell(self) -> None:

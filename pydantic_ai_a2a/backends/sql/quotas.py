@@ -35,7 +35,7 @@ def take(agent: str, bucket: Bucket, *, at: int) -> Transaction[int]:
     """See `QuotaStore.take`."""
     subject, name, interval, burst = bucket
     now = at * 1000
-    latest = now + (burst - 1) * interval  # when it may be full at most, for one more to be in it
+    latest = now + (burst - 1) * interval  # the latest `full_at` with room for one more
     taken = yield _TAKE, (agent, subject, name, now + interval, now, now, interval, latest)
     if taken:
         return 0
@@ -62,7 +62,8 @@ def settle(agent: str, task_id: str, run: int, charges: Sequence[Charge]) -> Tra
     """See `QuotaStore.settle`."""
     yield LockTasks(agent, [task_id])
     rows = yield f'SELECT state, run, paid FROM task WHERE {_TASK}', (agent, task_id)
-    # What was charged of a run is known only by its task: of one that was erased, it may have been charged before.
+    # Only the task has the charged amounts of a run. A run of an erased task may have been charged before, so charge
+    # nothing.
     for state, newest, paid in rows:
         if state in TERMINAL and newest == run:
             yield charged(agent, task_id, run, paid, charges)

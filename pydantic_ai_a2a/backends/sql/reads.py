@@ -28,7 +28,7 @@ _WHOLE = f'{HEADER}, message, ending'
 _LOAD = f'SELECT {_WHOLE} FROM task WHERE {TASK} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 _ALL_ITEMS = 'SELECT kind, body FROM item WHERE agent = ? AND task_id = ? ORDER BY kind, seq'
 _ARTIFACTS = "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'"
-_MESSAGES = (  # their numbers have no gaps
+_MESSAGES = (  # the numbers of messages have no gaps
     "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'message' AND seq >"
     " (SELECT COALESCE(MAX(seq), 0) FROM item WHERE agent = ? AND task_id = ? AND kind = 'message') - ?"
 )
@@ -75,7 +75,7 @@ def _with_items(
         rows = yield _NEWEST_MESSAGES, (*task, *task, newest)
     items = [('message', message), *((row[0], row[-1]) for row in rows), *ended]
     check_stored(header.id, *(body for _, body in items), header.status_message, header.metadata)
-    # Without the first messages of many, the last ones are as many as wanted.
+    # `items` begins with the first message. The slice drops it if the other messages are enough.
     history = [body for kind, body in items if kind == 'message'][-newest:] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)

@@ -45,7 +45,8 @@ __all__ = (
 )
 
 _LOST = "state = 'working' AND queued = 0 AND (holder IS NULL OR holder <> ? AND lease_until < a2a_clock())"
-# A locked task is skipped, and is still the first of its context: the tasks behind it are not found.
+# The query skips a locked task. The locked task is still the first of its context, so later tasks of the context are
+# not found.
 _FIND = 'SELECT id FROM task WHERE agent = ? AND {} ORDER BY {} LIMIT ? /* FOR NO KEY UPDATE SKIP LOCKED */'
 _FIND_QUEUED = _FIND.format(QUEUED, 'round, queue_seq')
 _FIND_LOST = _FIND.format(_LOST, 'queue_seq')
@@ -94,7 +95,7 @@ def claim(
         claimable = [] if (yield LockTasks(agent, [task_id], wait=False)) else [(task_id,)]
     for (claimable_id,) in claimable:
         taken = yield from take(agent, Slot(holder, lease), claimable_id, at=at)
-        if taken is not None:  # a task that was asked for by its id may not be claimable now
+        if taken is not None:  # a task with a given id may not be claimable
             claims.append(taken)
     return claims
 
@@ -192,7 +193,7 @@ def emit(
     if checkpoint is not None:
         yield LockTasks(agent, [header.id])
     for n, event in enumerate(events):
-        if n:  # nobody can take the task away any longer
+        if n:  # the first insert has checked the fence and locked the task
             yield [add_events(agent, header.id, events[n:])]
             break
         rows = yield _FIRST_EVENT, (*event, agent, header.id, claimed.fence, claimed.holder)
@@ -219,7 +220,7 @@ def _check_emitted(agent: str, claimed: Claim, event: TaskEvent) -> Transaction[
 
 
 _FIRST_EVENT = (
-    # The task's `push` is copied: so it is that of the row as others have left it, for whom this has waited.
+    # Copy `push` from the task in the same statement: after a wait for the row lock, PostgreSQL reads the newest value.
     'INSERT INTO event (agent, task_id, n, state, payload, push) SELECT agent, id, ?, ?, ?, push FROM task'
     f' WHERE {HELD} /* FOR NO KEY UPDATE */ ON CONFLICT (agent, task_id, n) DO NOTHING RETURNING n, push'
 )
@@ -259,7 +260,7 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
     events = [*end.events, *(handed_on(header, end) if goes_on else (end.final,))]
     items = items_of(previous, end, goes_on=goes_on)
     ends = not goes_on and end.status.state in TERMINAL
-    # If the task goes on, the events tell what has become of a commit without an answer.
+    # If the task continues, a worker whose commit got no answer reads the outcome from the log.
     log = events if goes_on or logged_after is not None else []
     writes += [add_items(agent, header.id, [] if ends else items), add_events(agent, header.id, log)]
     if end.status.state in ('completed', 'canceled'):

@@ -83,16 +83,16 @@ def _store(
         yield from _check_tasks(agent, message)
         header = yield from _create(agent, message, key, queue_limit, OFFERED if offered else 1)
     else:
-        # Its run may be about to end, and then has to see the message or be over.
+        # Lock the task: a run that ends now either reads the message or ends before the message.
         if answer is not None:  # the context is locked already
             yield LockTasks(agent, [message.task_id])
         header = yield from (find_locked if answer is None else find)(agent, message.task_id, message.owner)
         check_message(header, message.context_id, only_waiting=message.only_waiting, pause=message.pause)
         yield from pauses.check(agent, header, message)
         answers = header.state in INTERRUPTED
-        if not answers:  # else all unread messages wait for this one
+        if not answers:  # in a paused task, the unread messages wait for this answer
             yield from _check_unread(agent, message, queue_limit)
-    if message.push is not None:  # gets the event that follows
+    if message.push is not None:  # before the event, which the webhook must get
         yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
     if message.new:
         return Accepted(header, 0, replayed=False), []
@@ -193,7 +193,7 @@ def _check_tasks(agent: str, message: Submission) -> Transaction[None]:
     """Refuse a new task above the owner's limit."""
     if message.task_limit is None:
         return
-    yield Lock((agent, message.owner, 'tasks', ''))  # after all other locks, and whoever has it waits for none
+    yield Lock((agent, message.owner, 'tasks', ''))  # the last lock of a transaction, so no deadlock
     rows = yield ranges.number(ranges.LIVE_RANGES, 'agent = ? AND owner = ?', (agent, message.owner))
     if rows[0][0] >= message.task_limit:
         raise QuotaExceededError.of('tasks', 1000)

@@ -44,7 +44,7 @@ _LIST_AGAIN = 'UPDATE conversation SET listed_at = updated_at WHERE agent = ? AN
 def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, Expired]]:
     """Delete a bounded batch of due rows. Return the number of rows, and the failed waiting tasks."""
     if (yield totals.lock_sweep(agent)):
-        return 0, []  # another process does it
+        return 0, []  # another process sweeps
     filed = yield from filing.file(agent)
     ended = yield from _expire_waiting(agent, retention, at)
     swept = filed + len(ended)
@@ -70,7 +70,7 @@ def _expire_waiting(agent: str, retention: Retention, at: int) -> Transaction[Ex
     rows = yield waiting
     free = yield from _lock(agent, [row[0] for row in rows])
     if free:
-        rows = yield waiting  # some may have gone on
+        rows = yield waiting  # some of the tasks may have continued
     ended: Expired = []
     for row in rows:
         if row[0] not in free:
@@ -120,14 +120,14 @@ def _sweep_tasks(agent: str, retention: Retention, at: int) -> Transaction[int]:
     """Delete old ended tasks, except for tasks with pending deliveries."""
     waiting = at - _ms(retention.waiting.total_seconds())
     rows = yield (
-        # CROSS JOIN, so that SQLite begins with the webhooks: mostly there are none.
+        # CROSS JOIN makes SQLite begin with the webhooks, of which most stores have none.
         'SELECT COUNT(DISTINCT task_id) FROM push_config c CROSS JOIN task WHERE c.agent = ? AND c.due_at IS NOT NULL'
         f' AND task.agent = c.agent AND task.id = c.task_id AND {ENDED} AND status_at >= ?',
         (agent, waiting),
     )
     surplus = yield from _surplus(agent, ENDED_STATES, retention.max_tasks + rows[0][0])
     rows = yield (
-        # The oldest are those without events: logs are dropped in this order, and before their tasks.
+        # Tasks without events are the oldest: sweeps delete event logs in the same order, before the tasks.
         f'SELECT id, status_at FROM task WHERE agent = ? AND {ENDED} AND (push = 0 OR status_at < ?'
         ' OR id NOT IN (SELECT task_id FROM push_config WHERE agent = ? AND due_at IS NOT NULL))'
         ' ORDER BY events_swept DESC, status_at LIMIT ?',
@@ -155,7 +155,8 @@ def _surplus(agent: str, kinds: Sequence[str], limit: int) -> Transaction[int]:
 
 def drop_task(agent: str, task_id: str) -> Transaction[int]:
     """Delete a task with messages and artifacts, and return the number of rows."""
-    # First the task, whose lock others hold who add to what belongs to it, or wait for to find that it is gone.
+    # Delete the task first. Writers of messages, events and webhooks lock the task: writers before the deletion are
+    # done, and later writers find no task.
     tasks = yield (
         'DELETE FROM task WHERE agent = ? AND id = ? RETURNING ending, owner, context_id, filed',
         (agent, task_id),
@@ -188,7 +189,7 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
         (agent, _NO_LIMIT if surplus else before, TASKS),
     )
     stale = [row for row in rows if row[2] != row[3]]
-    if stale:  # the next sweep finds these in their order
+    if stale:  # the next sweep reads these conversations in the new order
         return (yield from _list_again(agent, stale))
     swept = 0
     for index, (owner, context_id, _, updated_at) in enumerate(rows):
@@ -196,7 +197,7 @@ def _sweep_contexts(agent: str, retention: Retention, at: int, limit: int) -> Tr
             break
         if (yield Lock((agent, owner, context_id), wait=False)):
             continue
-        # A message may have come since: then the row is another one, or there is a task again.
+        # A new message may have changed the row or created a task before the lock, so check again.
         if (yield f'{_IDLE} AND owner = ? AND id = ? AND updated_at = ?', (agent, owner, context_id, updated_at)):
             swept += 1 + ((yield from conversations.erase(agent, owner, context_id, limit - swept)) or 0)
         if swept >= limit:

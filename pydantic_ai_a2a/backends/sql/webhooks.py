@@ -18,7 +18,7 @@ _FIELDS = 'id, version, takes, body'
 
 def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: int) -> Transaction[None]:
     """See `PushConfigs.create`."""
-    yield from find_locked(agent, task_id, owner)  # an event that comes now is delivered, or came before
+    yield from find_locked(agent, task_id, owner)  # the lock orders the configuration before or after each event
     yield from put(agent, task_id, owner, config, limit)
 
 

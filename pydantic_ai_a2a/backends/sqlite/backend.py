@@ -25,7 +25,7 @@ def _give_back() -> Transaction[None]:
     """Give back free pages at the end of the file, and none if a version without this setting has created the file."""
     free = yield 'PRAGMA freelist_count', ()
     for _ in range(min(free[0][0], PAGES)):
-        yield 'PRAGMA incremental_vacuum(1)', ()  # Python gives back one page for each statement, whatever its number
+        yield 'PRAGMA incremental_vacuum(1)', ()  # Python's driver frees one page a statement
 
 
 def _after_sweep() -> Transaction[None]:

@@ -98,7 +98,7 @@ def connect(
 
 def _create(path: Path) -> None:
     """Create an empty file, readable by the owner only; SQLite gives the WAL the same mode."""
-    with suppress(OSError):  # it is there, or SQLite says why it cannot be
+    with suppress(OSError):  # the file exists, or SQLite raises the error at its opening
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
@@ -127,7 +127,7 @@ def _end_leases_of_another_boot(connection: sqlite3.Connection, clock: Clock) ->
     now = clock.steady()
     connection.execute('BEGIN IMMEDIATE')
     connection.execute('CREATE TABLE IF NOT EXISTS a2a_boot (id TEXT NOT NULL, clock BIGINT NOT NULL)')
-    # Where the system names no boot, a clock that has gone back since the last sweep tells of one.
+    # Without a boot id from the system, a clock below the stored clock shows that the machine has restarted.
     if not connection.execute('SELECT 1 FROM a2a_boot WHERE id = ? AND clock <= ?', (clock.boot, now)).fetchone():
         connection.execute('DELETE FROM a2a_boot')
         connection.execute('INSERT INTO a2a_boot (id, clock) VALUES (?, ?)', (clock.boot, now))

@@ -52,10 +52,10 @@ def read(connection: sqlite3.Connection, jobs: list[QueuedTransaction]) -> None:
         try:
             connection.execute('BEGIN')
             result = perform(connection, job.make())
-        except BaseException as error:  # it is the caller's, who waits in another thread
+        except BaseException as error:  # raised to the caller, who waits in another thread
             failed = error
         _roll_back(connection)
-        jobs.pop(0)  # before the answer, after which the next job may look for a lane with nothing to do
+        jobs.pop(0)  # before done(): the next job may look for an idle lane at once
         job.done(result, failed)
 
 
@@ -63,12 +63,12 @@ def commit(connection: sqlite3.Connection, jobs: Sequence[QueuedTransaction]) ->
     """Perform all jobs in one commit. If the commit fails, perform each job alone: a job fails for no other job."""
     try:
         connection.execute('BEGIN IMMEDIATE')
-    except sqlite3.Error as error:  # locked for too long: nobody alone would get further
+    except sqlite3.Error as error:  # the file was locked for too long: jobs alone would fail too
         for job in jobs:
             job.done(None, error)
         return
     try:
-        if len(jobs) == 1:  # the transaction is the savepoint
+        if len(jobs) == 1:  # a single job needs no savepoint
             outcomes = [(perform(connection, jobs[0].make()), None)]
         else:
             outcomes = [_within(connection, job) for job in jobs]
@@ -89,9 +89,9 @@ def _within(connection: sqlite3.Connection, job: QueuedTransaction) -> tuple[Any
     connection.execute('SAVEPOINT job')
     try:
         result = perform(connection, job.make())
-    except BaseException as error:  # it is the caller's, who waits in another thread
+    except BaseException as error:  # raised to the caller, who waits in another thread
         if not connection.in_transaction:
-            raise  # SQLite has rolled back all jobs of the transaction, as it may where the disk is full
+            raise  # SQLite has rolled back the whole transaction, as for a full disk
         connection.execute('ROLLBACK TO job')
         connection.execute('RELEASE job')
         return None, error
@@ -100,7 +100,7 @@ def _within(connection: sqlite3.Connection, job: QueuedTransaction) -> tuple[Any
 
 
 def _roll_back(connection: sqlite3.Connection) -> None:
-    with suppress(sqlite3.Error):  # the error before it is the one that says why
+    with suppress(sqlite3.Error):  # report the earlier error, not the error of the rollback
         connection.rollback()
 
 
@@ -169,13 +169,13 @@ class ConnectionThread:
         with self._condition:
             thread, self._stopping = self._thread, True
             self._condition.notify()
-        if thread is not None and thread is not current_thread():  # which a garbage collection may have chosen
+        if thread is not None and thread is not current_thread():  # the garbage collector may call stop() in any thread
             thread.join(STOP_TIME)
 
     def _run(self) -> None:
         try:
             connection = self._connect()
-        except Exception as error:  # it is theirs who wait
+        except Exception as error:  # raised to the callers of all waiting jobs
             with self._condition:
                 jobs = list(self._jobs)
                 self._jobs.clear()

@@ -98,8 +98,9 @@ class OpenedFile:
                 f'{self._file.path} was {happened} while it is open. Put the file back, or restart this process.'
             )
         if self._wal_identity and _identity_of(self._wal) != self._wal_identity:
-            # SQLite deletes the WAL when another file with the name of the database is opened. A connection still has
-            # the deleted WAL open, and no later connection will: so the connection moves the writes into the database.
+            # SQLite deletes the WAL when another file with the name of the database is opened. This connection still
+            # has
+            # the deleted WAL open. Later connections would lose its writes, so move the writes into the database now.
             if connection is not None:
                 with suppress(sqlite3.Error):
                     connection.execute('PRAGMA wal_checkpoint(TRUNCATE)')

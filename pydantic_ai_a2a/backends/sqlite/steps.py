@@ -40,7 +40,7 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
                     for write in step:
                         connection.executemany(*write)
                 case Lock() | LockTasks():
-                    pass  # one connection writes at a time
+                    pass  # SQLite has one writer: row locks are not needed
                 case _:
                     rows += connection.execute(*step)
             step = transaction.send(rows)
