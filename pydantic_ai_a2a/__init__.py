@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from .conversion.states import AuthRequired, InputRequired, Rejected
     from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable
     from .fasta2a.worker import AgentWorker
+    from .remote.capability import A2A
+    from .remote.events import A2ATaskEvent, RemoteTaskEvent
+    from .remote.results import remote_results
+    from .remote.toolset import A2AToolset
     from .settings import (
         Access,
         Approvals,
@@ -48,9 +52,12 @@ if TYPE_CHECKING:
     from .types import Caller
 
 __all__ = (
+    'A2A',
     'A2AApp',
     'A2AClient',
     'A2AError',
+    'A2ATaskEvent',
+    'A2AToolset',
     'APIKeyAuth',
     'Access',
     'AgentWorker',
@@ -77,6 +84,7 @@ __all__ = (
     'Rejected',
     'RemoteError',
     'RemoteProtocolError',
+    'RemoteTaskEvent',
     'RemoteUnavailable',
     'RequestInfo',
     'Results',
@@ -89,6 +97,7 @@ __all__ = (
     'Workers',
     'hash_key',
     'mount',
+    'remote_results',
     'run',
     'serve',
     'to_a2a',
@@ -96,9 +105,12 @@ __all__ = (
 )
 
 _MODULES = {
+    'A2A': '.remote.capability',
     'A2AApp': '.app.app',
     'A2AClient': '.client.client',
     'A2AError': '.errors',
+    'A2ATaskEvent': '.remote.events',
+    'A2AToolset': '.remote.toolset',
     'APIKeyAuth': '.auth.api_key',
     'Access': '.settings',
     'AgentWorker': '.fasta2a.worker',
@@ -125,6 +137,7 @@ _MODULES = {
     'Rejected': '.conversion.states',
     'RemoteError': '.errors',
     'RemoteProtocolError': '.errors',
+    'RemoteTaskEvent': '.remote.events',
     'RemoteUnavailable': '.errors',
     'RequestInfo': '.auth.request',
     'Results': '.settings',
@@ -137,6 +150,7 @@ _MODULES = {
     'Workers': '.settings',
     'hash_key': '.auth.hashes',
     'mount': '.app.mount',
+    'remote_results': '.remote.results',
     'run': '.app.serve',
     'serve': '.app.serve',
     'to_a2a': '.app.build',

@@ -5,15 +5,51 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, MutableMapping
 from contextlib import suppress
-from typing import Any
+from contextvars import Context
+from typing import Any, Self
 
 import httpx2
+from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-__all__ = ('StreamingTransport',)
+__all__ = ('Lifespan', 'StreamingTransport')
 
 _AHEAD = 16
 """Most messages of an answer that wait for the reader."""
+
+
+class Lifespan:
+    """The lifespan of an app, in a task of its own: other tasks may start and stop the app."""
+
+    def __init__(self, app: Starlette) -> None:
+        self._started, self._stopping = asyncio.Event(), asyncio.Event()
+        self._running = asyncio.create_task(self._run(app), context=Context())
+
+    @classmethod
+    async def start(cls, app: Starlette) -> Self:
+        """Start an app. An error of the app's start is raised."""
+        lifespan = cls(app)
+        started = asyncio.create_task(lifespan._started.wait())
+        try:
+            await asyncio.wait((lifespan._running, started), return_when=asyncio.FIRST_COMPLETED)
+            if lifespan._running.done():
+                await lifespan._running
+        except BaseException:
+            lifespan._running.cancel()
+            raise
+        finally:
+            started.cancel()
+        return lifespan
+
+    async def stop(self) -> None:
+        """Stop the app."""
+        self._stopping.set()
+        await self._running
+
+    async def _run(self, app: Starlette) -> None:
+        async with app.router.lifespan_context(app):
+            self._started.set()
+            await self._stopping.wait()
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):
@@ -41,7 +77,8 @@ class _Answer(httpx2.AsyncByteStream):
         """Longest silence of the app, in seconds; None for no limit."""
         self._messages = asyncio.Queue[MutableMapping[str, Any] | None]()
         self._room = asyncio.Semaphore(_AHEAD)
-        self._serving = asyncio.create_task(self._serve(app, _scope(request)))
+        # Context variables of the caller, such as a deadline of its run, do not reach an app over a network either.
+        self._serving = asyncio.create_task(self._serve(app, _scope(request)), context=Context())
 
     async def next(self) -> MutableMapping[str, Any]:
         try:

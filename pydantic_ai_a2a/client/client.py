@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import aclosing, suppress
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import httpx2
 from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
@@ -35,7 +36,7 @@ from ..types import (
     PushTarget,
     SendParams,
 )
-from .asgi import StreamingTransport
+from .asgi import Lifespan, StreamingTransport
 from .cards import RemoteCards, choose
 from .connections import Auth, Connections
 from .following import Follower, Update
@@ -81,6 +82,14 @@ class _Exchange(NamedTuple):
     """True if the agent streams."""
     may_repeat: bool
     """True if the message may be sent again."""
+
+
+@dataclass(slots=True)
+class _Users:
+    """The uses of a client in one event loop."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
 
 
 class A2AClient:
@@ -130,23 +139,43 @@ class A2AClient:
         )
         self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE)
         self._chosen: tuple[AgentCard, Transport] | None = None
-        self._entered = AsyncExitStack()
+        self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
+        self._lifespan: Lifespan | None = None
 
     async def __aenter__(self) -> Self:
-        """Start an app or agent of this process that has not been started. Connections open on first use."""
-        app = self._app
-        if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
-            await self._entered.enter_async_context(app.router.lifespan_context(app))
+        """Start an app or agent of this process that has not been started. Connections open on first use.
+
+        The client may be entered several times, also at the same time. The last exit of an event loop closes.
+        """
+        users = self._users.setdefault(asyncio.get_running_loop(), _Users())
+        async with users.lock:
+            if not users.count:
+                await self._start()
+            users.count += 1
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the connections of this event loop, and stop what `__aenter__` has started."""
+        users = self._users[asyncio.get_running_loop()]
+        async with users.lock:
+            users.count -= 1
+            if not users.count:
+                await self._stop()
+
+    async def _start(self) -> None:
+        app = self._app
+        if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
+            self._lifespan = await Lifespan.start(app)
+
+    async def _stop(self) -> None:
+        lifespan, self._lifespan = self._lifespan, None
         try:
             await self._connections.close()
         finally:
-            await self._entered.aclose()
+            if lifespan is not None:
+                await lifespan.stop()
 
     async def card(self) -> AgentCard:
         """Return the agent's card (§8). The card is kept as long as its cache headers say, else five minutes.

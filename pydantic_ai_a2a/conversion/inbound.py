@@ -309,13 +309,13 @@ def _link(part: Part, field: str, accepts: Accepts) -> UserContent:
         raise _unsupported(f'{field}.url', 'needs a mediaType', accepts)
     if not accepts.reads(name):
         raise _unsupported(f'{field}.{"mediaType" if media else "url"}', f'{name} is not supported', accepts)
-    file = _url_kind(name)(url=url, media_type=name, identifier=_identifier(part))
+    file = url_kind(name)(url=url, media_type=name, identifier=_identifier(part))
     if accepts.force_download and target.scheme in _DOWNLOADABLE:
         file.force_download = not (isinstance(file, VideoUrl) and file.is_youtube)
     return file
 
 
-def _url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:
+def url_kind(media_type: str) -> type[ImageUrl | AudioUrl | VideoUrl | DocumentUrl]:
     if is_text(media_type):
         return DocumentUrl
     kinds = {'image': ImageUrl, 'audio': AudioUrl, 'video': VideoUrl}

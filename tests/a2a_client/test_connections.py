@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -159,3 +161,21 @@ async def test_a_reader_that_leaves_ends_an_app_that_has_more_to_send() -> None:
         async with aclosing(client.stream('hello')) as updates:
             assert (await anext(updates)).task is not None
         assert ended.is_set()
+
+
+async def test_an_app_that_does_not_start_is_an_error_of_its_own() -> None:
+    @asynccontextmanager
+    async def broken(app: Starlette) -> AsyncGenerator[None]:
+        raise LookupError('no database')
+        yield
+
+    client = A2AClient(Starlette(lifespan=broken))
+    with pytest.raises(LookupError, match='no database'):
+        await client.__aenter__()
+
+
+async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -> None:
+    async with asyncio.timeout(LIMIT), A2AClient(Talker().agent) as client:
+        async with client:
+            assert text_of(await client.send('hello')) == ANSWER
+        assert text_of(await client.send('hello')) == ANSWER

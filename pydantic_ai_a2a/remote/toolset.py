@@ -1,0 +1,370 @@
+"""A remote agent as tools of an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing, suppress
+from copy import copy
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, cast
+
+import httpx2
+from fasta2a.schema import Message, Part, StreamResponse, Task
+from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, UserError
+from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
+from pydantic_ai.tools import AgentDepsT, RunContext
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema, to_json
+from typing_extensions import TypedDict, Unpack
+
+from ..client.client import A2AClient, SendOptions, Target
+from ..client.connections import Auth
+from ..client.following import Update
+from ..errors import A2AError, InvalidParamsError, RemoteError
+from ..protocol.run_metadata import URI as RUN_METADATA
+from .content import content_of, text_of
+from .events import A2ATaskEvent, RemoteTaskEvent
+from .results import ANSWER, WAITING
+from .tools import RemoteTool, remote_tools
+from .usage import difference, totals
+from .waiting import RemoteAnswer, WaitingTask, answer_to, waiting_task
+
+__all__ = ('A2AToolset', 'ToolsetOptions')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+HeadersOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Returns the headers of a run's requests."""
+AuthOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Auth | Awaitable[Auth | None] | None]
+"""Returns the authentication of a run's requests."""
+ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
+
+PLACE = 'a2a'
+"""Key of the tool, task and conversation in the metadata of a tool return."""
+_CANCEL_LIMIT = 10.0
+"""Seconds in which remote tasks are canceled at the end of a run."""
+_MOST_WAITING = 10_000
+_MESSAGE = SchemaValidator(
+    core_schema.typed_dict_schema({'message': core_schema.typed_dict_field(core_schema.str_schema())})
+)
+_ANY = SchemaValidator(core_schema.dict_schema(core_schema.str_schema()))
+
+
+class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
+    """Options of `A2AToolset` and `A2A`."""
+
+    headers: Mapping[str, str] | HeadersOf[AgentDepsT] | None
+    """Headers of every request, or a function of the run's context that returns the headers of the run."""
+    auth: Auth | AuthOf[AgentDepsT] | None
+    """A bearer token, user name and password, or an `httpx2.Auth`; or a function of the run's context."""
+    http_client: httpx2.AsyncClient | None
+    """An HTTP client of your own. The client stays open."""
+    timeout: float | timedelta
+    """Seconds for a connection, and for silence of the agent. Default 30."""
+    trusted_origins: Collection[str]
+    """Origins besides the card's that may get requests and credentials."""
+    id: str | None
+    """Id of the toolset, for durable execution and for error messages."""
+    max_retries: int | None
+    """Most times that the model may correct a call. Default: as the tools of the agent."""
+    tool_error_behavior: ErrorBehavior
+    """What follows a failed task, and an agent that refuses or does not answer: `'failed'` (default) tells the model,
+    `'retry'` asks the model to try again, `'error'` raises `RemoteError` or `A2AError`. A refusal of the arguments
+    always asks the model to try again."""
+    tools: Literal['agent', 'skills']
+    """`'agent'` (default) for one tool, `'skills'` for one tool for each skill of the card."""
+    include_descriptions: bool
+    """False to keep the texts of the card from the model. A tool then has a neutral description. Default True."""
+    context: Literal['conversation', 'call']
+    """`'conversation'` (default) to continue the remote conversation of the same tool, `'call'` to begin a conversation
+    with each call."""
+
+
+class A2AToolset(AbstractToolset[AgentDepsT]):
+    """Tools that send messages to a remote A2A agent.
+
+    ```python
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import A2AToolset
+
+    agent = Agent('test', toolsets=[A2AToolset('https://weather.example.com')])
+    ```
+
+    Args:
+        target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
+        options: See `ToolsetOptions`.
+
+    Raises:
+        TypeError: The target is none of these.
+        UserError: A function for `headers` or `auth` is combined with an agent or app of this process.
+    """
+
+    def __init__(self, target: Target, **options: Unpack[ToolsetOptions[AgentDepsT]]) -> None:
+        self._id = options.get('id')
+        self._max_retries = options.get('max_retries')
+        self._error_behavior: ErrorBehavior = options.get('tool_error_behavior', 'failed')
+        self._tools: Literal['agent', 'skills'] = options.get('tools', 'agent')
+        self._include_descriptions = options.get('include_descriptions', True)
+        self._context: Literal['conversation', 'call'] = options.get('context', 'conversation')
+        headers, auth = options.get('headers'), options.get('auth')
+        self._headers, self._auth = headers, auth
+        self._target = target
+        self._options: dict[str, Any] = {
+            'http_client': options.get('http_client'),
+            'timeout': options.get('timeout', 30.0),
+            'trusted_origins': options.get('trusted_origins', ()),
+        }
+        self._is_dynamic = _is_function(headers) or _is_function(auth)
+        if self._is_dynamic and not isinstance(target, (str, Mapping)):
+            raise UserError('Functions for headers and auth need a target that is a URL or a card.')
+        self._client = self._make(*((None, None) if self._is_dynamic else (headers, auth)))
+        self._event: type[RemoteTaskEvent | A2ATaskEvent] = RemoteTaskEvent
+        self._waiting: dict[str, WaitingTask] = {}
+        """Remote tasks that wait in this process, by the id of the local call."""
+        self._begin()
+
+    def _make(self, headers: Any, auth: Any) -> A2AClient:
+        return A2AClient(self._target, headers=headers, auth=auth, **self._options)
+
+    def _begin(self) -> None:
+        self._open: set[str] = set()
+        """Remote tasks of this run that have not ended."""
+        self._cancelling: set[asyncio.Task[None]] = set()
+
+    @property
+    def id(self) -> str | None:
+        """Id of the toolset."""
+        return self._id
+
+    def emitting(self, event: type[RemoteTaskEvent | A2ATaskEvent]) -> Self:
+        """Return the toolset with another kind of event for progress."""
+        self._event = event
+        return self
+
+    async def for_run(self, ctx: RunContext[AgentDepsT]) -> Self:
+        """Return the toolset of one run, with the credentials of the run."""
+        toolset = copy(self)
+        toolset._begin()
+        if self._is_dynamic:
+            toolset._client = self._make(await _resolved(self._headers, ctx), await _resolved(self._auth, ctx))
+        return toolset
+
+    async def __aenter__(self) -> Self:
+        """Open the client."""
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *args: Any) -> None:
+        """Cancel the remote tasks that have not ended, within ten seconds, and close the client."""
+        for task_id in [*self._open]:
+            self._cancel_soon(task_id)
+        try:
+            if self._cancelling:
+                await asyncio.shield(asyncio.gather(*self._cancelling))
+        finally:
+            await self._client.__aexit__(None, None, None)
+
+    async def get_tools(self, ctx: RunContext[AgentDepsT]) -> dict[str, ToolsetTool[AgentDepsT]]:
+        """Return the tools of the agent's card.
+
+        Raises:
+            CardRefused: There is no card, or the card cannot be used.
+            RemoteUnavailable: The agent cannot be reached.
+        """
+        return {
+            name: ToolsetTool(
+                toolset=self,
+                tool_def=tool.definition,
+                max_retries=ctx.max_retries if self._max_retries is None else self._max_retries,
+                args_validator=_ANY if tool.typed else _MESSAGE,
+            )
+            for name, tool in (await self._remote_tools()).items()
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[AgentDepsT], tool: ToolsetTool[AgentDepsT]
+    ) -> Any:
+        """Send a message to the agent, and return the answer when the task has ended.
+
+        Raises:
+            ApprovalRequired: The remote task waits for its client. See `remote_results`.
+            ToolFailed: See `tool_error_behavior`.
+            ModelRetry: The agent has refused the arguments.
+        """
+        card = await self._client.card()
+        agent = card['name'][:200]
+        waiting, answer = self._answer(ctx)
+        if waiting is not None and 'denied' in answer:
+            await self._cancel(waiting['task'])
+            raise ToolFailed(answer['denied'])
+        place = f'{self._id or agent} {name}'
+        options = SendOptions()
+        if RUN_METADATA in {extension['uri'] for extension in card['capabilities'].get('extensions', ())}:
+            options['extensions'] = [RUN_METADATA]
+        if waiting is None:
+            remote_tool = (await self._remote_tools())[name]
+            parts = remote_tool.parts(tool_args)
+            if remote_tool.skill_id is not None:
+                options['metadata'] = {'skillId': remote_tool.skill_id}
+            if self._context == 'conversation' and (context_id := _context_of(ctx, place)):
+                options['context_id'] = context_id
+        else:
+            parts = answer.get('parts', [])
+            options['task_id'], options['context_id'] = waiting['task'], waiting['context']
+        message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id', ''), parts))
+        try:
+            outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
+        except (A2AError, RemoteError) as error:
+            if isinstance(error, InvalidParamsError) and waiting is None:
+                raise ModelRetry(error.message) from error
+            self._fail(_sentence(agent, error), error)
+        return self._result(agent, place, outcome, ctx, waiting)
+
+    async def _remote_tools(self) -> dict[str, RemoteTool]:
+        return remote_tools(await self._client.card(), self._tools, include_descriptions=self._include_descriptions)
+
+    def _answer(self, ctx: RunContext[AgentDepsT]) -> tuple[WaitingTask | None, RemoteAnswer]:
+        """Return the remote task that this call answers, and the answer."""
+        if not ctx.tool_call_approved:
+            return None, {}
+        metadata = cast('Mapping[str, Any]', ctx.tool_call_metadata or {})
+        waiting = self._waiting.pop(ctx.tool_call_id or '', None)
+        if ANSWER in metadata:
+            return metadata[WAITING], metadata[ANSWER]
+        return waiting, {} if waiting is None else answer_to(waiting, True)
+
+    async def _follow(
+        self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
+    ) -> Task | Message:
+        """Return the task at its end or its next question, or the message in its place."""
+        task_id: str | None = None
+        outcome: Task | Message | None = None
+        try:
+            async with aclosing(updates):
+                async for event, task in updates:
+                    outcome = event.get('message') if task is None else task
+                    if task is not None:
+                        task_id = task['id']
+                        self._open.add(task_id)
+                        await self._tell(agent, task, event, ctx)
+            self._open.discard(task_id or '')
+        except asyncio.CancelledError:
+            if task_id in self._open:
+                self._cancel_soon(task_id)
+            raise
+        assert outcome is not None
+        return outcome
+
+    async def _tell(self, agent: str, task: Task, event: StreamResponse, ctx: RunContext[AgentDepsT]) -> None:
+        parts: list[Part] = []
+        if 'status_update' in event and (message := event['status_update']['status'].get('message')) is not None:
+            parts = message['parts']
+        elif 'artifact_update' in event:
+            parts = event['artifact_update']['artifact']['parts']
+        progress = self._event(agent=agent, task_id=task['id'], state=task['status']['state'], text=text_of(parts))
+        with suppress(UserError):  # a call without a run has no stream of events
+            await ctx.emit(progress)
+
+    def _result(
+        self,
+        agent: str,
+        place: str,
+        outcome: Task | Message,
+        ctx: RunContext[AgentDepsT],
+        waiting: WaitingTask | None,
+    ) -> Any:
+        if 'status' not in outcome:
+            return _returned(place, outcome, None)
+        state = outcome['status']['state']
+        used = totals(outcome)
+        ctx.usage.incr(difference(used, {} if waiting is None else waiting.get('usage', {})))
+        if state in ('input-required', 'auth-required'):
+            question = waiting_task(agent, outcome)
+            question['usage'] = used
+            self._remember(ctx.tool_call_id or '', question)
+            raise ApprovalRequired({WAITING: question})
+        if state != 'completed':
+            self._fail(_end(agent, outcome), None)
+        return _returned(place, outcome, outcome['id'])
+
+    def _remember(self, call_id: str, question: WaitingTask) -> None:
+        self._waiting[call_id] = question
+        if len(self._waiting) > _MOST_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+    def _fail(self, sentence: str, error: A2AError | RemoteError | None) -> NoReturn:
+        if self._error_behavior == 'error':
+            raise error or RemoteError(sentence)
+        raise (ToolFailed if self._error_behavior == 'failed' else ModelRetry)(sentence) from error
+
+    async def forget(self, call_id: str) -> None:
+        """Cancel the remote task of a call that was denied without `remote_results`, if this process knows the task."""
+        if (waiting := self._waiting.pop(call_id, None)) is not None:
+            await self._cancel(waiting['task'])
+
+    def _cancel_soon(self, task_id: str) -> None:
+        self._open.discard(task_id)
+        self._cancelling.add(asyncio.create_task(self._cancel(task_id)))
+
+    async def _cancel(self, task_id: str) -> None:
+        try:
+            async with asyncio.timeout(_CANCEL_LIMIT):
+                await self._client.cancel(task_id)
+        except (A2AError, RemoteError, TimeoutError) as error:
+            logger.warning('The remote task %s was not canceled: %s', task_id, error)
+
+
+def _is_function(value: object) -> bool:
+    return callable(value) and not isinstance(value, httpx2.Auth)
+
+
+async def _resolved(value: Any, ctx: RunContext[Any]) -> Any:
+    result = value(ctx) if _is_function(value) else value
+    return await result if inspect.isawaitable(result) else result
+
+
+def _context_of(ctx: RunContext[Any], place: str) -> str | None:
+    """Return the remote conversation of the tool's last return in this conversation."""
+    for message in reversed(ctx.messages):
+        for part in reversed(message.parts if isinstance(message, ModelRequest) else ()):
+            metadata = part.metadata if isinstance(part, ToolReturnPart) else None
+            if isinstance(metadata, dict):
+                found = cast('dict[str, Any]', metadata).get(PLACE, {})
+                if found.get('tool') == place:
+                    return found.get('context')
+    return None
+
+
+def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:
+    """Return the id of a call's message: the same for a resumed run, another for a retried call."""
+    return sha256(to_json([ctx.run_id, ctx.tool_call_id, ctx.retry, task_id, parts])).hexdigest()[:32]
+
+
+def _returned(place: str, answer: Task | Message, task_id: str | None) -> ToolReturn:
+    metadata = {'tool': place, 'task': task_id, 'context': answer.get('context_id')}
+    return ToolReturn(return_value=content_of(answer), metadata={PLACE: metadata})
+
+
+def _sentence(agent: str, error: A2AError | RemoteError) -> str:
+    text = error.message if isinstance(error, A2AError) else str(error)
+    correlation_id = error.correlation_id if isinstance(error, A2AError) else None
+    return f'The agent {agent} has not answered: {text}' + _named(correlation_id)
+
+
+def _end(agent: str, task: Task) -> str:
+    """Return the sentence about a task that has not completed."""
+    message = task['status'].get('message')
+    text = text_of(message['parts']) if message is not None else ''
+    metadata: dict[str, Any] = (message or {}).get('metadata') or {}
+    return f'The task of the agent {agent} was {task["status"]["state"]}: {text}' + _named(
+        metadata.get('correlationId')
+    )
+
+
+def _named(correlation_id: object) -> str:
+    return f' (correlation id {correlation_id})' if correlation_id else ''

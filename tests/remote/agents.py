@@ -1,0 +1,91 @@
+"""Agents without a model: an outer agent that asks a remote one, and remote agents that answer, wait and fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+
+def prompt_of(messages: list[ModelMessage]) -> str:
+    parts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    return str(parts[-1].content)
+
+
+def returned_to(messages: list[ModelMessage]) -> list[Any]:
+    """What the tools of the last step have returned."""
+    return [part for part in messages[-1].parts if part.part_kind in ('tool-return', 'retry-prompt')]
+
+
+def caller(*, arguments: dict[str, Any] | None = None, tool: str | None = None, **options: Any) -> Agent[Any, Any]:
+    """An agent that calls the remote tool with the prompt, and returns the results of the tool as text."""
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if returned := returned_to(messages):
+            texts = [
+                part.model_response_str() if isinstance(part, ToolReturnPart) else part.model_response()
+                for part in returned
+            ]
+            return ModelResponse(parts=[TextPart(' | '.join(texts))])
+        name = tool or info.function_tools[0].name
+        return ModelResponse(parts=[ToolCallPart(name, arguments or {'message': prompt_of(messages)}, 'outer-call')])
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        for part in model(messages, info).parts:
+            if isinstance(part, ToolCallPart):
+                yield {0: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                yield part.content
+
+    return Agent(
+        FunctionModel(model, stream_function=stream), output_type=[str, DeferredToolRequests], name='caller', **options
+    )
+
+
+class Stuck:
+    """A remote agent that never ends, and knows when it was reached and stopped."""
+
+    def __init__(self) -> None:
+        self.reached, self.stopped = asyncio.Event(), asyncio.Event()
+
+        async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            self.reached.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.stopped.set()
+            raise AssertionError
+
+        self.agent = Agent(FunctionModel(model), name='stuck')
+
+
+def echo(name: str = 'echo') -> Agent[None, str]:
+    """An agent that answers with what it was told, and with the number of earlier messages."""
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart(f'{prompt_of(messages)} ({len(messages) - 1})')])
+
+    return Agent(FunctionModel(model), name=name, description='Repeats.')
+
+
+def deleting(deleted: list[str]) -> Agent[None, Any]:
+    """An agent whose tool needs an approval."""
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if returned := returned_to(messages):
+            return ModelResponse(parts=[TextPart(str(returned[0].content))])
+        return ModelResponse(parts=[ToolCallPart('delete_file', {'path': prompt_of(messages)}, 'inner-call')])
+
+    agent: Agent[None, Any] = Agent(FunctionModel(model), name='files')
+
+    @agent.tool_plain(requires_approval=True)
+    def delete_file(path: str) -> str:
+        """Delete a file."""
+        deleted.append(path)
+        return f'deleted {path}'
+
+    return agent

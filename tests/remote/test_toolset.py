@@ -1,0 +1,341 @@
+"""A remote agent as a tool: results, errors, conversations, credentials, cancellation and progress."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, BinaryContent, CancellationToken, ImageUrl
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from pydantic_ai.tools import RunContext
+from pydantic_ai.usage import RunUsage
+from starlette.types import Receive, Scope, Send
+
+from pydantic_ai_a2a import (
+    A2A,
+    A2AClient,
+    A2ATaskEvent,
+    A2AToolset,
+    CardRefused,
+    Messages,
+    RemoteError,
+    RemoteTaskEvent,
+    serve,
+    to_a2a,
+)
+from pydantic_ai_a2a.errors import RemoteUnavailable
+from pydantic_ai_a2a.protocol.answers import read_task
+from pydantic_ai_a2a.remote.content import content_of
+from pydantic_ai_a2a.remote.usage import difference
+
+from ..a2a_client.canned import CARD, TASK, WORKING, Canned, refusal, result, stream
+from ..bounds import LIMIT
+from .agents import Stuck, caller, echo
+
+DONE = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+
+
+def returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
+    return [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+
+
+@pytest.mark.parametrize('http', [True, False])
+async def test_a_remote_agent_is_a_tool(http: bool) -> None:
+    remote = echo()
+    async with asyncio.timeout(LIMIT):
+        if http:
+            with serve(remote) as server:
+                ended = await caller(capabilities=[A2A(server.url)]).run('hello')
+        else:
+            ended = await caller(toolsets=[A2AToolset(remote)]).run('hello')
+    assert ended.output == 'hello (0)'
+    [part] = returns(ended.all_messages())
+    assert part.tool_name == 'echo'
+    assert part.metadata['a2a']['task']
+    assert ended.usage.requests == 3  # two of the caller, one of the remote agent
+
+
+async def test_a_conversation_of_the_caller_is_one_of_the_remote_agent() -> None:
+    agent = caller(capabilities=[A2A(echo(), id='echo', tool_prefix='my')])
+    first = await agent.run('one')
+    second = await agent.run('two', message_history=first.all_messages())
+    assert second.output == 'two (2)'
+    third = await agent.run('three')
+    assert third.output == 'three (0)'
+    alone = caller(toolsets=[A2AToolset(echo(), context='call')])
+    first = await alone.run('one')
+    assert (await alone.run('two', message_history=first.all_messages())).output == 'two (0)'
+
+
+class Order(BaseModel):
+    item: str
+    count: int
+
+
+def typed() -> Any:
+    return to_a2a(
+        Agent(TestModel(custom_output_args={'item': 'tea', 'count': 3}), output_type=Order, name='Order desk!'),
+        messages=Messages(input_type=Order),
+    )
+
+
+async def test_a_typed_agent_takes_and_returns_objects() -> None:
+    agent = caller(arguments={'item': 'tea', 'count': 2}, toolsets=[A2AToolset(typed())])
+    ended = await agent.run('order')
+    [part] = returns(ended.all_messages())
+    assert part.content == {'item': 'tea', 'count': 3}
+    assert part.tool_name == 'Order_desk'
+
+
+async def test_arguments_that_the_agent_refuses_are_corrected_by_the_model() -> None:
+    ended = await caller(arguments={'item': 'tea'}, toolsets=[A2AToolset(typed())]).run('order')
+    assert 'count' in ended.output
+    [part] = returns(ended.all_messages())
+    assert part.outcome == 'retried'
+
+
+async def test_files_of_a_remote_agent_are_content() -> None:
+    raw = {'raw': 'AAEC', 'mediaType': 'image/png', 'filename': 'a.png'}
+    link = {'url': 'https://files.example/b.png', 'mediaType': 'image/png'}
+    local = {'url': 'file:///etc/passwd'}
+    parts = [{'text': 'Two '}, {'text': 'files'}, raw, link, local, {'data': {'a': 1}}, {'text': 'end'}]
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': parts}, {'artifactId': 'b', 'parts': [{'text': '!'}]}]}
+    ended = await caller(toolsets=[A2AToolset(Canned(stream({'task': task})).app)]).run('files')
+    [part] = returns(ended.all_messages())
+    content: Any = part.content
+    text, image, url, path, data, *rest = content
+    assert text == 'Two files'
+    assert isinstance(image, BinaryContent)
+    assert (image.data, image.media_type, image.identifier) == (b'\x00\x01\x02', 'image/png', 'a.png')
+    assert isinstance(url, ImageUrl)
+    assert (path, data, rest) == ({'url': 'file:///etc/passwd'}, {'a': 1}, ['end', '!'])
+
+
+async def test_a_message_or_the_status_is_the_answer_of_an_agent_without_artifacts() -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}
+    for answer in (
+        {'message': message},
+        {'task': {**TASK, 'status': {'state': 'TASK_STATE_COMPLETED', 'message': message}}},
+    ):
+        assert (await caller(toolsets=[A2AToolset(Canned(stream(answer)).app)]).run('x')).output == 'Hi.'
+    assert content_of(read_task(TASK)) == ''
+
+
+def failing() -> Agent[None, str]:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        raise RuntimeError('secret')
+
+    return Agent(FunctionModel(model), name='failing')
+
+
+async def test_a_failed_task_is_a_failed_call_with_the_sentence_of_the_remote_agent() -> None:
+    ended = await caller(toolsets=[A2AToolset(failing())]).run('hello')
+    assert 'The task of the agent failing was failed: The agent failed with an internal error.' in ended.output
+    assert '(correlation id ' in ended.output
+    assert 'secret' not in ended.output
+    [part] = returns(ended.all_messages())
+    assert part.outcome == 'failed'
+    retried = await caller(toolsets=[A2AToolset(failing(), tool_error_behavior='retry')]).run('hello')
+    assert 'was failed' in retried.output
+    with pytest.raises(RemoteError, match='was failed'):
+        await caller(toolsets=[A2AToolset(failing(), tool_error_behavior='error')]).run('hello')
+
+
+async def test_a_refusal_and_a_silent_agent_are_failed_calls() -> None:
+    refusing = Canned(refusal(-32004, 'Not today.', headers={'x-correlation-id': 'the-name'}))
+    ended = await caller(toolsets=[A2AToolset(refusing.app)]).run('hello')
+    assert 'The agent canned has not answered: Not today. (correlation id the-name)' in ended.output
+    broken = Canned(result('x'))
+    assert 'is no event stream' in (await caller(toolsets=[A2AToolset(broken.app)]).run('hello')).output
+    with pytest.raises(RemoteError):
+        await caller(toolsets=[A2AToolset(broken.app, tool_error_behavior='error')]).run('hello')
+
+
+async def test_an_agent_without_a_card_ends_the_run() -> None:
+    with pytest.raises(CardRefused):
+        await caller(toolsets=[A2AToolset(Canned(card={}).app)]).run('hello')
+    with pytest.raises(RemoteUnavailable):
+        await caller(toolsets=[A2AToolset('http://127.0.0.1:9')]).run('hello')
+
+
+async def test_each_skill_is_a_tool_with_a_valid_unique_name() -> None:
+    skills: list[Any] = [
+        {'id': 'find/books', 'name': 'Find', 'description': 'Finds.' * 1000, 'tags': []},
+        {'id': 'find books', 'name': 'Find', 'description': 'Finds.', 'tags': []},
+        {'id': '???', 'name': 'Odd', 'tags': [], 'inputSchema': {'type': 'object', 'properties': {}}},
+        {'id': 'list', 'name': 'List', 'tags': [], 'inputSchema': {'type': 'array'}},
+    ]
+    card = {**CARD, 'skills': skills}
+    canned = Canned(stream({'task': TASK}), card=card)
+    model = TestModel(call_tools=['find_books_2'], custom_output_text='done')
+    agent = Agent(model, toolsets=[A2AToolset(canned.app, tools='skills', max_retries=7)])
+    await agent.run('hello')
+    assert model.last_model_request_parameters is not None
+    tools = model.last_model_request_parameters.function_tools
+    assert [tool.name for tool in tools] == ['find_books', 'find_books_2', 'remote_agent', 'list']
+    assert len(tools[0].description or '') == 1000
+    assert [tool.parameters_json_schema.get('required') for tool in tools] == [
+        ['message'],
+        ['message'],
+        None,
+        ['message'],
+    ]
+    assert canned.requests[-1][3]['params']['metadata'] == {'skillId': 'find books'}
+    hidden = Agent(model := TestModel(call_tools=[]), toolsets=[A2AToolset(canned.app, include_descriptions=False)])
+    await hidden.run('hello')
+    assert model.last_model_request_parameters is not None
+    [tool] = model.last_model_request_parameters.function_tools
+    assert 'Finds' not in (tool.description or '')
+
+
+async def test_progress_is_told_in_the_events_of_the_run() -> None:
+    remotes: list[tuple[dict[str, Any], Any]] = [
+        ({'toolsets': [A2AToolset(echo())]}, RemoteTaskEvent),
+        ({'capabilities': [A2A(echo())]}, A2ATaskEvent),
+    ]
+    for options, kind in remotes:
+        events: list[Any] = []
+        async with caller(**options).run_stream_events('hello') as stream_of_events:
+            events = [event async for event in stream_of_events]
+        told: list[Any] = [event for event in events if isinstance(event, kind)]
+        assert [event.state for event in told][-1] == 'completed'
+        assert ''.join(event.text for event in told) == 'hello (0)'
+        assert {event.agent for event in told} == {'echo'}
+        assert {event.tool_call_id for event in told} == {'outer-call'}
+
+
+def test_a_capability_with_objects_of_this_process_has_no_name_in_specs() -> None:
+    assert A2A.get_serialization_name() is None
+
+
+def test_usage_of_unknown_kinds_is_passed_over() -> None:
+    usage = difference({'inputTokens': 5, 'dreams': 3}, {'inputTokens': 2})
+    assert (usage.input_tokens, usage.requests) == (3, 0)
+
+
+async def test_each_remote_tool_has_its_own_conversation() -> None:
+    agent = caller(toolsets=[A2AToolset(echo('first')), A2AToolset(echo('second'))])
+    ended = await agent.run('one')
+    other = caller(toolsets=[A2AToolset(echo('second')), A2AToolset(echo('first'))])
+    assert (await other.run('two', message_history=ended.all_messages())).output == 'two (0)'
+
+
+async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_nothing() -> None:
+    canned, reached = Canned(result(TASK)), asyncio.Event()
+
+    async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'GET':
+            await canned.app(scope, receive, send)
+            return
+        reached.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.timeout(LIMIT):
+        running = asyncio.create_task(caller(toolsets=[A2AToolset(silent)]).run('hello'))
+        await reached.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+
+async def test_two_users_side_by_side_have_their_own_credentials() -> None:
+    canned = Canned(*(stream({'task': DONE}) for _ in range(2)))
+
+    async def headers(ctx: RunContext[str]) -> dict[str, str]:
+        return {'x-user': ctx.deps}
+
+    with serve(canned.app, anonymous=True) as server:
+        interface = {**CARD['supportedInterfaces'][0], 'url': server.url}
+        canned.card = {**CARD, 'supportedInterfaces': [interface]}
+        toolset = A2AToolset[str](server.url, headers=headers, auth=lambda ctx: f'token-of-{ctx.deps}')
+        agent = caller(toolsets=[toolset], deps_type=str)
+        await asyncio.gather(*(agent.run('hello', deps=user) for user in ('ann', 'bob')))
+    sent = {(headers['x-user'], headers['authorization']) for _, _, headers, _ in canned.requests}
+    assert sent == {('ann', 'Bearer token-of-ann'), ('bob', 'Bearer token-of-bob')}
+    with pytest.raises(UserError, match='a URL or a card'):
+        A2AToolset(canned.app, headers=headers)
+
+
+@pytest.mark.parametrize('entered', [True, False])
+@pytest.mark.parametrize('how', ['token', 'task', 'timeout'])
+async def test_a_canceled_run_cancels_the_remote_task(how: str, entered: bool) -> None:
+    stuck = Stuck()
+    app = to_a2a(stuck.agent)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(toolsets=[A2AToolset(app)])
+        token = CancellationToken()
+        if entered:
+            async with agent:
+                await canceled(agent, stuck, how, token)
+        else:
+            await canceled(agent, stuck, how, token)
+        await stuck.stopped.wait()
+        [task] = await states(app)
+        assert task == 'canceled'
+
+
+async def canceled(agent: Agent[Any, Any], stuck: Stuck, how: str, token: CancellationToken) -> None:
+    options: dict[str, Any] = {'cancellation_token': token} if how == 'token' else {}
+    running = asyncio.create_task(agent.run('hello', timeout=1 if how == 'timeout' else None, **options))
+    await stuck.reached.wait()
+    if how == 'token':
+        token.cancel()
+    elif how == 'task':
+        running.cancel()
+    with pytest.raises((asyncio.CancelledError, Exception)):
+        await running
+
+
+async def states(app: Any) -> list[str]:
+    async with A2AClient(app) as client:
+        return [task['status']['state'] async for task in client.list()]
+
+
+async def test_one_canceled_call_cancels_its_remote_task() -> None:
+    stuck = Stuck()
+    app = to_a2a(stuck.agent)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        toolset: A2AToolset[None] = A2AToolset(app)
+        async with toolset:
+            tools = await toolset.get_tools(without_run())
+            calling = asyncio.create_task(toolset.call_tool('stuck', {'message': 'x'}, without_run(), tools['stuck']))
+            await stuck.reached.wait()
+            calling.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await calling
+            await stuck.stopped.wait()
+        assert await states(app) == ['canceled']
+
+
+def without_run() -> RunContext[None]:
+    return RunContext(deps=None, model=TestModel(), usage=RunUsage(), tool_call_id='c', run_id='r')
+
+
+async def test_a_task_that_cannot_be_canceled_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    answers = [stream({'task': WORKING}, 'data: nonsense\n\n'), refusal(-32002, 'Too late.')]
+    ended = await caller(toolsets=[A2AToolset(Canned(*answers).app)]).run('hello')
+    assert 'has not answered' in ended.output
+    assert 'The remote task t was not canceled: Too late.' in caplog.text
+
+
+async def test_a_resumed_run_asks_for_the_same_task() -> None:
+    canned = Canned(*(stream({'task': DONE}) for _ in range(3)))
+    agent = caller(toolsets=[A2AToolset(canned.app)])
+    for run_id in ('one', 'one', 'two'):
+        await agent.run('hello', run_id=run_id)
+    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    assert ids[0] == ids[1] != ids[2]
+
+
+async def test_a_toolset_may_be_called_without_a_run() -> None:
+    toolset: A2AToolset[None] = A2AToolset(echo())
+    async with toolset:
+        tools = await toolset.get_tools(without_run())
+        returned = await toolset.call_tool('echo', {'message': 'hi'}, without_run(), tools['echo'])
+    assert returned.return_value == 'hi (0)'
+    assert toolset.id is None

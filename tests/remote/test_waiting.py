@@ -1,0 +1,230 @@
+"""Remote tasks that wait for their client: approvals, questions and sign-ins become deferred calls of the caller."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
+from pydantic_ai.capabilities import RequestInput
+from pydantic_ai.exceptions import ModelRetry, UserError
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import RunContext
+
+from pydantic_ai_a2a import A2A, A2AToolset, AuthRequired, InputRequired, remote_results, serve, to_a2a
+from pydantic_ai_a2a.remote import toolset
+from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
+
+from ..a2a_client.canned import TASK, Canned, stream
+from ..bounds import LIMIT
+from .agents import caller, deleting, prompt_of, returned_to
+from .test_toolset import states
+
+
+def pending(ended: Any) -> tuple[DeferredToolRequests, Any]:
+    """The requests of a run that waits, and the remote task."""
+    assert isinstance(ended.output, DeferredToolRequests)
+    assert [call.tool_call_id for call in ended.output.approvals] == ['outer-call']
+    return ended.output, ended.output.metadata['outer-call']['a2a_waiting']
+
+
+@pytest.mark.parametrize(
+    ('answer', 'told', 'gone'),
+    [
+        (True, 'deleted a.txt', ['a.txt']),
+        (ToolApproved(override_args={'path': 'b.txt'}), 'deleted b.txt', ['b.txt']),
+        (ToolDenied('Not this one.'), 'Not this one.', []),
+        (False, 'The tool call was denied.', []),
+        ({'inner-call': True}, 'deleted a.txt', ['a.txt']),
+    ],
+)
+async def test_an_approval_travels_to_the_remote_agent(answer: Any, told: str, gone: list[str]) -> None:
+    deleted: list[str] = []
+    app = to_a2a(deleting(deleted))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(toolsets=[A2AToolset(app)])
+        ended = await agent.run('a.txt')
+        requests, waiting = pending(ended)
+        assert (waiting['agent'], waiting['state']) == ('files', 'input-required')
+        [call] = waiting['pending']
+        assert (call['kind'], call['tool'], call['args']) == ('approval', 'delete_file', {'path': 'a.txt'})
+        assert deleted == []
+        again = await agent.run(
+            message_history=ended.all_messages(),
+            deferred_tool_results=remote_results(requests, {'outer-call': answer}),
+        )
+        assert told in again.output
+        assert deleted == gone
+        assert await states(app) == ['completed']
+
+
+async def test_an_approval_survives_a_restart_of_the_caller() -> None:
+    deleted: list[str] = []
+    with serve(deleting(deleted)) as server:
+        async with asyncio.timeout(LIMIT):
+            ended = await caller(capabilities=[A2A(server.url)]).run('a.txt')
+            requests, _ = pending(ended)
+            stored = ended.all_messages_json(), TypeAdapter(DeferredToolRequests).dump_json(requests)
+            restored = TypeAdapter(DeferredToolRequests).validate_json(stored[1])
+            results = remote_results(restored, {'outer-call': True})
+            results = TypeAdapter(DeferredToolResults).validate_json(
+                TypeAdapter(DeferredToolResults).dump_json(results)
+            )
+            again = await caller(capabilities=[A2A(server.url)]).run(
+                message_history=ModelMessagesTypeAdapter.validate_json(stored[0]), deferred_tool_results=results
+            )
+    assert again.output == 'deleted a.txt'
+    assert deleted == ['a.txt']
+
+
+async def test_an_approval_within_the_run() -> None:
+    def ask(ctx: RunContext[Any], requests: DeferredToolRequests, token: str) -> DeferredToolResults:
+        return remote_results(requests, {call.tool_call_id: True for call in requests.approvals})
+
+    deleted: list[str] = []
+    ended = await caller(capabilities=[A2A(deleting(deleted)), RequestInput(ask)]).run('a.txt')
+    assert ended.output == 'deleted a.txt'
+
+
+async def test_a_bare_approval_and_a_bare_denial_reach_the_task_in_this_process() -> None:
+    deleted: list[str] = []
+    app = to_a2a(deleting(deleted))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(capabilities=[A2A(app)])
+        for answer, told in ((True, 'deleted a.txt'), (ToolDenied('No.'), 'No.')):
+            ended = await agent.run('a.txt')
+            again = await agent.run(
+                message_history=ended.all_messages(),
+                deferred_tool_results=DeferredToolResults(approvals={'outer-call': answer}),
+            )
+            assert again.output == told
+        assert deleted == ['a.txt']
+        assert sorted(await states(app)) == ['canceled', 'completed']
+
+
+async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolset, '_MOST_WAITING', 0)
+    app = to_a2a(deleting([]))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(capabilities=[A2A(app)])
+        ended = await agent.run('a.txt')
+        denied = DeferredToolResults(approvals={'outer-call': False})
+        await agent.run(message_history=ended.all_messages(), deferred_tool_results=denied)
+        assert await states(app) == ['input-required']
+
+
+def asking(question: Any) -> Agent[None, Any]:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if returned := returned_to(messages):
+            return ModelResponse(parts=[TextPart(f'{prompt_of(messages)}: {returned[0].content}')])
+        return ModelResponse(parts=[ToolCallPart('ask', {}, 'inner-call')])
+
+    agent: Agent[None, Any] = Agent(FunctionModel(model), name='asking')
+    asked: list[bool] = []
+
+    @agent.tool_plain
+    def ask() -> str:
+        """Ask the user."""
+        if isinstance(question, AuthRequired) and asked:
+            return 'signed in'
+        asked.append(True)
+        raise question
+
+    return agent
+
+
+@pytest.mark.parametrize(
+    ('question', 'answer', 'told'),
+    [
+        (InputRequired('Which pizza?'), 'salami', 'pizza: salami'),
+        (InputRequired('How many?', schema={'type': 'integer'}), 3, 'pizza: 3'),
+        (InputRequired('Which pizza?'), ModelRetry('Ask for pasta.'), 'Ask for pasta.'),
+        (InputRequired('Which pizza?'), False, 'No answer was given.'),
+        (AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'), True, ': signed in'),
+    ],
+)
+async def test_a_question_is_answered(question: Any, answer: Any, told: str) -> None:
+    agent = caller(toolsets=[A2AToolset(app := to_a2a(asking(question)))])
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        ended = await agent.run('pizza')
+        requests, waiting = pending(ended)
+        assert question.args or waiting['text']
+        results = remote_results(requests, {'outer-call': answer})
+        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+        assert told in str(again.output)
+
+
+async def test_a_sign_in_that_is_denied_cancels_the_remote_task() -> None:
+    app = to_a2a(asking(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/')))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(toolsets=[A2AToolset(app)])
+        ended = await agent.run('pizza')
+        requests, _ = pending(ended)
+        results = remote_results(requests, {'outer-call': ToolDenied('I have no account.')})
+        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+        assert 'I have no account.' in again.output
+        assert await states(app) == ['canceled']
+
+
+async def test_an_answer_to_an_ended_task_says_so() -> None:
+    app = to_a2a(deleting([]))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(toolsets=[A2AToolset(app)])
+        ended = await agent.run('a.txt')
+        requests, _ = pending(ended)
+        results = remote_results(requests, {'outer-call': True})
+        for told in ('deleted a.txt', 'has not answered'):
+            again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+            assert told in again.output
+
+
+async def test_an_agent_that_only_writes_its_question_gets_text() -> None:
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+    for answer, parts in (('the red one', [{'text': 'the red one'}]), ({'n': 1}, [{'data': {'n': 1}}])):
+        canned = Canned(stream({'task': waits}), stream({'task': done}))
+        agent = caller(toolsets=[A2AToolset(canned.app)])
+        ended = await agent.run('hello')
+        requests, waiting = pending(ended)
+        assert (waiting['text'], waiting['pending']) == ('Which one?', [])
+        results = remote_results(requests, {'outer-call': answer})
+        assert (await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)).output == 'Done.'
+        message = canned.requests[-1][3]['params']['message']
+        assert (message['taskId'], message['contextId'], message['parts']) == ('t', 'c', parts)
+
+
+def test_answers_that_do_not_suit_the_pending_calls_are_refused() -> None:
+    call: Any = {'id': 'a', 'kind': 'approval', 'tool': 'x', 'text': 'May I?'}
+    waiting: Any = {'agent': 'a', 'task': 't', 'context': 'c', 'state': 'input-required', 'text': '', 'pending': [call]}
+    with pytest.raises(UserError, match='waits for an approval'):
+        answer_to(waiting, 'yes')
+    several: Any = {**waiting, 'pending': [call, {**call, 'id': 'b'}]}
+    with pytest.raises(UserError, match=r"mapping of call ids: \['a', 'b'\]"):
+        answer_to(several, 'yes')
+    [part] = answer_to(several, {'b': False}).get('parts', [])
+    assert part.get('data') == {'callAnswers': [{'id': 'b', 'decision': 'deny'}]}
+    with pytest.raises(UserError, match='waits for no remote task'):
+        remote_results(DeferredToolRequests(), {'c': True})
+
+
+def test_pending_calls_that_are_none_are_passed_over() -> None:
+    kind = 'application/vnd.pydantic-ai.pending-calls+json'
+    parts: list[Any] = [
+        {'data': {'pending': 3, 'authorization': {'url': 'https://x.example'}}, 'media_type': kind},
+        {'data': 'text', 'media_type': kind},
+        {'data': {'pending': [3]}},
+    ]
+    message: Any = {'role': 'agent', 'message_id': 'm', 'parts': parts}
+    waiting = waiting_task(
+        'a', {'id': 't', 'context_id': 'c', 'status': {'state': 'auth-required', 'message': message}}
+    )
+    assert waiting['pending'] == []
+    assert waiting.get('authorization') == {'url': 'https://x.example'}
+    nothing = waiting_task('a', {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}})
+    assert nothing['text'] == ''
