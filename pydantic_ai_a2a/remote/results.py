@@ -42,9 +42,9 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
     Raises:
         UserError: A call is unknown or waits for no remote task, or an answer does not suit the pending calls.
     """
-    results = DeferredToolResults()
+    results, waiting_calls = DeferredToolResults(), requests.metadata
     for call_id, answer in answers.items():
-        metadata = requests.metadata.get(call_id, {})
+        metadata = waiting_calls.get(call_id, {})
         if WAITING not in metadata:
             raise UserError(f'The tool call {call_id!r} waits for no remote task.')
         # Pydantic AI executes approved calls only. The tool tells a denial to the remote agent.
