@@ -66,7 +66,11 @@ class APIKeyAuth(Authenticator):
         self.schemes = {name: SecurityScheme(api_key_security_scheme=scheme)}
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
-        """Return the caller whose key the request has, or None without a key."""
+        """Return the caller whose key the request has, or None without a key.
+
+        Raises:
+            InvalidCredentials: No caller has the key.
+        """
         read = {'header': request.header, 'cookie': request.cookie, 'query': request.parameter}[self._place]
         key = read(self._parameter)
         if key is None:

@@ -65,7 +65,11 @@ class BearerAuth(Authenticator):
         self.schemes = {name: SecurityScheme(http_auth_security_scheme=scheme)}
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
-        """Return the caller whose token the request has, or None without a token."""
+        """Return the caller whose token the request has, or None without a token.
+
+        Raises:
+            InvalidCredentials: No caller has the token.
+        """
         token = bearer_token(request)
         if token is None:
             return None

@@ -101,7 +101,12 @@ class JWTAuth(Authenticator):
         self.schemes = {name: _scheme(flows, discovery)}
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
-        """Return the caller for whom the token of the request was issued, or None without a token."""
+        """Return the caller for whom the token of the request was issued, or None without a token.
+
+        Raises:
+            InvalidCredentials: The token is not valid, or has no caller in its claims.
+            OverloadedError: The issuer's keys are not available at the moment.
+        """
         token = bearer_token(request)
         if token is None:
             return None

@@ -120,7 +120,17 @@ def _told(erased: Erased) -> str:
 
 
 async def erase_all(backend: Backend, owner: str, context_id: str | None, *, grace: float | None) -> Erased:
-    """Erase in batches. New messages are cancelled and erased, too; without a grace, they end the command."""
+    """Erase in batches, with tasks of new messages.
+
+    Args:
+        backend: The store.
+        owner: Owner of the erased data.
+        context_id: Erase only this context; None: all contexts of the owner.
+        grace: Seconds for running tasks to stop after their cancel; None: cancel no task.
+
+    Raises:
+        UnsupportedOperationError: A task is queued or running, and `grace` is None.
+    """
     erased, ended = Erased(), 'broken off'
     try:
         while True:

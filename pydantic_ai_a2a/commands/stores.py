@@ -96,7 +96,11 @@ def owner_options(command: Command) -> Command:
 
 
 def owner_of(owner: str | None, caller: str | None, tenant: str | None) -> str | None:
-    """Return the key of the owner that the options name, or None if they name none."""
+    """Return the key of the owner from the options, or None without these options.
+
+    Raises:
+        UsageError: The options contradict each other, or `owner` is not an owner.
+    """
     if owner is None:
         named = caller is not None or tenant is not None
         return Caller(id=caller or '', tenant=tenant or '').owner if named else None
@@ -120,7 +124,11 @@ def whose_options(command: Command) -> Command:
 
 
 def owner_or_anonymous(owner: str | None, context_id: str | None) -> str:
-    """Return the owner. A context that is named without an owner belongs to the anonymous callers."""
+    """Return the owner. A context without an owner belongs to the anonymous callers.
+
+    Raises:
+        UsageError: Neither an owner nor a context is given.
+    """
     if owner is None and context_id is None:
         raise UsageError(
             'Name an owner with --owner or --caller, or a --context. The owner / stands for anonymous callers.'

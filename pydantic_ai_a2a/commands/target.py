@@ -92,7 +92,11 @@ def _authenticators(target: str) -> list[Authenticator]:
 
 
 def apart(app: ASGIApp, target: str) -> list[A2AApp]:
-    """The A2A apps in an app, if their tasks can be run by other processes than serve them."""
+    """Return the A2A apps in an app, if worker processes can run the tasks of these apps.
+
+    Raises:
+        UsageError: The app has no A2A app, or keeps its tasks in memory.
+    """
     apps = list(served(app))
     if not apps:
         raise UsageError(f'{target} is not an app of to_a2a(), and has no mounted app of to_a2a().')

@@ -72,7 +72,11 @@ class EventWriter:
         await self._send_pieces(pieces, answer)
 
     async def follow(self, stream: EventStream, receive: Receive) -> None:
-        """Send events until one of the stream's end states comes, or the client or the server goes."""
+        """Send events until an end state of the stream, a disconnect of the client or the drain of the server.
+
+        Raises:
+            AnswerUnread: The stream was closed, because the process holds too many unread bytes.
+        """
         subscription = stream.subscription
         if subscription is not None:
             watch = asyncio.get_running_loop().create_task(self._watch(receive, subscription))

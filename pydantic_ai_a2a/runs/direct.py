@@ -87,7 +87,11 @@ class Direct:
         self._contexts: WeakValueDictionary[tuple[int, str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def takes(self, message: Message) -> bool:
-        """Return True if a message gets a message as its answer. Messages to tasks never do."""
+        """Return True if the server answers a message with a message. Messages to tasks never get a message.
+
+        Raises:
+            ValueError: The function `reply=` returned neither `'task'` nor `'message'`.
+        """
         if 'task_id' in message:
             return False
         reply: object = self._rule if isinstance(self._rule, str) else await _call_rule(self._rule, message)

@@ -49,7 +49,11 @@ class Flush:
         self._error: Exception | None = None
 
     async def add(self, delta: TextDelta) -> None:
-        """Store a piece soon. Raises the error of an earlier write."""
+        """Store a piece soon.
+
+        Raises:
+            Exception: The error of an earlier write.
+        """
         if self._error is not None:
             raise self._error
         if self._joins and not delta.first and len(self._waiting) > self._writing:

@@ -148,7 +148,12 @@ class Service:
         return self._stream(first, subscription, _ENDS_SEND | params.also_ends)
 
     async def resume(self, call: Call, task_id: str, text: str) -> StoredTask:
-        """Let a task go on after a wait for credentials, for any owner."""
+        """Continue a task that waits for credentials. The task may have any owner.
+
+        Raises:
+            TaskNotFoundError: The task does not exist.
+            UnsupportedOperationError: The task does not wait for credentials.
+        """
         header = (await self._load(task_id, None, 0)).header
         if header.state != 'auth-required':
             raise UnsupportedOperationError(

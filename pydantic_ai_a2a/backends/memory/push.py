@@ -46,7 +46,11 @@ class Webhooks:
     # --- configurations ---------------------------------------------------------------------------------------------
 
     def check_put(self, task: Task | None, config: PushConfig, limit: int) -> None:
-        """Refuse a configuration above the limit of a task; None stands for a new task."""
+        """Refuse a configuration above the limit of a task; None stands for a new task.
+
+        Raises:
+            InvalidParamsError: The task has `limit` configurations.
+        """
         webhooks = task.webhooks if task is not None and task.webhooks else {}
         if config.id not in webhooks and len(webhooks) >= limit:
             raise InvalidParamsError(

@@ -32,7 +32,11 @@ def load(agent: str, task_id: str) -> Transaction[Checkpoint]:
 
 
 def save(agent: str, claimed: Claim, checkpoint: Checkpoint) -> Transaction[None]:
-    """Replace what is stored from the checkpoint's first message on; LeaseLost if the claim is no longer valid."""
+    """Replace the stored messages from the first message of the checkpoint on.
+
+    Raises:
+        LeaseLost: The claim is no longer valid.
+    """
     task_id = claimed.header.id
     yield f'DELETE FROM checkpoint WHERE {_OF_TASK} AND n >= ?', (agent, task_id, checkpoint.first)
     used = dump_usage(checkpoint.usage)

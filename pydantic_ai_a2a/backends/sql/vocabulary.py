@@ -94,7 +94,11 @@ def header_of(row: Sequence[Any]) -> TaskHeader:
 
 
 def find(agent: str, task_id: str, owner: str | None) -> Transaction[TaskHeader]:
-    """Return the header of an owner's task, or raise TaskNotFoundError."""
+    """Return the header of an owner's task.
+
+    Raises:
+        TaskNotFoundError: The owner has no such task.
+    """
     rows = yield BY_ID_AND_OWNER, (agent, task_id, owner, owner)
     if not rows:
         raise TaskNotFoundError

@@ -23,7 +23,11 @@ def create(agent: str, task_id: str, owner: str, config: PushConfig, *, limit: i
 
 
 def put(agent: str, task_id: str, owner: str, config: PushConfig, limit: int) -> Transaction[None]:
-    """Add a configuration to a task that nobody else writes."""
+    """Add a configuration to a locked task, or replace the configuration with the same id.
+
+    Raises:
+        InvalidParamsError: The task has `limit` configurations.
+    """
     takes = TAKES[config.takes]
     replaced = yield (
         f'UPDATE push_config SET version = ?, takes = ?, body = ? WHERE {_OF_TASK} AND id = ? RETURNING seq',
