@@ -212,6 +212,12 @@ class EventLogSuite(PortSuite):
         async with asyncio.timeout(LIMIT):
             await waiting
 
+    async def test_waiting_for_a_task_that_has_ended_returns_at_once(self, backend: Backend) -> None:
+        await submit(backend, message(new='t'))
+        await run(backend, 't')
+        async with asyncio.timeout(LIMIT):
+            await backend.events.wait('t', 0)
+
     async def test_a_log_can_be_resumed_from_each_of_its_events_and_no_other(self, backend: Backend) -> None:
         claimed = await working(backend)
         assert [await backend.events.has('t', n) for n in (0, 1, 2, 2**62)] == [True, True, False, False]
