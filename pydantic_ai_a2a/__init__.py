@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from .conversion.states import AuthRequired, InputRequired, Rejected
     from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable
     from .fasta2a.worker import AgentWorker
+    from .remote.agent import RemoteAgent
     from .remote.capability import A2A
     from .remote.events import A2ATaskEvent, RemoteTaskEvent
+    from .remote.model import A2AModel
     from .remote.results import remote_results
     from .remote.toolset import A2AToolset
     from .settings import (
@@ -56,6 +58,7 @@ __all__ = (
     'A2AApp',
     'A2AClient',
     'A2AError',
+    'A2AModel',
     'A2ATaskEvent',
     'A2AToolset',
     'APIKeyAuth',
@@ -82,6 +85,7 @@ __all__ = (
     'Quotas',
     'Rate',
     'Rejected',
+    'RemoteAgent',
     'RemoteError',
     'RemoteProtocolError',
     'RemoteTaskEvent',
@@ -109,6 +113,7 @@ _MODULES = {
     'A2AApp': '.app.app',
     'A2AClient': '.client.client',
     'A2AError': '.errors',
+    'A2AModel': '.remote.model',
     'A2ATaskEvent': '.remote.events',
     'A2AToolset': '.remote.toolset',
     'APIKeyAuth': '.auth.api_key',
@@ -135,6 +140,7 @@ _MODULES = {
     'Quotas': '.settings',
     'Rate': '.settings',
     'Rejected': '.conversion.states',
+    'RemoteAgent': '.remote.agent',
     'RemoteError': '.errors',
     'RemoteProtocolError': '.errors',
     'RemoteTaskEvent': '.remote.events',

@@ -1,0 +1,103 @@
+"""A remote A2A agent as a Pydantic AI agent."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+from pydantic_ai import Agent
+from pydantic_ai.agent import AbstractAgent, WrapperAgent
+from pydantic_ai.output import OutputSpec
+from pydantic_ai.tools import RunContext, ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+from pydantic_core import SchemaValidator, core_schema
+from typing_extensions import TypeVar
+
+from ..client.client import A2AClient, Target
+from .details import APPROVAL, QUESTION
+from .model import A2AModel
+
+__all__ = ('RemoteAgent',)
+
+OutputT = TypeVar('OutputT', default=str)
+
+_ANY = SchemaValidator(core_schema.dict_schema())
+_TOOLS = (
+    ToolDefinition(
+        name=APPROVAL, description='A call of the remote agent that waits for an approval.', kind='unapproved'
+    ),
+    ToolDefinition(name=QUESTION, description='A question of the remote agent.', kind='external'),
+)
+
+
+class RemoteAgent(WrapperAgent[object, OutputT]):
+    """A remote A2A agent with the methods of a Pydantic AI agent.
+
+    `message_history` continues a conversation. With `DeferredToolRequests` among the output types, a remote task that
+    waits is the output: its pending calls are calls of `remote_approval` and `remote_question`, and the next run gets
+    their answers as `deferred_tool_results`. A question without a call is the output, and the next prompt answers it.
+
+    A run opens the connections that it needs and closes them. `async with` keeps them open for several runs.
+
+    Args:
+        target: The agent: its URL, the URL of its card, its card, an app or agent in this process, or an `A2AClient`.
+        output_type: Type of the output, as in `Agent`. Default: text.
+        name: Name of the agent.
+
+    Raises:
+        TypeError: The target is none of these.
+    """
+
+    def __init__(
+        self,
+        target: Target | A2AClient,
+        output_type: OutputSpec[OutputT] = str,
+        *,
+        name: str | None = None,
+    ) -> None:
+        client = target if isinstance(target, A2AClient) else A2AClient(target)
+        name = name or (target.name if isinstance(target, AbstractAgent) else None)
+        model = A2AModel(client, model_name=name or 'remote-agent')
+        calls = _RemoteCalls(client)
+        super().__init__(Agent(model, output_type=output_type, name=name, deps_type=object, toolsets=[calls]))
+
+
+class _RemoteCalls(AbstractToolset[object]):
+    """The tools whose calls are the pending calls of a remote task. They are never called without an answer.
+
+    The toolset opens the client for the runs of an event loop, and closes the client after the last.
+    """
+
+    def __init__(self, client: A2AClient) -> None:
+        self._client = client
+        self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, int]()
+
+    @property
+    def id(self) -> str:
+        return 'remote-calls'
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        count = self._users[loop] = self._users.get(loop, 0) + 1
+        if count == 1:
+            await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *args: Any) -> bool | None:
+        loop = asyncio.get_running_loop()
+        self._users[loop] -= 1
+        if not self._users[loop]:
+            await self._client.__aexit__(None, None, None)
+        return None
+
+    async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
+        return {
+            tool.name: ToolsetTool(toolset=self, tool_def=tool, max_retries=0, args_validator=_ANY) for tool in _TOOLS
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[object], tool: ToolsetTool[object]
+    ) -> Any:
+        """Return the approved arguments of a remote call."""
+        return {'args': tool_args.get('args')}

@@ -1,0 +1,254 @@
+"""A remote A2A agent as a Pydantic AI model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import anyio
+from fasta2a.schema import AgentCard, Message, Task
+from pydantic_ai.exceptions import ModelAPIError, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    NativeToolCallPart,
+    NativeToolReturnPart,
+    TextPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+from pydantic_ai.profiles import ModelProfile
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import RunContext
+
+from ..client.client import A2AClient
+from ..client.connections import shown
+from ..client.following import STOPPED, Update
+from ..errors import A2AError, RemoteError
+from ..protocol.run_metadata import URI as RUN_METADATA
+from .details import APPROVAL, QUESTION, SYSTEM, Agent, Turn, details, last_turn, used
+from .incoming import partial_text, response_parts
+from .outgoing import outgoing
+
+__all__ = ('A2AModel',)
+
+_CANCEL_TIME = 10.0
+"""Seconds for the cancellation of a remote task whose run was cancelled."""
+_REPLACED = 'replaced_text'
+"""Name of the native tool whose calls separate replaced text from the text that follows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """A request to the remote agent."""
+
+    agent: Agent
+    turn: Turn
+    parameters: ModelRequestParameters
+    updates: AsyncGenerator[Update, None]
+
+
+class A2AModel(Model[A2AClient]):
+    """A remote A2A agent as a model: the prompts of a run go out, and the agent's answer is the response.
+
+    The conversation is in the messages: `message_history` continues it, on any object. An agent with this model has no
+    function tools, because remote agents call tools of their own.
+
+    Args:
+        client: The client of the remote agent. The caller opens and closes the client.
+        model_name: Name of the model in responses and traces.
+    """
+
+    def __init__(self, client: A2AClient, *, model_name: str = 'remote-agent') -> None:
+        super().__init__(
+            profile=ModelProfile(
+                default_structured_output_mode='native',
+                supports_json_schema_output=True,
+                supports_json_object_output=True,
+                supports_image_output=True,
+            )
+        )
+        self._remote = client
+        self._model_name = model_name
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model in responses and traces."""
+        return self._model_name
+
+    @property
+    def system(self) -> str:
+        """Name of the provider in responses and traces."""
+        return SYSTEM
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """Send the messages that the agent has not seen, and return its answer.
+
+        Raises:
+            ModelAPIError: The agent cannot be reached, or its task has failed. The cause has the details.
+            UserError: The messages cannot be sent.
+        """
+        stream = await self._open(messages, model_settings, model_request_parameters)
+        async with aclosing(stream.request.updates):
+            async for _ in stream:
+                pass
+        return stream.get()
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """Send the messages that the agent has not seen, and stream its answer. The errors are those of `request`."""
+        stream = await self._open(messages, model_settings, model_request_parameters)
+        async with aclosing(stream.request.updates):
+            yield stream
+
+    async def _open(
+        self, messages: list[ModelMessage], model_settings: ModelSettings | None, parameters: ModelRequestParameters
+    ) -> _RemoteStream:
+        _, parameters = self.prepare_request(model_settings, parameters)
+        local = {tool.name for tool in parameters.function_tools} - {APPROVAL, QUESTION}
+        if local:
+            raise UserError(
+                f'A remote agent calls tools of its own, and cannot call {", ".join(sorted(local))}. Remove the tools, '
+                'or give the remote agent to a local agent with `A2A(...)` among its capabilities.'
+            )
+        try:
+            card = await self._remote.card()
+        except (A2AError, RemoteError) as error:
+            raise ModelAPIError(self._model_name, str(error)) from error
+        agent = Agent(name=card['name'], url=_url(card))
+        turn = last_turn(messages, agent)
+        request = _Request(agent=agent, turn=turn, parameters=parameters, updates=self._updates(card, turn, parameters))
+        return _RemoteStream(parameters, request=request, name=self._model_name)
+
+    async def _updates(
+        self, card: AgentCard, turn: Turn, parameters: ModelRequestParameters
+    ) -> AsyncGenerator[Update, None]:
+        """Yield the events of the remote task. If the caller stops early, the remote task is canceled."""
+        message = outgoing(turn, parameters)
+        declared = {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
+        stream = self._remote.stream(
+            message.parts,
+            context_id=turn.context_id or '',
+            task_id=message.task_id or '',
+            accepted_output_modes=message.accepted_output_modes,
+            extensions=[RUN_METADATA] if RUN_METADATA in declared else [],
+        )
+        task_id: str | None = message.task_id
+        try:
+            async with aclosing(stream):
+                async for update in stream:
+                    task_id = _running(update.task)
+                    yield update
+        except (asyncio.CancelledError, GeneratorExit):
+            if task_id is not None:
+                await self._cancel(task_id)
+            raise
+        except (A2AError, RemoteError) as error:
+            raise ModelAPIError(self._model_name, _told(error)) from error
+
+    async def _cancel(self, task_id: str) -> None:
+        with anyio.move_on_after(_CANCEL_TIME, shield=True), suppress(A2AError, RemoteError):
+            await self._remote.cancel(task_id)
+
+
+@dataclass
+class _RemoteStream(StreamedResponse):
+    """The answer of a remote agent, in pieces."""
+
+    request: _Request
+    name: str
+    _answer: Task | Message = field(init=False)
+    _shown: str = field(default='', init=False)
+    """Text of the current text part."""
+    _texts: int = field(default=0, init=False)
+    """Number of replaced texts."""
+    _timestamp: datetime = field(default_factory=lambda: datetime.now(UTC), init=False)
+
+    async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        async for update in self.request.updates:
+            self._take(update)
+            if update.task is not None and (text := partial_text(update.task)):
+                for event in self._text(text):
+                    yield event
+        for n, part in enumerate(response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)):
+            if isinstance(part, TextPart):
+                for event in self._text(part.content):
+                    yield event
+            else:
+                yield self._parts_manager.handle_part(vendor_part_id=f'part-{n}', part=part)
+        self.finish_reason = 'stop'
+
+    def _take(self, update: Update) -> None:
+        answer = cast('Message', update.event.get('message')) if update.task is None else update.task
+        self._answer = answer
+        self.provider_details = details(self.request.agent, answer)
+        self._usage = used(self.request.turn, answer)
+
+    def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
+        """Yield the events that make `text` the last text of the response."""
+        if not text.startswith(self._shown):
+            self._texts += 1
+            self._shown = ''
+            call_id = f'{_REPLACED}-{self._texts}'
+            call = NativeToolCallPart(_REPLACED, {}, call_id, provider_name=SYSTEM)
+            yield self._parts_manager.handle_part(vendor_part_id=call_id, part=call)
+            end = NativeToolReturnPart(_REPLACED, 'The text before was replaced.', call_id, provider_name=SYSTEM)
+            yield self._parts_manager.handle_part(vendor_part_id=f'{call_id}-end', part=end)
+        if delta := text[len(self._shown) :]:
+            self._shown = text
+            yield from self._parts_manager.handle_text_delta(vendor_part_id=f'text-{self._texts}', content=delta)
+
+    async def close_stream(self) -> None:
+        """Stop reading, and cancel the remote task."""
+        await self.request.updates.aclose()
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model."""
+        return self.name
+
+    @property
+    def provider_name(self) -> str:
+        """Name of the provider."""
+        return SYSTEM
+
+    @property
+    def provider_url(self) -> str | None:
+        """URL of the remote agent."""
+        return self.request.agent.url
+
+    @property
+    def timestamp(self) -> datetime:
+        """Time of the request."""
+        return self._timestamp
+
+
+def _running(task: Task | None) -> str | None:
+    """Return the id of a running task; None for a task that has ended or waits."""
+    return None if task is None or task['status']['state'] in STOPPED else task['id']
+
+
+def _url(card: AgentCard) -> str | None:
+    """Return the first URL of an agent, without credentials; None for a card without a URL."""
+    interfaces = card.get('supported_interfaces')
+    return shown(interfaces[0]['url']) if interfaces else None
+
+
+def _told(error: A2AError | RemoteError) -> str:
+    name = error.correlation_id if isinstance(error, A2AError) else None
+    return str(error) if name is None else f'{error} Correlation id: {name}.'

@@ -1,0 +1,170 @@
+"""The message to a remote agent, made from the messages of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from fasta2a.schema import Part
+from pydantic_ai import ModelRetry
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    CachePoint,
+    FileUrl,
+    ModelRequest,
+    ModelResponse,
+    StructuredContent,
+    SystemPromptPart,
+    TextContent,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolApproved, ToolDenied
+from pydantic_core import to_json, to_jsonable_python
+
+from ..conversion.files import file_part
+from .details import APPROVAL, QUESTION, Turn, as_text
+from .waiting import PendingRemoteCall, WaitingTask, answer_to
+
+__all__ = ('Outgoing', 'outgoing')
+
+_DENIED = ToolDenied().message
+_DATA = ('application/json', 'text/plain')
+"""Accepted media types of a run whose output is data: also text, for agents that write JSON."""
+_SCHEMA = 'Answer with JSON, without other text, that fits this JSON Schema: '
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A message to a remote agent."""
+
+    parts: list[Part]
+    task_id: str | None
+    """The waiting task that the message answers; None for a new task."""
+    accepted_output_modes: Sequence[str] = ()
+
+
+def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
+    """Return the message to a remote agent.
+
+    Raises:
+        UserError: The messages cannot be sent: a prompt for a task that waits for answers to its calls, or content
+            that A2A has no form for.
+    """
+    calls = [] if turn.waiting_task is None else _calls(turn)
+    if calls:
+        return Outgoing(parts=_answers(calls, turn), task_id=turn.waiting_task)
+    parts = [part for message in turn.new for part in _parts(message)]
+    if not parts:
+        raise UserError('There is nothing to send to the remote agent. Give the run a prompt.')
+    instructions = [part.content for part in parameters.instruction_parts or () if part.content]
+    schema = _schema(parameters)
+    if schema is not None:
+        instructions.append(_SCHEMA + schema)
+    return Outgoing(
+        parts=[*parts, *(Part(text=text) for text in instructions)],
+        task_id=turn.waiting_task,
+        accepted_output_modes=() if schema is None or parameters.allow_image_output else _DATA,
+    )
+
+
+def _schema(parameters: ModelRequestParameters) -> str | None:
+    """Return the JSON Schema of the output; None for output that is text."""
+    if parameters.output_object is not None:
+        return to_json(parameters.output_object.json_schema).decode()
+    if parameters.allow_text_output or not parameters.output_tools:
+        return None
+    schemas = [tool.parameters_json_schema for tool in parameters.output_tools]
+    return to_json(schemas[0] if len(schemas) == 1 else {'anyOf': schemas}).decode()
+
+
+# --- prompts --------------------------------------------------------------------------------------------------------
+
+
+def _parts(message: ModelRequest | ModelResponse) -> Iterator[Part]:
+    """Yield the parts of a message that the agent has not seen. Answers of other models are told as text."""
+    if isinstance(message, ModelResponse):
+        if message.text:
+            yield Part(text=f'An assistant has answered: {message.text}')
+        return
+    for part in message.parts:
+        if isinstance(part, UserPromptPart):
+            yield from _prompt(part.content)
+        elif isinstance(part, SystemPromptPart):
+            yield Part(text=part.content)
+        elif isinstance(part, ToolReturnPart) and part.outcome == 'retried':
+            yield Part(text=part.model_response_str())
+
+
+def _prompt(content: str | Sequence[UserContent]) -> Iterator[Part]:
+    for item in (content,) if isinstance(content, str) else content:
+        if isinstance(item, str):
+            yield Part(text=item)
+        elif isinstance(item, StructuredContent):
+            yield Part(data=to_jsonable_python(item.value), media_type='application/json')
+        elif isinstance(item, TextContent):
+            yield Part(text=item.content)
+        elif isinstance(item, (BinaryContent, FileUrl)):
+            yield file_part(item)
+        elif not isinstance(item, CachePoint):
+            raise UserError(f'{type(item).__name__} cannot be sent to a remote agent. Send the bytes or a URL.')
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def _calls(turn: Turn) -> list[ToolCallPart]:
+    parts = () if turn.response is None else turn.response.parts
+    return [part for part in parts if isinstance(part, ToolCallPart) and part.tool_name in (APPROVAL, QUESTION)]
+
+
+def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
+    """Return the parts that answer the pending calls of a task."""
+    parts = [part for message in turn.new if isinstance(message, ModelRequest) for part in message.parts]
+    returns = {part.tool_call_id: part for part in parts if isinstance(part, ToolReturnPart)}
+    open_calls = [call.tool_call_id for call in calls if not _is_answered(returns.get(call.tool_call_id))]
+    if open_calls or any(isinstance(part, UserPromptPart) for part in parts):
+        raise UserError(
+            f'The remote task {turn.waiting_task} waits for answers to its calls, so no prompt is sent to it. Run the '
+            'agent with `deferred_tool_results`, without a prompt. Calls without an answer: '
+            f'{", ".join(open_calls) or "none"}.'
+        )
+    first = calls[0]
+    if first.provider_details is None:
+        return _output(returns[first.tool_call_id])
+    waiting = WaitingTask(agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls])
+    answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
+    return answer_to(waiting, answers).get('parts', [])
+
+
+def _is_answered(result: ToolReturnPart | None) -> bool:
+    return result is not None and result.outcome != 'interrupted'
+
+
+def _output(result: ToolReturnPart) -> list[Part]:
+    """Return the answer to a question of the remote agent itself."""
+    if isinstance(result.content, str):
+        return [Part(text=result.content)]
+    return [Part(data=to_jsonable_python(result.content), media_type='application/json')]
+
+
+def _pending(call: ToolCallPart) -> PendingRemoteCall:
+    kind = (call.provider_details or {})['kind']
+    return PendingRemoteCall(id=call.tool_call_id, kind=kind, tool=call.args_as_dict()['tool'], text='')
+
+
+def _answer(call: ToolCallPart, result: ToolReturnPart) -> Any:
+    """Return the result of a call in the form that `answer_to` takes."""
+    if call.tool_name == QUESTION:
+        retry = result.outcome in ('retried', 'failed')
+        return ModelRetry(as_text(result.content)) if retry else to_jsonable_python(result.content)
+    if result.outcome != 'success':
+        reason = as_text(result.content)
+        return False if reason == _DENIED else ToolDenied(reason)
+    args = cast('dict[str, Any]', result.content).get('args')
+    return ToolApproved(override_args=None if args == call.args_as_dict().get('args') else args)
