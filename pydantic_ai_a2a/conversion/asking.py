@@ -18,6 +18,7 @@ from ..settings import Approvals
 from ..types import Part, TaskState
 from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
+from .remote_calls import WAITING, with_remote_question
 from .states import MARK, AuthRequired, Rejected, State
 
 __all__ = ('EXTENSION', 'MEDIA_TYPE', 'URI', 'Asked', 'ask', 'asked_by', 'shown', 'to_write')
@@ -69,12 +70,15 @@ def ask(
     """
     places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
-        _call(
-            call,
-            deferred,
-            schemas.get(call.tool_name),
-            changed=changed.get(call.tool_call_id),
-            is_hidden=call.tool_name in rules.hide_arguments,
+        with_remote_question(
+            _call(
+                call,
+                deferred,
+                schemas.get(call.tool_name),
+                changed=changed.get(call.tool_call_id),
+                is_hidden=call.tool_name in rules.hide_arguments,
+            ),
+            rules.hide_arguments,
         )
         for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
@@ -164,8 +168,9 @@ def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
     if call.args is not None:
         item['args'] = call.args
-    if call.metadata:
-        item['metadata'] = call.metadata
+    # The remote task may have arguments that clients must not see.
+    if metadata := {name: value for name, value in (call.metadata or {}).items() if name != WAITING}:
+        item['metadata'] = metadata
     if call.kind == 'authorization':
         return item
     choices, defs = _choices(call, rules)

@@ -8,14 +8,10 @@ from typing import Any
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolApproved
 
+from ..conversion.remote_calls import ANSWER, WAITING
 from .waiting import answer_to
 
-__all__ = ('ANSWER', 'WAITING', 'remote_results')
-
-WAITING = 'a2a_waiting'
-"""Key of a remote task that waits in the metadata of a deferred call."""
-ANSWER = 'a2a_answer'
-"""Key of the answer to the remote task in the metadata of a deferred call."""
+__all__ = ('remote_results',)
 
 
 def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -> DeferredToolResults:

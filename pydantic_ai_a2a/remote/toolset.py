@@ -24,11 +24,11 @@ from typing_extensions import TypedDict, Unpack
 from ..client.client import A2AClient, SendOptions, Target
 from ..client.connections import Auth
 from ..client.following import Update
+from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
 from .content import content_of, text_of
 from .events import A2ATaskEvent, RemoteTaskEvent
-from .results import ANSWER, WAITING
 from .tools import RemoteTool, remote_tools
 from .usage import difference, totals
 from .waiting import RemoteAnswer, WaitingTask, answer_to, waiting_task

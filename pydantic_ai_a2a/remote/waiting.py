@@ -11,12 +11,12 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from typing_extensions import TypedDict
 
 from ..conversion.asking import MEDIA_TYPE
+from ..conversion.remote_calls import CONTINUE, open_calls
 from .content import text_of
 
 __all__ = ('PendingRemoteCall', 'RemoteAnswer', 'WaitingTask', 'answer_to', 'waiting_task')
 
-_CONTINUE = 'Please continue.'
-"""Message to an agent after a sign-in: any message continues the task."""
+_KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
 
 class PendingRemoteCall(TypedDict):
@@ -77,7 +77,7 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
         pending=[],
     )
     for data in _data(parts):
-        waiting['pending'] = [call for call in _list(data.get('pending')) if _is_call(call)]
+        waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
         if isinstance(authorization := data.get('authorization'), dict):
             waiting['authorization'] = authorization
     return waiting
@@ -100,9 +100,16 @@ def _object(value: object) -> dict[str, Any]:
     return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
 
 
-def _is_call(call: object) -> bool:
-    fields = _object(call)
-    return all(isinstance(fields.get(name), str) for name in ('id', 'kind', 'tool', 'text'))
+def _call(value: object) -> PendingRemoteCall | None:
+    """Return a pending call from foreign data; None if the data is none."""
+    fields = _object(value)
+    if fields.get('kind') not in _KINDS or not all(
+        isinstance(fields.get(name), str) for name in ('id', 'tool', 'text')
+    ):
+        return None
+    objects = {name: _object(fields[name]) for name in ('args', 'answerSchema', 'metadata') if fields.get(name)}
+    texts = {name: fields[name] for name in ('id', 'kind', 'tool', 'text')}
+    return cast('PendingRemoteCall', {**texts, **objects})
 
 
 def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
@@ -116,7 +123,7 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     Raises:
         UserError: The answer does not suit the pending calls.
     """
-    calls = [call for call in waiting['pending'] if call['kind'] != 'authorization']
+    calls = open_calls(waiting)
     if calls:
         answers = _by_call(calls, answer)
         decisions = [_answer(call, answers[call['id']]) for call in calls if call['id'] in answers]
@@ -124,7 +131,7 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     if _is_denial(answer):
         return RemoteAnswer(denied=answer.message if isinstance(answer, ToolDenied) else ToolDenied().message)
     if answer is True or isinstance(answer, ToolApproved):
-        return RemoteAnswer(parts=[Part(text=_CONTINUE)])
+        return RemoteAnswer(parts=[Part(text=CONTINUE)])
     return RemoteAnswer(parts=[Part(text=answer) if isinstance(answer, str) else Part(data=answer)])
 
 

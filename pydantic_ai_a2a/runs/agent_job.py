@@ -25,7 +25,8 @@ from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
-from ..conversion.pending import changed_arguments, dump, load, results, still_shown
+from ..conversion.pending import changed_arguments, dump, load, still_shown
+from ..conversion.remote_calls import run_results
 from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored
@@ -116,7 +117,7 @@ class AgentJob:
             'attempt': claim.attempt,
             'idempotency_key': key,
         }
-        answers = results(pending) if pending is not None and pending.calls else None
+        answers = run_results(pending) if pending is not None and pending.calls else None
         turn, usage, budget = None, None, None
         if self._backend.durable:
             turn = Turn(key, claim.checkpoint, recorder.save, answers=answers is not None)

@@ -21,7 +21,9 @@ def returned_to(messages: list[ModelMessage]) -> list[Any]:
     return [part for part in messages[-1].parts if part.part_kind in ('tool-return', 'retry-prompt')]
 
 
-def caller(*, arguments: dict[str, Any] | None = None, tool: str | None = None, **options: Any) -> Agent[Any, Any]:
+def caller(
+    *, name: str = 'caller', arguments: dict[str, Any] | None = None, tool: str | None = None, **options: Any
+) -> Agent[Any, Any]:
     """An agent that calls the remote tool with the prompt, and returns the results of the tool as text."""
 
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
@@ -31,8 +33,8 @@ def caller(*, arguments: dict[str, Any] | None = None, tool: str | None = None, 
                 for part in returned
             ]
             return ModelResponse(parts=[TextPart(' | '.join(texts))])
-        name = tool or info.function_tools[0].name
-        return ModelResponse(parts=[ToolCallPart(name, arguments or {'message': prompt_of(messages)}, 'outer-call')])
+        called = tool or info.function_tools[0].name
+        return ModelResponse(parts=[ToolCallPart(called, arguments or {'message': prompt_of(messages)}, 'outer-call')])
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         for part in model(messages, info).parts:
@@ -42,7 +44,7 @@ def caller(*, arguments: dict[str, Any] | None = None, tool: str | None = None, 
                 yield part.content
 
     return Agent(
-        FunctionModel(model, stream_function=stream), output_type=[str, DeferredToolRequests], name='caller', **options
+        FunctionModel(model, stream_function=stream), output_type=[str, DeferredToolRequests], name=name, **options
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,11 +15,23 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import RunContext
 
-from pydantic_ai_a2a import A2A, A2AToolset, AuthRequired, InputRequired, remote_results, serve, to_a2a
+from pydantic_ai_a2a import (
+    A2A,
+    A2AClient,
+    A2AToolset,
+    Approvals,
+    AuthRequired,
+    InputRequired,
+    remote_results,
+    serve,
+    to_a2a,
+)
+from pydantic_ai_a2a.conversion.pending import PendingCall
+from pydantic_ai_a2a.conversion.remote_calls import WAITING, with_remote_question
 from pydantic_ai_a2a.remote import toolset
 from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
 
-from ..a2a_client.canned import TASK, Canned, stream
+from ..a2a_client.canned import TASK, Canned, result, stream
 from ..bounds import LIMIT
 from .agents import caller, deleting, prompt_of, returned_to
 from .test_toolset import states
@@ -228,3 +241,96 @@ def test_pending_calls_that_are_none_are_passed_over() -> None:
     assert waiting.get('authorization') == {'url': 'https://x.example'}
     nothing = waiting_task('a', {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}})
     assert nothing['text'] == ''
+
+
+def which(_: list[str]) -> Agent[None, Any]:
+    return asking(InputRequired('Which?'))
+
+
+@pytest.mark.parametrize(
+    ('inner', 'answer', 'shown', 'told'),
+    [
+        (deleting, {'decision': 'approve'}, 'delete_file', 'deleted a.txt'),
+        (deleting, {'decision': 'approve', 'args': {'path': 'b.txt'}}, 'delete_file', 'deleted b.txt'),
+        (deleting, {'decision': 'deny', 'reason': 'Too dear.'}, 'delete_file', 'Too dear.'),
+        (which, {'decision': 'result', 'result': 'red'}, 'ask', 'a.txt: red'),
+        (which, {'decision': 'retry', 'reason': 'Guess.'}, 'ask', 'Guess.'),
+    ],
+)
+async def test_an_answer_travels_through_three_servers(inner: Any, answer: Any, shown: str, told: str) -> None:
+    innermost = to_a2a(inner([]))
+    middle = to_a2a(caller(name='middle', capabilities=[A2A(innermost)]))
+    outer = to_a2a(caller(name='outer', capabilities=[A2A(middle)]))
+    async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
+        task: Any = await client.send('a.txt')
+        assert task['status']['state'] == 'input-required'
+        [call] = waiting_task('outer', task)['pending']
+        assert call['tool'] == shown
+        assert 'metadata' not in call
+        decision = {'callAnswers': [{'id': call['id'], **answer}]}
+        ended: Any = await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        assert ended['status']['state'] == 'completed'
+        assert told in str(ended['artifacts'])
+        assert await states(innermost) == ['completed']
+
+
+async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too() -> None:
+    middle = to_a2a(
+        caller(name='middle', capabilities=[A2A(deleting([]))]), approvals=Approvals(hide_arguments=['delete_file'])
+    )
+    async with asyncio.timeout(LIMIT), A2AClient(middle) as client:
+        task: Any = await client.send('secret.txt')
+        assert 'May I call delete_file?' in str(task['status'])
+        assert 'secret.txt' not in str(task['status'])
+
+
+@pytest.mark.parametrize(
+    ('answer', 'state', 'told'),
+    [
+        ({'decision': 'result', 'result': 'the red one'}, 'completed', 'Done.'),
+        ({'decision': 'result', 'result': {'n': 1}}, 'completed', 'Done.'),
+        ({'decision': 'retry', 'reason': 'Nobody knows.'}, 'completed', 'Nobody knows.'),
+    ],
+)
+async def test_a_question_of_a_foreign_agent_is_shown_and_answered(answer: Any, state: str, told: str) -> None:
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Done.'}]}]}
+    follow = result(TASK) if answer['decision'] == 'retry' else stream({'task': done})
+    app = to_a2a(caller(capabilities=[A2A(Canned(stream({'task': waits}), follow).app)]))
+    async with asyncio.timeout(LIMIT), A2AClient(app) as client:
+        task: Any = await client.send('hello')
+        [call] = waiting_task('caller', task)['pending']
+        assert (call['kind'], call['text']) == ('question', 'Which one?')
+        decision = {'callAnswers': [{'id': call['id'], **answer}]}
+        ended: Any = await client.send([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        assert ended['status']['state'] == state
+        assert told in str(ended['artifacts'])
+
+
+async def test_a_sign_in_for_a_remote_agent_is_shown() -> None:
+    inner = asking(AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/'))
+    app = to_a2a(caller(capabilities=[A2A(inner)]))
+    async with asyncio.timeout(LIMIT), A2AClient(app) as client:
+        task: Any = await client.send('mail')
+        assert task['status']['state'] == 'auth-required'
+        ended: Any = await client.send('I am in.', task_id=task['id'], context_id=task['context_id'])
+        assert 'signed in' in str(ended['artifacts'])
+
+
+def test_schemas_of_remote_answers_may_be_odd() -> None:
+    call = PendingCall(id='c', kind='approval', tool='x', text='')
+
+    def schema(answer: Any) -> Any:
+        remote = {'id': 'r', 'kind': 'approval', 'tool': 'y', 'text': 'May I?', 'answerSchema': answer}
+        waiting = {'state': 'input-required', 'text': '', 'pending': [remote]}
+        return with_remote_question(replace(call, metadata={WAITING: waiting}), ()).schema
+
+    assert schema({'oneOf': [3, {'properties': 3}, {'properties': {'args': {'$ref': '#'}}}], '$defs': {}}) == {
+        '$ref': '#',
+        '$defs': {},
+    }
+    assert schema({'oneOf': 3}) is None
+    several = {'state': 'input-required', 'text': '', 'pending': [{'kind': 'approval'}, {'kind': 'approval'}]}
+    both = replace(call, metadata={WAITING: several})
+    assert with_remote_question(both, ()) is both
