@@ -11,6 +11,7 @@ from fasta2a.schema import Message, Part, Task
 from pydantic_ai.messages import BinaryContent
 
 from ..conversion.inbound import url_kind
+from ..errors import RemoteProtocolError
 
 __all__ = ('content_of', 'text_of')
 
@@ -23,6 +24,9 @@ def content_of(answer: Task | Message) -> Any:
 
     Text becomes `str`, data becomes JSON values, and files become `BinaryContent` or a URL of the media type's kind.
     A task without artifacts is answered by its status message.
+
+    Raises:
+        RemoteProtocolError: A file is not base64.
     """
     if 'parts' in answer:
         items = _items(answer['parts'])
@@ -58,13 +62,20 @@ def _item(part: Part) -> Any:
         return _result(part)
     name = part.get('filename')
     if 'raw' in part:
-        file = BinaryContent(b64decode(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
+        file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
         return BinaryContent.narrow_type(file)
     url = part.get('url', '')
     if urlsplit(url).scheme not in ('http', 'https'):
         return {'url': url}  # a file that only the remote agent can read
     media_type = part.get('media_type', _TEXT)
     return url_kind(media_type)(url=url, media_type=media_type, identifier=name)
+
+
+def _bytes(raw: str) -> bytes:
+    try:
+        return b64decode(raw)
+    except ValueError:
+        raise RemoteProtocolError('A file of the answer is not base64.') from None
 
 
 def _result(part: Part) -> Any:

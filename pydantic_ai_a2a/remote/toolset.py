@@ -219,11 +219,11 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id', ''), parts))
         try:
             outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
+            return self._result(agent, place, outcome, ctx, waiting)
         except (A2AError, RemoteError) as error:
             if isinstance(error, InvalidParamsError) and waiting is None:
                 raise ModelRetry(error.message) from error
             self._fail(_sentence(agent, error), error)
-        return self._result(agent, place, outcome, ctx, waiting)
 
     async def _remote_tools(self) -> dict[str, RemoteTool]:
         return remote_tools(await self._client.card(), self._tools, include_descriptions=self._include_descriptions)

@@ -156,6 +156,12 @@ async def test_a_refusal_and_a_silent_agent_are_failed_calls() -> None:
         await caller(toolsets=[A2AToolset(broken.app, tool_error_behavior='error')]).run('hello')
 
 
+async def test_a_file_that_is_not_base64_is_a_failed_call() -> None:
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
+    ended = await caller(toolsets=[A2AToolset(Canned(stream({'task': task})).app)]).run('hello')
+    assert 'A file of the answer is not base64.' in ended.output
+
+
 async def test_an_agent_without_a_card_ends_the_run() -> None:
     with pytest.raises(CardRefused):
         await caller(toolsets=[A2AToolset(Canned(card={}).app)]).run('hello')
@@ -339,3 +345,17 @@ async def test_a_toolset_may_be_called_without_a_run() -> None:
         returned = await toolset.call_tool('echo', {'message': 'hi'}, without_run(), tools['echo'])
     assert returned.return_value == 'hi (0)'
     assert toolset.id is None
+
+
+async def test_the_cancel_of_the_outermost_task_stops_the_innermost_run() -> None:
+    stuck = Stuck()
+    innermost = to_a2a(stuck.agent)
+    middle = to_a2a(caller(name='middle', capabilities=[A2A(innermost)]))
+    outer = to_a2a(caller(capabilities=[A2A(middle)]))
+    async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
+        task: Any = await client.send('hello', return_immediately=True)
+        await stuck.reached.wait()
+        ended = await client.cancel(task['id'])
+        assert ended['status']['state'] == 'canceled'
+        await stuck.stopped.wait()
+        assert await states(innermost) == ['canceled']
