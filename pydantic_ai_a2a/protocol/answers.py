@@ -17,12 +17,10 @@ from typing_extensions import TypedDict
 
 from ..types import Part, TaskState
 from . import stored
-from .fields import PROTO_JSON
+from .fields import PROTO_JSON, WRAPPED
 
-__all__ = ('WRAPPED', 'AnswerUnreadable', 'read_config', 'read_configs', 'read_event', 'read_list', 'read_task')
+__all__ = ('AnswerUnreadable', 'read_config', 'read_configs', 'read_event', 'read_list', 'read_task')
 
-WRAPPED = 'data_part_compat'
-"""Marks data that is no object and was wrapped in one, as in the official SDK: a 0.3 data part holds an object."""
 _STATES: Mapping[object, TaskState] = {
     **stored.STATES,
     **{state: state for state in stored.STATE_NAMES},

@@ -34,6 +34,7 @@ __all__ = (
     'MAX_ITEMS',
     'MAX_LINE',
     'PROTO_JSON',
+    'WRAPPED',
     'AnyJson',
     'Base64',
     'Count',
@@ -61,6 +62,9 @@ MAX_ITEMS = 10_000
 
 MAX_LINE = 8_192
 """Longest accepted line, such as a URL or a page token, in characters."""
+
+WRAPPED = 'data_part_compat'
+"""Marks data that is no object and was wrapped in one, as in the official SDK: a 0.3 data part holds an object."""
 
 LONG_NUMBER = b'0' * 309
 """Zeros, as many as the largest double has digits."""

@@ -22,12 +22,12 @@ from ..errors import (
 )
 from ..types import Message, Part, Registered, SendParams, StoredTask, TaskEvent
 from . import push, stored
-from .answers import WRAPPED
 from .codec import EncodeEvent, Hold, Params, RpcRequest, hold_nothing
 from .envelope import Requests
 from .fields import (
     CAMEL_CASE,
     MAX_ITEMS,
+    WRAPPED,
     Base64,
     Line,
     MessageFields,

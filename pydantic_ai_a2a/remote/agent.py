@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Self
-from weakref import WeakKeyDictionary
 
 from pydantic_ai import Agent
 from pydantic_ai.agent import AbstractAgent, WrapperAgent
@@ -66,30 +64,22 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
 class _RemoteCalls(AbstractToolset[object]):
     """The tools whose calls are the pending calls of a remote task. They are never called without an answer.
 
-    The toolset opens the client for the runs of an event loop, and closes the client after the last.
+    The toolset opens the client for each run.
     """
 
     def __init__(self, client: A2AClient) -> None:
         self._client = client
-        self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, int]()
 
     @property
     def id(self) -> str:
         return 'remote-calls'
 
     async def __aenter__(self) -> Self:
-        loop = asyncio.get_running_loop()
-        count = self._users[loop] = self._users.get(loop, 0) + 1
-        if count == 1:
-            await self._client.__aenter__()
+        await self._client.__aenter__()
         return self
 
-    async def __aexit__(self, *args: Any) -> bool | None:
-        loop = asyncio.get_running_loop()
-        self._users[loop] -= 1
-        if not self._users[loop]:
-            await self._client.__aexit__(None, None, None)
-        return None
+    async def __aexit__(self, *args: Any) -> None:
+        await self._client.__aexit__(None, None, None)
 
     async def get_tools(self, ctx: RunContext[object]) -> dict[str, ToolsetTool[object]]:
         return {

@@ -185,7 +185,11 @@ class _RemoteStream(StreamedResponse):
             if update.task is not None and (text := partial_text(update.task)):
                 for event in self._text(text):
                     yield event
-        for n, part in enumerate(response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)):
+        try:
+            parts = response_parts(self._answer, self.request.parameters, agent=self.request.agent.name)
+        except RemoteError as error:
+            raise ModelAPIError(self.name, str(error)) from error
+        for n, part in enumerate(parts):
             if isinstance(part, TextPart):
                 for event in self._text(part.content):
                     yield event

@@ -601,3 +601,9 @@ async def test_side_by_side_runs_share_the_client() -> None:
         remote = RemoteAgent(echoing())
         results = await asyncio.gather(*(remote.run(f'n{n}') for n in range(4)))
     assert [result.output.strip() for result in results] == ['n0', 'n1', 'n2', 'n3']
+
+
+async def test_a_file_that_is_not_base64_is_an_error_of_the_model() -> None:
+    task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
+    with pytest.raises(ModelAPIError, match='is not base64'):
+        await RemoteAgent(Canned(stream({'task': task})).app).run('hello')
