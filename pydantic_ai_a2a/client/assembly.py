@@ -7,7 +7,7 @@ from typing import cast
 
 from fasta2a.schema import Artifact, Part, StreamResponse, Task, TaskArtifactUpdateEvent
 
-__all__ = ('after',)
+__all__ = ('after', 'task_id_of')
 
 
 def after(task: Task | None, event: StreamResponse) -> Task | None:
@@ -26,6 +26,15 @@ def after(task: Task | None, event: StreamResponse) -> Task | None:
         task = task or Task(id=chunk['task_id'], context_id=chunk['context_id'], status={'state': 'working'})
         return cast('Task', {**task, 'artifacts': _artifacts(task.get('artifacts', ()), chunk)})
     return task
+
+
+def task_id_of(event: StreamResponse) -> str | None:
+    """Return the task of an event; None for a message without a task."""
+    if 'task' in event:
+        return event['task']['id']
+    if 'status_update' in event:
+        return event['status_update']['task_id']
+    return event['artifact_update']['task_id'] if 'artifact_update' in event else None
 
 
 def _artifacts(artifacts: Sequence[Artifact], update: TaskArtifactUpdateEvent) -> list[Artifact]:

@@ -29,7 +29,7 @@ _FRESH = 300.0
 """Seconds for which a card without cache headers is kept."""
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
-_VERSION = re.compile(r'(\d+)\.(\d+)')
+_VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
 _PORTS = {'http': 80, 'https': 443}
 
 

@@ -109,7 +109,7 @@ class A2AClient:
         version: `'1.0'` or `'0.3'`. Default: the first that the card names.
 
     Raises:
-        TypeError: The target is none of these.
+        TypeError: The target is none of these, or is in this process and has an `http_client`.
     """
 
     def __init__(
@@ -125,6 +125,8 @@ class A2AClient:
         version: Literal['1.0', '0.3'] | None = None,
     ) -> None:
         self._app = _app_of(target)
+        if self._app is not None and http_client is not None:
+            raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
         self._timeout = seconds(timeout)
         self._trusted = tuple(trusted_origins)

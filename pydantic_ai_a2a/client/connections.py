@@ -14,7 +14,7 @@ import httpx2
 from .. import telemetry
 from ..errors import RemoteProtocolError, RemoteUnavailable
 
-__all__ = ('MAX_ANSWER', 'Auth', 'Connections', 'NotConnected')
+__all__ = ('MAX_ANSWER', 'Auth', 'Connections', 'NotConnected', 'Silent')
 
 Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str
 """Authentication of requests: httpx2's, user name and password, or a bearer token."""
@@ -25,6 +25,10 @@ MAX_ANSWER = 64 * 1024 * 1024
 
 class NotConnected(RemoteUnavailable):
     """No connection could be opened, so that nothing was sent."""
+
+
+class Silent(RemoteUnavailable):
+    """The agent has got the request, and has not answered in time."""
 
 
 class Connections:
@@ -102,7 +106,7 @@ class Connections:
         except (httpx2.DecodingError, httpx2.SSEError) as error:
             raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:
-            raise RemoteUnavailable(f'{shown(url)} was silent for {self.timeout:g} seconds.') from error
+            raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds.') from error
         except httpx2.TransportError as error:
             raise RemoteUnavailable(f'{shown(url)} has cut the connection.') from error
 

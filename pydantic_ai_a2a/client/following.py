@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple
 
 from fasta2a.schema import StreamResponse, Task
@@ -14,12 +15,13 @@ from ..errors import (
     MethodNotFoundError,
     OverloadedError,
     QuotaExceededError,
+    RemoteProtocolError,
     RemoteUnavailable,
     UnsupportedOperationError,
 )
 from ..types import GetParams, SendParams, SubscribeParams, TaskState
-from .assembly import after
-from .connections import NotConnected
+from .assembly import after, task_id_of
+from .connections import NotConnected, Silent
 from .patience import Patience
 from .transport import Transport
 
@@ -82,7 +84,7 @@ class Follower:
                     yield self._take(await self._transport.call('SendMessage', params), None)
             except (A2AError, RemoteUnavailable) as error:
                 if self._task_id is None:
-                    await self._pause_before_sending(error)
+                    params = await self._again(params, error, stream=stream)
         if self._task_id is not None:
             async with aclosing(self._rest(self._task_id)) as updates:
                 async for update in updates:
@@ -105,7 +107,7 @@ class Follower:
                     yield update
 
     async def _resume(self, task_id: str) -> AsyncGenerator[Update, None]:
-        if self._event_id is None and self._task is not None:
+        if self._event_id is None:
             # Some agents send no event if the task has already ended, so read the task first.
             if (update := await self._look(task_id)) is not None:
                 yield update
@@ -159,10 +161,13 @@ class Follower:
             raise RemoteUnavailable('The stream has ended before the task.')
 
     def _take(self, event: StreamResponse, number: int | None) -> Update:
-        self._patience.answered()
+        if self._task_id not in (None, task_id_of(event)):
+            raise RemoteProtocolError(f'The agent has sent an event of another task than {self._task_id}.')
         if number is not None:
             self._event_id = number
-        task = self._task = after(self._task, event)
+        before, task = self._task, after(self._task, event)
+        self._patience.answered(news=task != before)
+        self._task = task
         self._task_id = None if task is None else task['id']
         self._done = task is None or task['status']['state'] in STOPPED
         return Update(event, self._task)
@@ -175,11 +180,11 @@ class Follower:
             except (OverloadedError, QuotaExceededError, RemoteUnavailable) as error:
                 await self._patience.wait(error)
             else:
-                self._patience.answered()
+                self._patience.answered(news=task != self._task)
                 return task
 
-    async def _pause_before_sending(self, error: A2AError | RemoteUnavailable) -> None:
-        """Pause, if the message can be sent again.
+    async def _again(self, params: SendParams, error: A2AError | RemoteUnavailable, *, stream: bool) -> SendParams:
+        """Pause, if the message can be sent again. Return the params of the repeated message.
 
         Raises:
             RemoteUnavailable: The agent may have started a task, and another message would start another.
@@ -190,4 +195,9 @@ class Follower:
                 f'{error} The task may have been started. `resend=True` sends the message again, to agents that run a '
                 'message only once.'
             ) from error
+        if isinstance(error, Silent) and not stream and not params.return_immediately:
+            # The answer takes as long as the task. The repeated message gets the task at once, which is followed then.
+            self._patience.answered()
+            return replace(params, return_immediately=True)
         await self._patience.wait(error)
+        return params

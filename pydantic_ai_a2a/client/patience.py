@@ -27,11 +27,13 @@ class Patience:
         self._limit = limit
         self._chance = chance
         self._clock = asyncio.get_running_loop().time
+        self._pause = _FIRST
         self.answered()
 
-    def answered(self) -> None:
-        """Begin the time anew: the agent has answered."""
-        self._pause = _FIRST
+    def answered(self, *, news: bool = True) -> None:
+        """Begin the time anew: the agent has answered. Without news, the pauses go on growing."""
+        if news:
+            self._pause = _FIRST
         self._end = self._clock() + self._limit
 
     async def wait(self, error: RemoteUnavailable | A2AError) -> None:

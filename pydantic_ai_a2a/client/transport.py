@@ -43,6 +43,9 @@ _PASSED_ON = ('retry-after', 'www-authenticate')
 
 
 _MOST_PAGES = 10_000
+"""Most pages of a list."""
+_LONGEST_NUMBER = 18
+"""Most digits of the number of an event."""
 
 
 class Received(NamedTuple):
@@ -134,7 +137,7 @@ class Transport:
                         if message.data:
                             event = self._read(read_event, response, message.data)
                             self._codec = codec
-                            yield Received(event, int(message.id) if message.id.isdecimal() else None)
+                            yield Received(event, _number(message.id))
                 return
             except MethodNotFoundError:
                 if not self._may_be_older(codec, name):
@@ -163,6 +166,7 @@ class Transport:
         if response.status_code != 200 or _media_type(response) != 'text/event-stream':
             self._result(response, await self._connections.read(response))
             raise self._unreadable(f'the answer to {name} is no event stream')
+        response.encoding = 'utf-8'  # event streams have no other; the agent may name one that does not decode
         return httpx2.EventSource(response, MAX_ANSWER)
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
@@ -245,3 +249,7 @@ def _with_headers(error: A2AError, response: httpx2.Response) -> A2AError:
 
 def _tasks(page: ListTasksResult) -> tuple[list[Task], str]:
     return page['tasks'], page.get('next_page_token', '')
+
+
+def _number(event_id: str) -> int | None:
+    return int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_NUMBER else None

@@ -60,5 +60,5 @@ class A2A(AbstractCapability[AgentDepsT]):
         last: Any = ctx.messages[-1]
         for part in last.parts if isinstance(last, ModelRequest) else ():
             if isinstance(part, ToolReturnPart) and part.outcome == 'denied':
-                await self._toolset.forget(part.tool_call_id)
+                await self._toolset.forget(ctx, part.tool_call_id)
         return request_context

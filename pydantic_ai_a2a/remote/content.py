@@ -65,10 +65,17 @@ def _item(part: Part) -> Any:
         file = BinaryContent(_bytes(part['raw']), media_type=part.get('media_type', _UNKNOWN), identifier=name)
         return BinaryContent.narrow_type(file)
     url = part.get('url', '')
-    if urlsplit(url).scheme not in ('http', 'https'):
+    if not _is_http(url):
         return {'url': url}  # a file that only the remote agent can read
     media_type = part.get('media_type', _TEXT)
     return url_kind(media_type)(url=url, media_type=media_type, identifier=name)
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ('http', 'https')
+    except ValueError:
+        return False
 
 
 def _bytes(raw: str) -> bytes:

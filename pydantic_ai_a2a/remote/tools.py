@@ -27,6 +27,11 @@ _MESSAGE: dict[str, Any] = {
 _NEUTRAL = 'Send a message to another agent, and return the answer of the agent.'
 
 
+_TEXTS = frozenset({'title', 'description', 'examples', 'default', '$comment'})
+_NAMED = frozenset({'properties', '$defs'})
+"""Keywords of a JSON Schema whose members have names of the schema's author."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteTool:
     """A tool that sends a message to a remote agent."""
@@ -59,7 +64,7 @@ def remote_tools(
         definition = ToolDefinition(
             name=unique,
             description=description[:_LONGEST_DESCRIPTION] if include_descriptions and description else _NEUTRAL,
-            parameters_json_schema=_MESSAGE if schema is None else schema,
+            parameters_json_schema=_MESSAGE if schema is None else schema if include_descriptions else _bare(schema),
         )
         tools[unique] = RemoteTool(definition, schema is not None, None if skill is None else skill['id'])
     return tools
@@ -95,3 +100,17 @@ def _input_schema(skills: list[Skill]) -> dict[str, Any] | None:
         return None
     schema = cast('dict[str, Any]', schemas[0])
     return schema if schema.get('type') == 'object' else None
+
+
+def _bare(schema: Any) -> Any:
+    """Return a JSON Schema without texts for readers."""
+    if isinstance(schema, list):
+        return [_bare(item) for item in cast('list[Any]', schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast('dict[str, Any]', schema)
+    return {
+        name: {key: _bare(member) for key, member in value.items()} if name in _NAMED else _bare(value)
+        for name, value in fields.items()
+        if name not in _TEXTS
+    }

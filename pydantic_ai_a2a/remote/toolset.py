@@ -124,8 +124,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise UserError('Functions for headers and auth need a target that is a URL or a card.')
         self._client = self._make(*((None, None) if self._is_dynamic else (headers, auth)))
         self._event: type[RemoteTaskEvent | A2ATaskEvent] = RemoteTaskEvent
-        self._waiting: dict[str, WaitingTask] = {}
-        """Remote tasks that wait in this process, by the id of the local call."""
+        self._waiting: dict[tuple[str | None, str | None], WaitingTask] = {}
+        """Remote tasks that wait in this process, by conversation and local call: ids of calls are not unique."""
         self._begin()
 
     def _make(self, headers: Any, auth: Any) -> A2AClient:
@@ -233,7 +233,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         if not ctx.tool_call_approved:
             return None, {}
         metadata = cast('Mapping[str, Any]', ctx.tool_call_metadata or {})
-        waiting = self._waiting.pop(ctx.tool_call_id or '', None)
+        waiting = self._waiting.pop((ctx.conversation_id, ctx.tool_call_id), None)
         if ANSWER in metadata:
             return metadata[WAITING], metadata[ANSWER]
         return waiting, {} if waiting is None else answer_to(waiting, True)
@@ -286,14 +286,14 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         if state in ('input-required', 'auth-required'):
             question = waiting_task(agent, outcome)
             question['usage'] = used
-            self._remember(ctx.tool_call_id or '', question)
+            self._remember((ctx.conversation_id, ctx.tool_call_id), question)
             raise ApprovalRequired({WAITING: question})
         if state != 'completed':
             self._fail(_end(agent, outcome), None)
         return _returned(place, outcome, outcome['id'])
 
-    def _remember(self, call_id: str, question: WaitingTask) -> None:
-        self._waiting[call_id] = question
+    def _remember(self, call: tuple[str | None, str | None], question: WaitingTask) -> None:
+        self._waiting[call] = question
         if len(self._waiting) > _MOST_WAITING:
             del self._waiting[next(iter(self._waiting))]
 
@@ -302,10 +302,11 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise error or RemoteError(sentence)
         raise (ToolFailed if self._error_behavior == 'failed' else ModelRetry)(sentence) from error
 
-    async def forget(self, call_id: str) -> None:
+    async def forget(self, ctx: RunContext[AgentDepsT], call_id: str) -> None:
         """Cancel the remote task of a call that was denied without `remote_results`, if this process knows the task."""
-        if (waiting := self._waiting.pop(call_id, None)) is not None:
-            await self._cancel(waiting['task'])
+        if (waiting := self._waiting.pop((ctx.conversation_id, call_id), None)) is not None:
+            async with await self.for_run(ctx) as toolset:
+                await toolset._cancel(waiting['task'])
 
     def _cancel_soon(self, task_id: str) -> None:
         self._open.discard(task_id)

@@ -103,12 +103,10 @@ def _object(value: object) -> dict[str, Any]:
 def _call(value: object) -> PendingRemoteCall | None:
     """Return a pending call from foreign data; None if the data is none."""
     fields = _object(value)
-    if fields.get('kind') not in _KINDS or not all(
-        isinstance(fields.get(name), str) for name in ('id', 'tool', 'text')
-    ):
+    texts = {name: fields.get(name) for name in ('id', 'kind', 'tool', 'text')}
+    if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
     objects = {name: _object(fields[name]) for name in ('args', 'answerSchema', 'metadata') if fields.get(name)}
-    texts = {name: fields[name] for name in ('id', 'kind', 'tool', 'text')}
     return cast('PendingRemoteCall', {**texts, **objects})
 
 

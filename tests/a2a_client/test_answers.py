@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 from starlette.responses import RedirectResponse, Response
 
@@ -297,3 +299,41 @@ async def test_what_is_no_agent_is_refused_at_once() -> None:
     target: Any = 3
     with pytest.raises(TypeError, match='takes a URL, an agent card'):
         A2AClient(target)
+
+
+async def test_an_event_of_another_task_is_refused() -> None:
+    other = {'taskId': 'other', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
+    artifact = {'taskId': 'other', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'x'}]}}
+    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': []}
+    events: list[Any] = [
+        {'statusUpdate': other},
+        {'artifactUpdate': artifact},
+        {'task': {**WORKING, 'id': 'other'}},
+        {'message': message},
+    ]
+    for event in events:
+        async with calling(Canned(stream({'task': WORKING}, event))) as client:
+            with pytest.raises(RemoteProtocolError, match='an event of another task than t'):
+                _ = [update async for update in client.stream('hello')]
+
+
+@pytest.mark.parametrize('charset', ['hex', 'idna', 'undefined'])
+async def test_odd_numbers_and_charsets_of_a_stream_are_passed_over(charset: str) -> None:
+    answer = stream(f'id: {"9" * 5000}\ndata: {json.dumps({"result": {"task": TASK}})}\n\n')
+    answer.headers['content-type'] = f'text/event-stream; charset={charset}'
+    async with calling(Canned(answer)) as client:
+        task: Any = await client.send('hello')
+        assert task['id'] == 't'
+
+
+async def test_a_subscriber_to_an_ended_task_gets_the_task() -> None:
+    async with calling(Canned(result(TASK))) as client:
+        [update] = [update async for update in client.subscribe('t')]
+        assert update.task is not None
+        assert update.task['status']['state'] == 'completed'
+
+
+async def test_an_app_of_this_process_takes_no_http_client() -> None:
+    async with httpx2.AsyncClient() as http:
+        with pytest.raises(TypeError, match='needs no HTTP'):
+            A2AClient(Canned(result(TASK)).app, http_client=http)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from pydantic_ai import Agent
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
 from pydantic_ai_a2a.errors import MethodNotFoundError
+from pydantic_ai_a2a.protocol.replay import EXTENSION
 
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
@@ -179,3 +181,21 @@ async def test_a_client_that_is_entered_twice_stays_open_until_the_last_exit() -
         async with client:
             assert text_of(await client.send('hello')) == ANSWER
         assert text_of(await client.send('hello')) == ANSWER
+
+
+async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end() -> None:
+    card = {**CARD, 'capabilities': {'extensions': [EXTENSION]}}
+    canned = Canned(result({'task': WORKING}), result(TASK), card=card)
+    silences: list[str] = []
+
+    async def silent_at_first(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'POST' and not silences:
+            silences.append(scope['path'])
+            raise httpx2.ReadTimeout('silent')
+        await canned.app(scope, receive, send)
+
+    async with A2AClient(silent_at_first, timeout=LIMIT) as client:
+        task: Any = await client.send('hello')
+        assert task['status']['state'] == 'completed'
+    assert canned.methods == ['SendMessage', 'GetTask']
+    assert canned.requests[-2][3]['params']['configuration'] == {'returnImmediately': True}

@@ -31,7 +31,7 @@ from pydantic_ai_a2a.conversion.remote_calls import WAITING, with_remote_questio
 from pydantic_ai_a2a.remote import toolset
 from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
 
-from ..a2a_client.canned import TASK, Canned, result, stream
+from ..a2a_client.canned import CARD, TASK, Canned, result, stream
 from ..bounds import LIMIT
 from .agents import caller, deleting, prompt_of, returned_to
 from .test_toolset import states
@@ -129,6 +129,42 @@ async def test_the_denial_of_a_local_call_and_of_a_forgotten_task_cancel_nothing
         denied = DeferredToolResults(approvals={'outer-call': False})
         await agent.run(message_history=ended.all_messages(), deferred_tool_results=denied)
         assert await states(app) == ['input-required']
+
+
+async def test_answers_of_two_users_with_equal_call_ids_reach_their_own_tasks() -> None:
+    deleted: list[str] = []
+    app = to_a2a(deleting(deleted))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(capabilities=[A2A(app)])
+        bob, alice = [await agent.run(name) for name in ('bob.txt', 'alice.txt')]
+        for ended in (bob, alice):
+            assert isinstance(ended.output, DeferredToolRequests)
+        await agent.run(
+            message_history=bob.all_messages(),
+            deferred_tool_results=DeferredToolResults(approvals={'outer-call': True}),
+        )
+        assert deleted == ['bob.txt']
+        await agent.run(
+            message_history=alice.all_messages(),
+            deferred_tool_results=DeferredToolResults(approvals={'outer-call': False}),
+        )
+        assert deleted == ['bob.txt']
+        assert sorted(await states(app)) == ['canceled', 'completed']
+
+
+async def test_a_denied_task_is_canceled_with_the_credentials_of_its_run() -> None:
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    canned = Canned(stream({'task': waits}), result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}}))
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': server.url}]}
+        agent = caller(capabilities=[A2A[str](server.url, auth=lambda ctx: f'token-of-{ctx.deps}')], deps_type=str)
+        async with asyncio.timeout(LIMIT):
+            ended = await agent.run('hello', deps='ann')
+            denied = DeferredToolResults(approvals={'outer-call': False})
+            await agent.run(message_history=ended.all_messages(), deferred_tool_results=denied, deps='ann')
+    assert canned.methods == ['SendStreamingMessage', 'CancelTask']
+    assert {headers['authorization'] for _, _, headers, _ in canned.requests} == {'Bearer token-of-ann'}
 
 
 def asking(question: Any) -> Agent[None, Any]:
@@ -231,6 +267,7 @@ def test_pending_calls_that_are_none_are_passed_over() -> None:
     parts: list[Any] = [
         {'data': {'pending': 3, 'authorization': {'url': 'https://x.example'}}, 'media_type': kind},
         {'data': 'text', 'media_type': kind},
+        {'data': {'pending': [{'id': 'a', 'kind': [], 'tool': 'x', 'text': ''}, 3]}, 'media_type': kind},
         {'data': {'pending': [3]}},
     ]
     message: Any = {'role': 'agent', 'message_id': 'm', 'parts': parts}
