@@ -59,7 +59,7 @@ async def test_claims_are_paused_for_a_third_of_a_lease_after_an_outage_that_may
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loop = asyncio.get_running_loop()
-    now = loop.time()
+    now = float(int(loop.time()))  # sums of whole seconds are exact
     monkeypatch.setattr(loop, 'time', lambda: now)
     asked = 0
 
