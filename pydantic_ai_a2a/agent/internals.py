@@ -21,6 +21,7 @@ __all__ = (
     'replace_toolset',
     'set_prompt',
     'tool_of',
+    'validates_output',
     'wrap_hooks',
     'wrap_tool_hooks',
 )
@@ -32,6 +33,11 @@ Wrap = Callable[[AbstractCapability[Any]], AbstractCapability[Any]]
 def has_output_validators(agent: AbstractAgent[Any, Any]) -> bool:
     """Return True if an agent has output validators. Replaced by a public `Agent.output_validators`."""
     return bool(getattr(agent, '_output_validators', None))
+
+
+def validates_output(run: AgentRun[Any, Any]) -> bool:
+    """Return True if a run has output validators. Replaced by a public `Agent.output_validators`."""
+    return bool(run.ctx.deps.output_validators)
 
 
 def model_of(run: AgentRun[Any, Any]) -> Model:

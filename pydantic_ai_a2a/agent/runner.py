@@ -42,7 +42,7 @@ from .budget import charge_unanswered, within
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import FiniteOutputs
-from .internals import allow_deferred_calls, model_of, set_prompt
+from .internals import allow_deferred_calls, model_of, set_prompt, validates_output
 from .options import (
     NO_MODEL,
     RunInfo,
@@ -103,6 +103,7 @@ class Runner:
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._changes_history = may_change_history(agent, options)
+        self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
         self._prepares_tools = may_prepare_tools(agent, options)
         self._may_have_model = may_have_model(agent, options)
 
@@ -249,8 +250,23 @@ class Runner:
                     if self._steps.any and stream is None and watched():
                         await self._show(node.model_response, emit)
                     note = answer.end_response(node.model_response)
-            if (turn is None or not await _step(run, before, node, turn, note)) and note is not None:
+            if (turn is None or not await self._step(run, before, node, turn, note)) and note is not None:
                 await emit(note)
+
+    async def _step(
+        self, run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None
+    ) -> bool:
+        """Store a step of the run. Return False if the step was not stored.
+
+        A final text is stored only if code of the user receives the text before the run ends. Otherwise the end of the
+        task follows at once, and stores the text.
+        """
+        if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
+            turn.sent_again(done.request)
+        if isinstance(following, End) or (self._ends_with_text and _is_final_text(run, following)):
+            return False
+        unsent = following.request if Agent.is_model_request_node(following) else None
+        return await turn.step(run.new_messages(), unsent, run.usage, note)
 
     def _stream(self, node: _Node, shown: ToolEvents) -> _Events | None:
         """Return the events of a node with readers; None without need of events, or if the model cannot stream."""
@@ -315,14 +331,8 @@ async def _resume(
     return node
 
 
-async def _step(run: AgentRun[Any, Any], done: _Node, following: _Node, turn: Turn, note: Note | None) -> bool:
-    """Store a step of the run. Return False if the step was not stored."""
-    if Agent.is_model_request_node(done) and done.is_resuming_without_prompt:
-        turn.sent_again(done.request)
-    if isinstance(following, End):
-        return False
-    unsent = following.request if Agent.is_model_request_node(following) else None
-    return await turn.step(run.new_messages(), unsent, run.usage, note)
+def _is_final_text(run: AgentRun[Any, Any], node: _Node) -> bool:
+    return Agent.is_call_tools_node(node) and not (node.model_response.tool_calls or validates_output(run))
 
 
 def can_stream(model: Model) -> bool:

@@ -27,7 +27,7 @@ from pydantic_ai.usage import UsageLimits
 from pydantic_ai_a2a import A2AApp, Results, Workers, to_a2a
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.backends.sqlite.backend import SqliteFile, SqliteFileBackend
-from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Status, TaskQueue
+from pydantic_ai_a2a.ports import DEAD_LETTER, Checkpoint, Claim, Finish, Status, TaskQueue
 from pydantic_ai_a2a.testing import values
 from pydantic_ai_a2a.types import TaskEvent
 
@@ -282,7 +282,56 @@ async def test_each_step_stores_what_it_adds_together_with_what_the_agent_says_o
         await client.send(message('one', contextId='c'))
         await client.send(message('two', contextId='c'))
     # A request is stored before it is sent, and again with the time at which it was.
-    assert saves.saved == [([0, 1], 1), ([2], 0), ([2, 3], 1), ([4], 0), ([4, 5], 0)] * 2
+    assert saves.saved == [([0, 1], 1), ([2], 0), ([2, 3], 1), ([4], 0)] * 2
+
+
+def validated(agent: Agent[Any, Any]) -> Agent[Any, Any]:
+    agent.output_validator(lambda text: text)
+    return agent
+
+
+@pytest.mark.parametrize(
+    'agent',
+    [Steps('structured').agent, Steps('processed').agent, Steps('validated').agent, validated(Steps().agent)],
+    ids=['output tool', 'capability', 'output function', 'output validator'],
+)
+async def test_an_answer_that_code_of_the_user_receives_is_stored(
+    agent: Agent[Any, Any], file: SqliteFileBackend
+) -> None:
+    saves = file.queue = Saves(file.queue)
+    async with serving(agent, backend=file) as client:
+        await client.send(message('one', contextId='c'))
+    assert saves.saved[-1][0][-2:] == [4, 5]
+
+
+class LosesEnds(Wrapped):
+    """Loses the task of the first end, as if the process were killed just before it stores the end."""
+
+    def __init__(self, inner: TaskQueue) -> None:
+        super().__init__(inner)
+        self.asked = asyncio.Event()
+
+    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
+        if not self.asked.is_set():
+            await self.release(claim)
+            self.asked.set()
+            await asyncio.Event().wait()
+        return await super().finish(claim, finish)
+
+
+async def test_a_run_lost_before_its_end_is_stored_repeats_the_last_request_and_no_tool(url: str) -> None:
+    steps, lost = Steps(), SqliteFileBackend(SqliteFile.of(url), 'agent', reader_lag=10**6)
+    loses = lost.queue = LosesEnds(lost.queue)
+    async with served(steps.agent, backend=lost) as client:
+        task_id = await begun(client, 'one')
+        await loses.asked.wait()
+    lost.close()
+    async with served(steps.agent, backend=url) as client:
+        assert texts(await ended(client, task_id)) == ['Read 5 messages.']
+        messages, used = await conversation(client)
+    assert [kind for kind, *_ in messages] == ['request', 'response'] * 3
+    assert used == (3, 4)
+    assert steps.done == [*WHOLE, 'model 3']
 
 
 async def test_a_run_of_one_step_stores_none(file: SqliteFileBackend) -> None:
@@ -304,8 +353,8 @@ async def test_no_step_is_stored_in_memory() -> None:
     ('agent', 'commits'),
     [
         (lambda: Agent(TestModel(call_tools=[])), 2),
-        (lambda: Agent(TestModel(), tools=[heard_of]), 5),
-        (lambda: Steps().agent, 7),
+        (lambda: Agent(TestModel(), tools=[heard_of]), 4),
+        (lambda: Steps().agent, 6),
     ],
     ids=['no step', 'one', 'two'],
 )
