@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, MutableMapping
-from contextlib import suppress
 from contextvars import Context
 from typing import Any, Self
 
@@ -14,8 +14,12 @@ from starlette.types import ASGIApp
 
 __all__ = ('Lifespan', 'StreamingTransport')
 
+logger = logging.getLogger('pydantic_ai_a2a')
+
 _AHEAD = 16
 """Most messages of an answer that wait for the reader."""
+_ENDING = 5.0
+"""Seconds for which a caller who leaves waits for the app."""
 
 
 class Lifespan:
@@ -73,6 +77,7 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
 class _Answer(httpx2.AsyncByteStream):
     def __init__(self, app: ASGIApp, request: httpx2.Request, body: bytes, timeout: float | None) -> None:
         self._body: bytes | None = body
+        self._name = f'{request.method} {request.url.path}'
         self._timeout = timeout
         """Longest silence of the app, in seconds; None for no limit."""
         self._messages = asyncio.Queue[MutableMapping[str, Any] | None]()
@@ -101,8 +106,11 @@ class _Answer(httpx2.AsyncByteStream):
 
     async def aclose(self) -> None:
         self._serving.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await self._serving
+        await asyncio.wait((self._serving,), timeout=_ENDING)
+        if not self._serving.done():
+            logger.warning('An app in this process goes on with %s although its caller has left.', self._name)
+        elif not self._serving.cancelled():
+            self._serving.exception()  # the caller has left, and asyncio would log the error of the app
 
     async def _serve(self, app: ASGIApp, scope: dict[str, Any]) -> None:
         try:

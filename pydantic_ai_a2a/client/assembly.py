@@ -7,7 +7,7 @@ from typing import cast
 
 from fasta2a.schema import Artifact, Part, StreamResponse, Task, TaskArtifactUpdateEvent
 
-__all__ = ('after', 'task_id_of')
+__all__ = ('TaskSize', 'after', 'task_id_of')
 
 
 def after(task: Task | None, event: StreamResponse) -> Task | None:
@@ -26,6 +26,32 @@ def after(task: Task | None, event: StreamResponse) -> Task | None:
         task = task or Task(id=chunk['task_id'], context_id=chunk['context_id'], status={'state': 'working'})
         return cast('Task', {**task, 'artifacts': _artifacts(task.get('artifacts', ()), chunk)})
     return task
+
+
+class TaskSize:
+    """The size of a task that is assembled from events."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[str, str], int] = {}
+        self.total = 0
+        """Characters of the events from which the task is assembled. Content that was replaced does not count."""
+
+    def add(self, event: StreamResponse, size: int) -> None:
+        """Count an event of some characters."""
+        if 'task' in event:
+            self._pieces, self.total = {('task', ''): size}, size
+        elif 'status_update' in event:
+            self._put(('status', ''), size)
+            for key in event['status_update'].get('metadata', ()):
+                self._put(('metadata', key), size)
+        elif 'artifact_update' in event:
+            update = event['artifact_update']
+            piece = ('artifact', update['artifact']['artifact_id'])
+            self._put(piece, size + self._pieces.get(piece, 0) if update.get('append') else size)
+
+    def _put(self, piece: tuple[str, str], size: int) -> None:
+        self.total += size - self._pieces.get(piece, 0)
+        self._pieces[piece] = size
 
 
 def task_id_of(event: StreamResponse) -> str | None:

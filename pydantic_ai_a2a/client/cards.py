@@ -13,7 +13,7 @@ import httpx2
 from fasta2a.schema import AgentCard, AgentInterface
 from pydantic_core import from_json
 
-from ..errors import CardRefused, RemoteUnavailable
+from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable
 from ..protocol.cards import read_card
 from .connections import Connections, shown
@@ -76,15 +76,17 @@ class RemoteCards:
         kept = self._kept
         if kept is not None and time.monotonic() < kept.until:
             return kept.card, kept.url
-        refused: CardRefused | None = None
+        refusals: list[CardRefused] = []
         for url in [kept.url] if kept is not None else self._urls:
             try:
                 kept = self._kept = await self._fetch(url, kept)
             except CardRefused as error:
-                refused = refused or error
+                refusals.append(error)
+            except RemoteProtocolError as error:
+                refusals.append(CardRefused(str(error)))
             else:
                 return kept.card, kept.url
-        raise refused or CardRefused('There is no agent card.')
+        raise refusals[0]
 
     async def _fetch(self, url: str, kept: _Kept | None) -> _Kept:
         headers = {'accept': 'application/json'}

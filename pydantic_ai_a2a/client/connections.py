@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -20,7 +21,12 @@ Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str
 """Authentication of requests: httpx2's, user name and password, or a bearer token."""
 
 MAX_ANSWER = 64 * 1024 * 1024
-"""Longest accepted answer or event, in bytes."""
+"""Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
+
+
+_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r'[\t\x20-\x7e]*')
+"""The legal name and value of a header (RFC 9110)."""
 
 
 class NotConnected(RemoteUnavailable):
@@ -40,6 +46,9 @@ class Connections:
         client: The user's own HTTP client, which is never closed here; None: a client is made for each event loop.
         timeout: Limit of a connection attempt and of silence, in seconds.
         transport: The way to an app in this process; None: the network.
+
+    Raises:
+        ValueError: The name or the value of a header has characters that HTTP does not allow.
     """
 
     def __init__(
@@ -53,6 +62,9 @@ class Connections:
     ) -> None:
         bearer = {'authorization': f'Bearer {auth}'} if isinstance(auth, str) else {}
         self._headers = {**headers, **bearer}
+        for name, value in self._headers.items():
+            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+                raise ValueError(f'The header {name!r} has characters that HTTP does not allow in a header.')
         self._auth = None if isinstance(auth, str) else auth
         self._own = client
         self.timeout = timeout
@@ -83,6 +95,8 @@ class Connections:
         Raises:
             NotConnected: Nothing was sent.
             RemoteUnavailable: The agent has not answered, or not to the end.
+            RemoteProtocolError: The URL is not one of HTTP, or the answer cannot be read.
+            ValueError: `auth` or `client` makes a request that HTTP does not allow.
         """
         sent = {**self._headers, **headers}
         if (traceparent := telemetry.traceparent()) is not None:
@@ -107,6 +121,9 @@ class Connections:
             raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:
             raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds.') from error
+        except httpx2.LocalProtocolError:
+            reason = 'HTTP does not allow a header that `auth` or `http_client` adds'
+            raise ValueError(f'The request to {shown(url)} cannot be sent: {reason}.') from None
         except httpx2.TransportError as error:
             raise RemoteUnavailable(f'{shown(url)} has cut the connection.') from error
 

@@ -15,13 +15,12 @@ from ..errors import (
     MethodNotFoundError,
     OverloadedError,
     QuotaExceededError,
-    RemoteProtocolError,
     RemoteUnavailable,
     UnsupportedOperationError,
 )
 from ..types import GetParams, SendParams, SubscribeParams, TaskState
-from .assembly import after, task_id_of
-from .connections import NotConnected, Silent
+from .assembly import TaskSize, after, task_id_of
+from .connections import MAX_ANSWER, NotConnected, Silent
 from .patience import Patience
 from .transport import Transport
 
@@ -65,6 +64,7 @@ class Follower:
         self._task: Task | None = None
         self._task_id: str | None = None
         self._event_id: int | None = None
+        self._size = TaskSize()
         self._done = False
 
     async def send(self, params: SendParams, *, stream: bool) -> AsyncGenerator[Update, None]:
@@ -81,7 +81,7 @@ class Follower:
                         async for update in updates:
                             yield update
                 else:
-                    yield self._take(await self._transport.call('SendMessage', params), None)
+                    yield self._take(await self._transport.call('SendMessage', params))
             except (A2AError, RemoteUnavailable) as error:
                 if self._task_id is None:
                     params = await self._again(params, error, stream=stream)
@@ -153,18 +153,21 @@ class Follower:
     async def _read(self, name: str, params: SendParams | SubscribeParams) -> AsyncGenerator[Update, None]:
         """Yield the events of one stream."""
         async with aclosing(self._transport.stream(name, params, last_event_id=self._event_id)) as stream:
-            async for event, number in stream:
-                yield self._take(event, number)
+            async for event, number, size in stream:
+                if number is not None:
+                    self._event_id = number
+                self._size.add(event, size)
+                if self._size.total > MAX_ANSWER:
+                    raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
+                yield self._take(event)
                 if self._task is not None and self._task['status']['state'] in _WAITING:
                     return
         if not self._done:
             raise RemoteUnavailable('The stream has ended before the task.')
 
-    def _take(self, event: StreamResponse, number: int | None) -> Update:
+    def _take(self, event: StreamResponse) -> Update:
         if self._task_id not in (None, task_id_of(event)):
-            raise RemoteProtocolError(f'The agent has sent an event of another task than {self._task_id}.')
-        if number is not None:
-            self._event_id = number
+            raise self._transport.unreadable(f'an event is of another task than {self._task_id}')
         before, task = self._task, after(self._task, event)
         self._patience.answered(news=task != before)
         self._task = task

@@ -54,6 +54,8 @@ class Received(NamedTuple):
     event: StreamResponse
     id: int | None
     """Number of the event, from which a stream can be resumed; None if the agent numbers no events."""
+    size: int
+    """Characters of the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,7 @@ class Transport:
             if not token:
                 return
             params = replace(params, page_token=token)
-        raise self._unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
+        raise self.unreadable(f'the answer to {name} has more than {_MOST_PAGES} pages')
 
     async def stream(
         self, name: str, params: Params, *, last_event_id: int | None = None
@@ -137,7 +139,7 @@ class Transport:
                         if message.data:
                             event = self._read(read_event, response, message.data)
                             self._codec = codec
-                            yield Received(event, _number(message.id))
+                            yield Received(event, _number(message.id), len(message.data))
                 return
             except MethodNotFoundError:
                 if not self._may_be_older(codec, name):
@@ -165,7 +167,7 @@ class Transport:
         """
         if response.status_code != 200 or _media_type(response) != 'text/event-stream':
             self._result(response, await self._connections.read(response))
-            raise self._unreadable(f'the answer to {name} is no event stream')
+            raise self.unreadable(f'the answer to {name} is no event stream')
         response.encoding = 'utf-8'  # event streams have no other; the agent may name one that does not decode
         return httpx2.EventSource(response, MAX_ANSWER)
 
@@ -173,7 +175,7 @@ class Transport:
         try:
             return reader(self._result(response, body))
         except AnswerUnreadable as error:
-            raise self._unreadable(str(error)) from None
+            raise self.unreadable(str(error)) from None
 
     def _open(
         self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
@@ -215,22 +217,23 @@ class Transport:
             raise _with_headers(rpc_error(error, status), response)
         self._checked(status, cast('object', answer), response)
         if 'result' not in wire:
-            raise self._unreadable('the answer is no JSON-RPC response')
+            raise self.unreadable('the answer is no JSON-RPC response')
         return wire['result']
 
     def _checked(self, status: int, answer: object, response: httpx2.Response) -> object:
         if 300 <= status < 400:
-            raise self._unreadable(f'HTTP {status} redirects, and redirects are not followed')
+            raise self.unreadable(f'HTTP {status} redirects, and redirects are not followed')
         if status in (502, 504):
             raise RemoteUnavailable(f'{shown(self._interface.url)} has answered with HTTP {status}.')
         if status >= 400:
             raise _with_headers(status_error(status) if answer is None else http_error(answer, status), response)
         if answer is None:
             kind = _media_type(response) or 'no media type'
-            raise self._unreadable(f'the answer is not JSON but {kind[:100]}')
+            raise self.unreadable(f'the answer is not JSON but {kind[:100]}')
         return answer
 
-    def _unreadable(self, reason: str) -> RemoteProtocolError:
+    def unreadable(self, reason: str) -> RemoteProtocolError:
+        """Return the error for an answer that is not A2A."""
         return RemoteProtocolError(f'{shown(self._interface.url)} has not answered in the form of A2A: {reason}.')
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 
 from pydantic_ai_a2a import A2AClient, A2AError, RemoteProtocolError, RemoteUnavailable
-from pydantic_ai_a2a.client import connections, transport
+from pydantic_ai_a2a.client import connections, following, transport
 from pydantic_ai_a2a.errors import (
     InternalError,
     MethodNotFoundError,
@@ -28,12 +28,18 @@ from pydantic_ai_a2a.protocol.replay import EXTENSION
 from ..bounds import LIMIT
 from .canned import CARD, TASK, WORKING, Canned, refusal, result, stream
 
+STATUS: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
+
 
 @asynccontextmanager
 async def calling(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
     settings: dict[str, Any] = {'timeout': LIMIT, 'headers': {'authorization': 'Bearer secret-token'}, **options}
     async with asyncio.timeout(LIMIT), A2AClient(canned.app, **settings) as client:
         yield client
+
+
+def _event(value: Any) -> str:
+    return f'data: {json.dumps({"jsonrpc": "2.0", "id": 1, "result": value})}\n\n'
 
 
 def plain(body: str, status: int = 200, kind: str = 'text/html', **headers: str) -> Response:
@@ -140,6 +146,40 @@ async def test_endless_answers_and_events_are_cut(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(RemoteProtocolError, match='cannot be read'):
             async for _ in client.stream('hello'):
                 pass
+
+
+@pytest.mark.parametrize('kind', ['artifact', 'artifacts', 'metadata'])
+async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, 'MAX_ANSWER', 5_000)
+    sent = 0
+
+    async def endless() -> AsyncGenerator[str]:
+        nonlocal sent
+        yield _event({'task': WORKING})
+        while True:
+            sent += 1
+            if kind == 'metadata':
+                update: Any = {'statusUpdate': {**STATUS, 'metadata': {f'key {sent}': 'x' * 50}}}
+            else:
+                artifact_id = 'a' if kind == 'artifact' else f'a{sent}'
+                artifact = {'artifactId': artifact_id, 'parts': [{'text': 'x' * 50}]}
+                update = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+            yield _event(update)
+
+    async with calling(Canned(StreamingResponse(endless(), media_type='text/event-stream'))) as client:
+        with pytest.raises(RemoteProtocolError, match=r'http://agent.example/rpc .* more than 5000 characters'):
+            _ = [update async for update in client.stream('hello')]
+    assert sent < 100
+
+
+async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, 'MAX_ANSWER', 5_000)
+    artifact = {'artifactId': 'a', 'parts': [{'text': 'x' * 50}]}
+    replaced = {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}}
+    status = {'statusUpdate': {**STATUS, 'metadata': {'key': 'x' * 50}}}
+    updates = [replaced, status, {'task': WORKING}] * 100
+    async with calling(Canned(stream({'task': WORKING}, *updates, {'task': TASK}))) as client:
+        assert len([update async for update in client.stream('hello')]) == 302
 
 
 async def test_a_message_in_place_of_a_task() -> None:
@@ -313,7 +353,9 @@ async def test_an_event_of_another_task_is_refused() -> None:
     ]
     for event in events:
         async with calling(Canned(stream({'task': WORKING}, event))) as client:
-            with pytest.raises(RemoteProtocolError, match='an event of another task than t'):
+            with pytest.raises(
+                RemoteProtocolError, match=r'http://agent.example/rpc .* an event is of another task than t'
+            ):
                 _ = [update async for update in client.stream('hello')]
 
 

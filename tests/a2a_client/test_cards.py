@@ -16,7 +16,7 @@ from pydantic_ai.models.test import TestModel
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp
 
-from pydantic_ai_a2a import A2AClient, CardRefused, RemoteProtocolError, RemoteUnavailable, to_a2a
+from pydantic_ai_a2a import A2AClient, CardRefused, RemoteUnavailable, to_a2a
 from pydantic_ai_a2a.client import cards
 from pydantic_ai_a2a.client.asgi import StreamingTransport
 from pydantic_ai_a2a.client.connections import NotConnected
@@ -68,6 +68,17 @@ async def test_the_older_path_of_a_card_is_tried_second() -> None:
         assert (await client.card())['name'] == 'second'
 
 
+async def test_the_older_path_is_tried_after_an_answer_without_an_end() -> None:
+    canned = Canned(result(TASK))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        newer = scope['path'].endswith('agent-card.json')
+        await (Response(' ' * 1_000_001) if newer else canned.app)(scope, receive, send)
+
+    async with over(app, 'http://agent.example') as client:
+        assert (await client.card())['name'] == 'canned'
+
+
 async def test_a_card_is_kept_as_its_headers_say(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr(cards.time, 'monotonic', lambda: now)
@@ -106,6 +117,8 @@ async def test_a_card_that_is_refused_is_not_kept() -> None:
         (RedirectResponse('http://elsewhere.example/'), 'redirects are not followed'),
         (Response('<html>', media_type='text/html'), 'not JSON but text/html. Is this the URL of an A2A agent?'),
         (Response('[]'), 'is not an agent card'),
+        (Response(' ' * 1_000_001), 'more than 1000000 bytes'),
+        (Response('no gzip', headers={'content-encoding': 'gzip'}), 'cannot be read'),
         (Response('{"name": "a", "skills": [{}]}'), 'is not an agent card: skills.0.id'),
         (with_interfaces(), 'names no interface that can be called. It names: none.'),
         (with_interfaces(('GRPC', 'http://agent.example', '1.0')), 'It names: GRPC 1.0.'),
@@ -177,7 +190,7 @@ async def test_an_agent_that_cannot_be_reached_is_named() -> None:
 @pytest.mark.parametrize('target', ['agent.example', 'ftp://agent.example', 'http://agent.example:port', ''])
 async def test_a_target_that_is_no_url_of_http(target: str) -> None:
     async with A2AClient(target) as client:
-        with pytest.raises(RemoteProtocolError, match='is not a URL of HTTP'):
+        with pytest.raises(CardRefused, match='is not a URL of HTTP'):
             await client.card()
 
 

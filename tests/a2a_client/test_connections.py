@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 import httpx2
@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, RemoteProtocolError, RemoteUnavailable, serve, to_a2a
+from pydantic_ai_a2a.client import asgi
 from pydantic_ai_a2a.errors import MethodNotFoundError
 from pydantic_ai_a2a.protocol.replay import EXTENSION
 
@@ -199,3 +200,59 @@ async def test_a_task_that_takes_longer_than_the_timeout_is_followed_to_its_end(
         assert task['status']['state'] == 'completed'
     assert canned.methods == ['SendMessage', 'GetTask']
     assert canned.requests[-2][3]['params']['configuration'] == {'returnImmediately': True}
+
+
+@pytest.mark.parametrize(
+    'options',
+    [
+        {'headers': {'x-key': 'secret\nx-admin: 1'}},
+        {'headers': {'x-key': 'sécret'}},
+        {'headers': {'x key': 'secret'}},
+        {'auth': 'secret\n'},
+    ],
+)
+def test_a_header_that_http_does_not_allow_is_refused_at_once(options: Any) -> None:
+    with pytest.raises(ValueError, match='has characters that HTTP does not allow in a header') as refused:
+        A2AClient('http://agent.example', **options)
+    assert 'secret' not in str(refused.value)
+
+
+class BadAuth(httpx2.Auth):
+    def auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response]:
+        request.headers['authorization'] = 'Bearer secret\n'
+        yield request
+
+
+async def test_a_header_of_an_authentication_that_http_does_not_allow_is_no_cut_connection() -> None:
+    with serve(Talker().agent) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, auth=BadAuth()) as client:
+            with pytest.raises(
+                ValueError, match='HTTP does not allow a header that `auth` or `http_client` adds'
+            ) as bad:
+                await client.card()
+    assert server.url in str(bad.value)
+    assert bad.value.__suppress_context__
+
+
+async def test_an_app_that_ignores_its_cancellation_does_not_keep_its_caller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi, '_ENDING', 0.0)
+    released, ended = asyncio.Event(), asyncio.Event()
+    canned = Canned(result(TASK))
+
+    async def stubborn(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'GET':
+            await canned.app(scope, receive, send)
+            return
+        while not released.is_set():
+            with suppress(asyncio.CancelledError):
+                await released.wait()
+        ended.set()
+
+    async with asyncio.timeout(LIMIT), A2AClient(stubborn, timeout=0.1) as client:
+        with pytest.raises(RemoteUnavailable, match='was silent'):
+            await client.get('t')
+        assert 'An app in this process goes on with POST /rpc although its caller has left.' in caplog.text
+        released.set()
+        await ended.wait()
