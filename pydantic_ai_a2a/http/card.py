@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from ..auth.request import header
-from ..card import CardTemplate, etag
-from .base import NO_SNIFF
+from ..card import CardTemplate
+from .cached import CachedAnswer, cached_answer, send_cached
 
-__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'CardAnswer', 'Discovery', 'base_url', 'card_answer', 'send_card')
+__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url')
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
@@ -22,18 +19,6 @@ _MAX_AGE = 3600
 _PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
 _URLS = 32
 """Cached answers and base URLs: one for each URL of the server and each tenant."""
-
-
-class CardAnswer(NamedTuple):
-    """A card with the headers of its answer."""
-
-    body: bytes
-    tag: str
-    """The entity tag."""
-    headers: tuple[tuple[bytes, bytes], ...]
-    """Headers of every answer."""
-    content: tuple[tuple[bytes, bytes], ...]
-    """Further headers of an answer with HTTP 200."""
 
 
 class Discovery:
@@ -54,10 +39,10 @@ class Discovery:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD; below a tenant's path, with the card of the tenant."""
         tenant = scope['path_params'].get('tenant', '')
-        await send_card(scope, send, self._answer(self._url or base_url(scope), tenant))
+        await send_cached(scope, send, self._answer(self._url or base_url(scope), tenant))
 
-    def _make_answer(self, url: str, tenant: str) -> CardAnswer:
-        return card_answer(self._card.render(url, tenant), _PUBLIC)
+    def _make_answer(self, url: str, tenant: str) -> CachedAnswer:
+        return cached_answer(self._card.render(url, tenant), _PUBLIC)
 
 
 def _check_url(url: str) -> None:
@@ -69,36 +54,6 @@ def _check_url(url: str) -> None:
         )
     if scheme.lower() not in ('http', 'https') or not rest.partition('/')[0]:
         raise ValueError(f'url takes an https or http URL with a host, such as https://example.com/, not {url!r}.')
-
-
-def card_answer(
-    body: bytes, headers: Iterable[tuple[str, str]], *, media_type: bytes = b'application/json'
-) -> CardAnswer:
-    """Return a card as `send_card` sends it.
-
-    Args:
-        body: The card.
-        headers: Headers besides those of every card.
-        media_type: The media type of the body.
-    """
-    tag = etag(body)
-    return CardAnswer(
-        body,
-        tag,
-        headers=tuple((name.lower().encode(), value.encode()) for name, value in (('ETag', tag), *headers)),
-        content=((b'content-type', media_type), (b'content-length', b'%d' % len(body)), NO_SNIFF),
-    )
-
-
-async def send_card(scope: Scope, send: Send, answer: CardAnswer) -> None:
-    """Answer with a card, or with HTTP 304 if the client has the card already."""
-    if _matches(header(scope['headers'], b'if-none-match'), answer.tag):
-        status, headers, body = 304, [*answer.headers], b''
-    else:
-        status, headers = 200, [*answer.headers, *answer.content]
-        body = b'' if scope['method'] == 'HEAD' else answer.body
-    await send({'type': 'http.response.start', 'status': status, 'headers': headers})
-    await send({'type': 'http.response.body', 'body': body})
 
 
 def base_url(scope: Scope) -> str:
@@ -116,10 +71,3 @@ def _base_url(scheme: str, host: bytes | None, server: tuple[str, int | None] | 
     headers = [] if host is None else [(b'host', host)]
     scope = {'type': 'http', 'scheme': scheme, 'headers': headers, 'server': server or None, 'path': '/'}
     return str(Request({**scope, 'app_root_path': root_path}).base_url)
-
-
-def _matches(if_none_match: str | None, tag: str) -> bool:
-    if if_none_match is None:
-        return False
-    tags = [value.strip().removeprefix('W/') for value in if_none_match.split(',')]
-    return tag in tags or '*' in tags

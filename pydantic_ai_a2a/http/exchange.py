@@ -28,7 +28,7 @@ from ..service.tasks import TaskList
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, new_correlation_id
 from .base import CHUNK, JSON, AnswerUnread, check_content_type, read_body, reply, start
-from .card import card_answer, send_card
+from .cached import cached_answer, send_cached
 from .connection import abort, abort_later
 from .request import request_info
 from .slow_clients import SlowClients
@@ -246,7 +246,7 @@ class Exchange(ABC):
         headers = (*self.dispatch.headers, _UNSHARED)
         if self.scope['method'] == 'GET':
             headers = (*headers, ('X-Correlation-Id', self.correlation_id))
-            await send_card(self.scope, self.send, card_answer(card, headers, media_type=self.media_type))
+            await send_cached(self.scope, self.send, cached_answer(card, headers, media_type=self.media_type))
         else:
             body = card.join(self.envelope())
             await reply(self.send, 200, body, self.correlation_id, headers, media_type=self.media_type)
