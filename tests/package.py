@@ -23,8 +23,9 @@ SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
 
 
 def package_files(root: Path) -> set[str]:
-    """Return the files that the wheel must have: modules and the marker of types."""
-    paths = [*root.glob(f'{PACKAGE}/**/*.py'), root / PACKAGE / 'py.typed']
+    """Return the files that the wheel must have: modules, the files of the playground, and the marker of types."""
+    static = (path for path in root.glob(f'{PACKAGE}/http/playground/static/**/*') if path.is_file())
+    paths = [*root.glob(f'{PACKAGE}/**/*.py'), *static, root / PACKAGE / 'py.typed']
     return {path.relative_to(root).as_posix() for path in paths}
 
 

@@ -89,16 +89,19 @@ class A2AApp(FastA2A):
         answer_time: float,
         storage: Storage[Any] | None = None,
         broker: Broker | None = None,
+        docs_url: str | None,
         fallback: ASGIApp,
         **options: Any,
     ) -> None:
         # FastA2A requires a storage and a broker. No route uses them: the routes of FastA2A are replaced below.
-        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), **options)
+        super().__init__(storage=InMemoryStorage(), broker=InMemoryBroker(), docs_url=None, **options)
         replaced = (self._agent_card_endpoint, self._agent_run_endpoint)
         self.router.routes = [route for route in self.router.routes if getattr(route, 'endpoint', None) not in replaced]
         self.router.default = fallback
         self._task_manager = None if storage is broker is None else OwnTaskManager(storage, broker, hosting)
         self._backend = backend
+        self.docs_url = docs_url
+        """Path of the playground; None without one."""
         self.dispatcher = dispatcher
         """Performs operations for callers, also for callers in this process."""
         self.hosting = hosting

@@ -41,6 +41,7 @@ from .app import A2AApp
 from .combinations import check_auth, check_parts, check_run
 from .conversion import Conversion
 from .parts import Assembly
+from .playground import check_docs_url, playground
 from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
 from .stores import choose_backend
 
@@ -63,7 +64,7 @@ def to_a2a(
     extensions: list[AgentExtension] | None = None,
     security_schemes: dict[str, SecurityScheme] | None = None,
     security_requirements: list[SecurityRequirement] | None = None,
-    docs_url: str | None = None,
+    docs_url: str | None = '/docs',
     default_input_modes: Sequence[str] | None = None,
     default_output_modes: Sequence[str] | None = None,
     # Server
@@ -118,8 +119,8 @@ def to_a2a(
         security_schemes: Ways to authenticate, for the card, if `auth` is a function. The schemes of an `Authenticator`
             are on the card by default.
         security_requirements: Required schemes, for the card; like `security_schemes`.
-        docs_url: Path of FastA2A's page that shows the card, such as `/docs`. Default: no page. The page's form sends
-            FastA2A's own methods, which are not served.
+        docs_url: Path of the playground, a page in the browser that shows the card and talks to the agent. None: no
+            page. Default `/docs`.
         default_input_modes: Accepted media types, for the card. Default: the media types of the model's profile.
         default_output_modes: Returned media types, for the card. Default: the media types of the output type.
         backend: Store of tasks and conversations: the memory of this process (`'memory'`, the default), a SQLite file
@@ -165,13 +166,14 @@ def to_a2a(
             or a `TemporalAgent` with a `timeout`. The agent has output validators, and there is an `output_type`.
             Options exclude each other, such as a `Backend` and a `storage`, run options and a worker, or `deps_factory`
             and `deps`. `scopes` lacks `auth`.
-        ValueError: A string is not one of the allowed values, or a number is NaN or infinite. `url` has no scheme.
+        ValueError: A string is not one of the allowed values, or a number is NaN or infinite. `url` has no scheme, or
+            `docs_url` no slash at its beginning.
             `hide_arguments` names a tool that the agent does not have. The agent card would not be valid. `auth` or
             `scopes` is empty. `deps_headers` names credentials. The worker has another agent, storage or broker. The
             backend is unknown, in use by another app of this process, without push notifications, or memory in a server
             of several processes.
     """
-    _check_docs_url(docs_url)
+    check_docs_url(docs_url)
     settings = Settings(
         access=access,
         approvals=approvals,
@@ -228,6 +230,7 @@ def to_a2a(
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
+    page = playground(docs_url, about, limits, anonymous=guards.anonymous)
     index, discovery = Index(card, url), Discovery(card, url)
     exact = exact_routes(serving, discovery, parts.ready)
     return A2AApp(
@@ -238,19 +241,15 @@ def to_a2a(
         broker=None if own is None else own.broker,
         allowed_hosts=None if access.allowed_hosts is None else AllowedHosts(access.allowed_hosts),
         answer_time=limits.answer_time,
-        **_shown(about, name or agent.name, url, docs_url),
+        **_shown(about, name or agent.name, url),
+        docs_url=None if page is None else docs_url,
         debug=debug,
-        fallback=fallback(serving, discovery, index, routes or (), exception_handlers),
+        fallback=fallback(serving, discovery, index, routes or (), exception_handlers, page=page),
         routes=app_routes(serving, exact, discovery, index, routes or ()),
         middleware=[*cors_middleware(access.cors), *(middleware or ()), Middleware(ExactPaths, exact)],
         exception_handlers=exception_handlers,
         lifespan=_lifespan(parts.hosting, lifespan),
     )
-
-
-def _check_docs_url(docs_url: str | None) -> None:
-    if docs_url is not None and not docs_url.startswith('/'):
-        raise ValueError(f'docs_url takes a path that begins with a slash, such as /docs, not {docs_url!r}.')
 
 
 def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: bool) -> list[AgentExtension]:
@@ -264,12 +263,11 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: b
     return [extension for extension, serves in declared if serves]
 
 
-def _shown(card: CardSettings, name: str | None, url: str | None, docs_url: str | None) -> dict[str, Any]:
-    """The arguments of FastA2A that describe the agent, and the path of its page."""
+def _shown(card: CardSettings, name: str | None, url: str | None) -> dict[str, Any]:
+    """The arguments of FastA2A that describe the agent."""
     return {
         'name': name,
         'url': url or '',
-        'docs_url': docs_url,
         'version': card.version,
         'description': card.description,
         'provider': card.provider,

@@ -18,6 +18,7 @@ from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from ..http.index import Index
 from ..http.jsonrpc import JsonRpc
 from ..http.paths import AnyPath
+from ..http.playground.page import Playground
 from ..settings import TenantRule
 
 __all__ = ('ExactPaths', 'app_routes', 'exact_routes', 'fallback', 'tenants_of')
@@ -74,6 +75,8 @@ def fallback(
     index: Index,
     own: Sequence[BaseRoute],
     handlers: Mapping[Any, ExceptionHandler] | None,
+    *,
+    page: Playground | None,
 ) -> Router:
     """Return the router of requests that no route of the app takes, and no route that the user adds later.
 
@@ -86,6 +89,7 @@ def fallback(
         index: Answers at the agent's own URL and at unknown paths.
         own: The user's routes.
         handlers: The user's exception handlers; one for HTTP 404 answers at unknown paths instead of `index`.
+        page: The playground, if any.
     """
     reserved = _reserved(own)
 
@@ -95,6 +99,10 @@ def fallback(
     below_any = serving.dispatcher.tenants is None and http_json.first_taken(own) is None
     routes = http_json.routes(serving, below='/{tenant}', takes=takes) if below_any else []
     routes.append(Route(OLDER_CARD_PATH, card, methods=['GET', 'HEAD']))
+    if page is not None:
+        routes += page.routes()
+        if (tenants := serving.dispatcher.tenants) is not None:
+            routes += page.routes(below='/{tenant}', takes=lambda params: tenants.may_be(params['tenant']))
     handled = {404, HTTPException} & (handlers or {}).keys()
     return Router(routes, redirect_slashes=False, default=None if handled else index)
 

@@ -300,11 +300,3 @@ def test_the_users_routes_and_middleware_are_there() -> None:
         assert bindings == ['JSONRPC', 'JSONRPC']
         assert client.get('/tasks/x').status_code == 404
         assert client.get('/tasks/x').json()['error']['code'] == 404
-
-
-@NO_CALL
-def test_there_is_no_page_for_people_unless_it_is_asked_for() -> None:
-    with TestClient(to_a2a(saying('hi'))) as client:
-        assert client.get('/docs').status_code == 404
-    with TestClient(to_a2a(saying('hi'), docs_url='/docs')) as client:
-        assert 'text/html' in client.get('/docs').headers['content-type']

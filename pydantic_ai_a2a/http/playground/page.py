@@ -1,0 +1,146 @@
+"""The routes of the playground: the page, its modules, and the headers that protect the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
+from html import escape
+from pathlib import Path
+from urllib.parse import quote
+
+from starlette.responses import RedirectResponse
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
+
+from ...settings import Limits
+from ..cached import CachedAnswer, cached_answer, send_cached
+from ..paths import AnyPath
+
+__all__ = ('FILES', 'Playground')
+
+_STATIC = Path(__file__).with_name('static')
+_SCRIPT = b'text/javascript; charset=utf-8'
+
+FILES: Mapping[str, bytes] = {
+    'style.css': b'text/css; charset=utf-8',
+    'icon.svg': b'image/svg+xml',
+    **dict.fromkeys(
+        (
+            'access.js',
+            'api.js',
+            'card.js',
+            'chat.js',
+            'dom.js',
+            'files.js',
+            'forms.js',
+            'log.js',
+            'main.js',
+            'markdown.js',
+            'parts.js',
+            'pending.js',
+            'place.js',
+            'task.js',
+            'turns.js',
+            'vendor/marked.js',
+            'vendor/purify.js',
+        ),
+        _SCRIPT,
+    ),
+}
+"""The files of the page, with their media types."""
+
+_POLICY = '; '.join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        'trusted-types dompurify',
+    )
+)
+_HEADERS = (
+    ('Cache-Control', 'no-cache'),
+    ('Content-Security-Policy', _POLICY),
+    ('Cross-Origin-Opener-Policy', 'same-origin'),
+    ('Cross-Origin-Resource-Policy', 'same-origin'),
+    ('Referrer-Policy', 'no-referrer'),
+)
+
+
+class Playground:
+    """The page at `docs_url`. The page needs no authentication: it holds no data of the agent.
+
+    Args:
+        path: Path of the page.
+        limits: Limits that the page tells before it sends a message.
+        anonymous: True if the server does not authenticate callers.
+    """
+
+    def __init__(self, path: str, limits: Limits, *, anonymous: bool) -> None:
+        self._path = path
+        folder, _, name = path.rpartition('/')
+        self._facts = {
+            'ROOT': '../' * folder.count('/') or './',
+            'FOLDER': f'./{quote(name)}/' if name else './',
+            'ANONYMOUS': str(anonymous).lower(),
+            'FILES': str(limits.files),
+            'RAW': str(limits.raw),
+            'BODY': str(limits.body),
+        }
+
+    def routes(self, *, below: str = '', takes: Callable[[Mapping[str, str]], bool] | None = None) -> list[BaseRoute]:
+        """Return the routes of the page and its files.
+
+        Args:
+            below: A prefix of the paths, such as `/{tenant}`.
+            takes: Returns whether a route takes a path with these params; None: the routes take all params.
+        """
+        folder = below + self._path.removesuffix('/')
+        endpoints = {
+            folder or '/': _Page(lambda: self._page, self._path),
+            **{f'{folder}/{name}': _File(name) for name in FILES},
+        }
+        return [AnyPath(path, endpoint, methods=['GET', 'HEAD'], takes=takes) for path, endpoint in endpoints.items()]
+
+    @cached_property
+    def _page(self) -> CachedAnswer:
+        page = (_STATIC / 'index.html').read_text(encoding='utf-8')
+        for name, value in self._facts.items():
+            page = page.replace(f'{{{{{name}}}}}', escape(value))
+        return cached_answer(page.encode(), _HEADERS, media_type=b'text/html; charset=utf-8')
+
+
+class _Page:
+    """Serves the page, as an ASGI app. A path with a wrong final slash is redirected: the page has relative URLs."""
+
+    def __init__(self, page: Callable[[], CachedAnswer], path: str) -> None:
+        self._page = page
+        self._slash = path.endswith('/')
+        self._name = path.removesuffix('/').rpartition('/')[2]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['path'].endswith('/') == self._slash:
+            await send_cached(scope, send, self._page())
+            return
+        place = f'./{quote(self._name)}/' if self._slash else f'../{quote(self._name)}'
+        await RedirectResponse(place)(scope, receive, send)
+
+
+class _File:
+    """Serves a file of the page, as an ASGI app."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_cached(scope, send, _file(self._name))
+
+
+@cache
+def _file(name: str) -> CachedAnswer:
+    return cached_answer((_STATIC / name).read_bytes(), _HEADERS, media_type=FILES[name])

@@ -1,0 +1,133 @@
+// Calls the HTTP+JSON binding of A2A 1.0 by URLs relative to the page.
+
+const MEDIA_TYPE = 'application/a2a+json';
+
+export class ApiError extends Error {
+  constructor(status, body, retryAfter) {
+    const error = body?.error ?? {};
+    super(error.message ?? `The server answered with HTTP ${status}.`);
+    const details = Array.isArray(error.details) ? error.details : [];
+    this.status = status;
+    this.violations = details.flatMap((detail) => detail.fieldViolations ?? []);
+    this.correlationId = details.find((detail) => detail.metadata?.correlationId)?.metadata.correlationId;
+    this.retryAfter = Number(retryAfter) || 0;
+  }
+}
+
+export class Api {
+  constructor(root, access, log) {
+    this.base = new URL(root, document.baseURI);
+    this.access = access;
+    this.log = log;
+  }
+
+  card() {
+    return this.#result('GET', './.well-known/agent-card.json');
+  }
+
+  task(id) {
+    return this.#result('GET', `./tasks/${encodeURIComponent(id)}`);
+  }
+
+  cancel(id) {
+    return this.#result('POST', `./tasks/${encodeURIComponent(id)}:cancel`, {});
+  }
+
+  // Return the tasks of a conversation, the oldest first.
+  async tasks(context) {
+    const tasks = [];
+    let pageToken = '';
+    do {
+      const query = new URLSearchParams({ contextId: context, includeArtifacts: 'true', pageSize: '50' });
+      if (pageToken) query.set('pageToken', pageToken);
+      const page = await this.#result('GET', `./tasks?${query}`);
+      tasks.push(...page.tasks);
+      pageToken = page.nextPageToken;
+    } while (pageToken && tasks.length < 200);
+    return tasks.reverse();
+  }
+
+  // Send a message. Yields the events of the answer as [id, event].
+  send(message, signal) {
+    return this.#stream('POST', './message:stream', { message }, '', signal);
+  }
+
+  // Follow a task after an event. Yields [id, event].
+  subscribe(id, lastEventId, signal) {
+    return this.#stream('GET', `./tasks/${encodeURIComponent(id)}:subscribe`, undefined, lastEventId, signal);
+  }
+
+  async #result(method, path, body) {
+    const { answer, body: result } = await this.#json(method, path, body);
+    if (!answer.ok) throw new ApiError(answer.status, result, answer.headers.get('Retry-After'));
+    return result;
+  }
+
+  async #json(method, path, body) {
+    const answer = await this.#fetch(method, path, body);
+    return { answer, body: await this.#read(answer, method, path) };
+  }
+
+  async #read(answer, method, path) {
+    const text = await answer.text();
+    let body = text;
+    try {
+      body = JSON.parse(text);
+    } catch {
+      // Not of the agent: perhaps a proxy's own page. The log shows the text.
+    }
+    this.log.add('answer', `${answer.status} ${method} ${path}`, body);
+    return body;
+  }
+
+  #fetch(method, path, body, headers = {}, signal = undefined) {
+    const url = new URL(path, this.base);
+    const own = this.access.apply(url);
+    this.log.add('request', `${method} ${path}`, body);
+    return fetch(url, {
+      method,
+      headers: { 'A2A-Version': '1.0', ...(body ? { 'Content-Type': MEDIA_TYPE } : {}), ...headers, ...own },
+      body: body && JSON.stringify(body),
+      cache: 'no-cache',
+      credentials: this.access.cookies ? 'same-origin' : 'omit',
+      redirect: 'error',
+      referrerPolicy: 'no-referrer',
+      signal,
+    });
+  }
+
+  async *#stream(method, path, body, lastEventId, signal) {
+    const headers = { Accept: 'text/event-stream', ...(lastEventId ? { 'Last-Event-ID': lastEventId } : {}) };
+    const answer = await this.#fetch(method, path, body, headers, signal);
+    if (!answer.ok) throw new ApiError(answer.status, await this.#read(answer, method, path), answer.headers.get('Retry-After'));
+    for await (const [id, data] of serverSentEvents(answer.body)) {
+      const event = JSON.parse(data);
+      this.log.add('event', `${id} ${Object.keys(event)[0]}`, event);
+      yield [id, event];
+    }
+  }
+}
+
+async function* serverSentEvents(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = '';
+  let id = '';
+  let data = [];
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const lines = (rest + value).split('\n');
+      rest = lines.pop();
+      for (const line of lines) {
+        if (line === '' || line === '\r') {
+          if (data.length) yield [id, data.join('\n')];
+          data = [];
+        } else if (line.startsWith('id:')) id = line.slice(3).trim();
+        else if (line.startsWith('data:')) data.push(line.slice(5).trim());
+      }
+    }
+  } finally {
+    reader.cancel().catch(() => {}); // The connection is gone or no longer needed.
+  }
+}

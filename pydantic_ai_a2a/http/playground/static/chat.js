@@ -1,0 +1,227 @@
+// A conversation: sends messages, follows tasks, and resumes streams that are cut.
+
+import { ApiError } from './api.js';
+import { newId } from './dom.js';
+import { readPlace, writePlace } from './place.js';
+import { Task } from './task.js';
+
+const REPLAY = 'https://pypi.org/project/pydantic-ai-a2a/#message-replay-v1';
+const FIRST_PAUSE = 500;
+const LONGEST_PAUSE = 15_000;
+const TRIES = 4; // of a message that gets no answer at all
+
+export class Chat {
+  // changed() is called after each change; denied(error) if the server wants credentials.
+  constructor(api, { changed, denied }) {
+    this.api = api;
+    this.changed = changed;
+    this.denied = denied;
+    this.replays = false;
+    this.#clear();
+  }
+
+  setCard(card) {
+    this.replays = (card.capabilities?.extensions ?? []).some((extension) => extension.uri === REPLAY);
+  }
+
+  #clear() {
+    this.left?.abort();
+    this.left = new AbortController();
+    this.context = null;
+    this.tasks = [];
+  }
+
+  begin() {
+    this.#clear();
+    writePlace(null, []);
+    this.changed();
+  }
+
+  // Show the conversation that the URL names.
+  async load() {
+    this.#clear();
+    const { context, tasks } = readPlace();
+    const { signal } = this.left;
+    this.changed();
+    if (!context && !tasks.length) return;
+    this.context = context;
+    const found = await this.#find(context, tasks);
+    if (signal.aborted) return;
+    for (const snapshot of found) {
+      const task = new Task();
+      task.load(snapshot);
+      this.context = task.contextId;
+      this.tasks.push(task);
+      if (!task.ended && task.state !== 'INPUT_REQUIRED') this.#follow(task, this.api.subscribe(task.id, '', signal));
+    }
+    this.changed();
+  }
+
+  // Return the tasks of a conversation: from the list, or one by one if the server refuses lists.
+  async #find(context, ids) {
+    try {
+      if (context) return await this.api.tasks(context);
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 401 || !ids.length) throw error;
+    }
+    const found = await Promise.allSettled(ids.map((id) => this.api.task(id)));
+    if (found.every((one) => one.status === 'rejected')) throw found[0].reason;
+    return found.filter((one) => one.status === 'fulfilled').map((one) => one.value);
+  }
+
+  // The task whose question the next message answers.
+  get asking() {
+    return this.tasks.findLast((task) => task.waiting) ?? null;
+  }
+
+  // Begin a task. Throws what the server refuses.
+  async send(parts) {
+    const task = new Task(this.context);
+    this.tasks.push(task);
+    try {
+      await this.#deliver(task, parts, this.context ? { contextId: this.context } : {});
+    } catch (error) {
+      this.tasks = this.tasks.filter((one) => one !== task);
+      this.changed();
+      throw error;
+    }
+  }
+
+  // Send a message to a task that waits for it.
+  answer = (task, parts) => this.#deliver(task, parts, { taskId: task.id });
+
+  cancel = async (task) => {
+    task.cancelling = true;
+    this.#touch(task);
+    try {
+      task.load(await this.api.cancel(task.id));
+      task.following?.abort();
+    } catch (error) {
+      this.#report(task, error);
+    }
+    task.cancelling = false;
+    this.#touch(task);
+  };
+
+  retry = (task) => {
+    task.broken = false;
+    task.clearFailure();
+    this.#follow(task, this.api.subscribe(task.id, task.lastEventId, this.left.signal));
+    this.#touch(task);
+  };
+
+  async #deliver(task, parts, ids) {
+    const message = { messageId: newId(), role: 'ROLE_USER', parts, ...ids };
+    const isNew = task.id === null;
+    if (isNew) {
+      task.addMessage(message);
+      this.#touch(task);
+    }
+    const { stream, first } = await this.#open(task, message);
+    task.following?.abort();
+    task.clearFailure();
+    if (!first.done) task.take(...first.value);
+    this.#follow(task, stream);
+    this.#touch(task);
+  }
+
+  // Return the stream of a message and its first event. Only a server that runs a repeated message once gets the
+  // message again.
+  async #open(task, message) {
+    for (let tries = 1, pause = FIRST_PAUSE; ; tries++, pause *= 2) {
+      const stream = this.api.send(message, this.left.signal);
+      try {
+        const first = await stream.next();
+        task.lost = false;
+        return { stream, first };
+      } catch (error) {
+        const refused = error instanceof ApiError && error.status !== 503;
+        if (this.left.signal.aborted || refused || !this.replays || tries === TRIES) {
+          task.lost = false;
+          throw this.#checked(error);
+        }
+        task.lost = true;
+        this.#touch(task);
+        await sleep(Math.max(pause, error.retryAfter * 1000 || 0), this.left.signal);
+      }
+    }
+  }
+
+  async #follow(task, opened) {
+    const following = new AbortController();
+    const stopped = AbortSignal.any([following.signal, this.left.signal]);
+    task.following = following;
+    let stream = opened;
+    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
+      let least = 0;
+      try {
+        for await (const [id, event] of stream) {
+          if (stopped.aborted) return;
+          pause = FIRST_PAUSE;
+          task.lost = false;
+          task.take(id, event);
+          this.changed();
+        }
+        if (task.ended || task.state === 'INPUT_REQUIRED' || task.id === null) return;
+      } catch (error) {
+        if (stopped.aborted) return;
+        if (error instanceof ApiError && error.status < 500 && error.status !== 429) return this.#lookUp(task, error);
+        least = (error.retryAfter ?? 0) * 1000;
+      }
+      task.lost = true;
+      this.#touch(task);
+      await sleep(Math.max(pause, least), stopped);
+      if (stopped.aborted) return;
+      stream = this.api.subscribe(task.id, task.lastEventId, stopped);
+    }
+  }
+
+  // The server refuses to go on with a stream: the task has ended, or is gone.
+  async #lookUp(task, error) {
+    task.lost = false;
+    try {
+      task.load(await this.api.task(task.id));
+      if (task.streaming) throw error;
+    } catch (fault) {
+      task.broken = true;
+      this.#report(task, fault);
+    }
+    this.#touch(task);
+  }
+
+  #report(task, error) {
+    task.fail(messageOf(this.#checked(error)));
+  }
+
+  #checked(error) {
+    if (error.status === 401) this.denied(error);
+    return error;
+  }
+
+  #touch(task) {
+    task.version++;
+    this.changed();
+  }
+
+  // Write the conversation into the URL.
+  writePlace() {
+    const ids = this.tasks.map((task) => task.id).filter(Boolean);
+    this.context = this.tasks.at(-1)?.contextId ?? this.context;
+    if (this.context) writePlace(this.context, ids);
+  }
+}
+
+export function messageOf(error) {
+  if (!(error instanceof ApiError)) return error instanceof TypeError ? 'The server cannot be reached.' : error.message;
+  return error.correlationId ? `${error.message} (${error.correlationId})` : error.message;
+}
+
+function sleep(time, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, time);
+    signal.addEventListener('abort', () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

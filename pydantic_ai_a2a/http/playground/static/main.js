@@ -1,0 +1,201 @@
+// Joins the parts of the page.
+
+import { Access } from './access.js';
+import { Api } from './api.js';
+import { drawCard, drawTasks, drawWelcome } from './card.js';
+import { Chat, messageOf } from './chat.js';
+import { byId, el, icon, plainName } from './dom.js';
+import { Attachments, takeDrops } from './files.js';
+import { Log } from './log.js';
+import { takesText } from './pending.js';
+import { Turn } from './turns.js';
+
+const PAUSE = 100; // milliseconds between two drawings
+const { root, anonymous, files, raw, body } = document.documentElement.dataset;
+const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
+
+let timer = null;
+let drawnAt = 0;
+let card = null;
+const turns = new Map();
+
+const access = new Access();
+const log = new Log(events, changed);
+const api = new Api(root, access, log);
+const chat = new Chat(api, { changed, denied });
+const attachments = new Attachments({ list: byId('attached'), limits: { files: +files, raw: +raw, body: +body }, complain });
+const credentials = el('div');
+const tasks = el('nav', { 'aria-label': 'Tasks of this conversation' });
+const facts = el('div');
+about.append(credentials, facts, tasks);
+
+function changed() {
+  timer ??= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawnAt + PAUSE - performance.now()));
+}
+
+function draw() {
+  timer = null;
+  drawnAt = performance.now();
+  const atEnd = thread.scrollHeight - thread.scrollTop - thread.clientHeight < 80;
+  drawTurns();
+  if (atEnd) thread.scrollTop = thread.scrollHeight;
+  if (!events.hidden) log.draw();
+  chat.writePlace();
+  const asking = takesText(chat.asking?.question ?? null);
+  text.placeholder = asking ? 'Answer the question' : 'Send a message';
+  const status = chat.tasks.at(-1);
+  state.textContent = status ? `${status.state.charAt(0)}${status.state.slice(1).toLowerCase().replace('_', ' ')}` : '';
+}
+
+function drawTurns() {
+  for (const [task, turn] of turns) {
+    if (!chat.tasks.includes(task)) {
+      turn.element.remove();
+      turns.delete(task);
+    }
+  }
+  for (const task of chat.tasks) {
+    if (!turns.has(task)) {
+      turns.set(task, new Turn(task, chat));
+      thread.append(turns.get(task).element);
+    }
+    turns.get(task).draw();
+  }
+  const welcome = thread.querySelector('.welcome');
+  if (chat.tasks.length) welcome?.remove();
+  else if (!welcome && card) thread.append(drawWelcome(card, fill));
+  const states = JSON.stringify(chat.tasks.map((task) => [task.id, task.state]));
+  if (tasks.dataset.states !== states) {
+    tasks.dataset.states = states;
+    tasks.replaceChildren(...drawTasks(chat.tasks));
+  }
+}
+
+function complain(message) {
+  byId('complaint').textContent = message;
+}
+
+function denied() {
+  showSide('about', true);
+  const field = credentials.querySelector('input');
+  field?.focus();
+  notice('denied', field ? 'The server wants credentials.' : 'The server refuses this page: it wants credentials that the agent card does not name.');
+}
+
+function notice(name, message) {
+  byId(`notice-${name}`)?.remove();
+  if (message) byId('notices').append(el('p', { class: 'notice', id: `notice-${name}`, role: 'status' }, message));
+}
+
+function fill(message) {
+  text.value = message;
+  grow();
+  text.focus();
+}
+
+function grow() {
+  text.style.height = 'auto';
+  text.style.height = `${Math.min(text.scrollHeight, 240)}px`;
+}
+
+async function submit() {
+  const written = text.value;
+  if (!written.trim() && !attachments.files.length) return;
+  complain('');
+  try {
+    const parts = [...(written.trim() ? [{ text: written }] : []), ...(await attachments.parts())];
+    const attached = attachments.files;
+    attachments.clear();
+    fill('');
+    thread.scrollTop = thread.scrollHeight;
+    const asking = chat.asking;
+    try {
+      await (asking && takesText(asking.question) ? chat.answer(asking, parts) : chat.send(parts));
+    } catch (error) {
+      if (!text.value) fill(written);
+      attachments.add(attached);
+      throw error;
+    }
+  } catch (error) {
+    complain(messageOf(error));
+  }
+}
+
+async function load() {
+  try {
+    await chat.load();
+  } catch (error) {
+    if (error.status === 401) denied();
+    else notice('load', `The conversation cannot be loaded. ${messageOf(error)}`);
+  }
+}
+
+function showSide(id, shown) {
+  byId(id).hidden = !shown;
+  byId(id === 'about' ? 'show-about' : 'show-log').setAttribute('aria-expanded', String(shown));
+  byId('layout').classList.toggle(`with-${id}`, shown);
+  changed();
+}
+
+function isLocal(host) {
+  return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || /^127\./.test(host);
+}
+
+async function start() {
+  byId('attach').append(icon('attach'));
+  byId('send').append(icon('send'));
+  byId('attach').addEventListener('click', () => byId('file').click());
+  byId('file').addEventListener('change', (event) => {
+    attachments.add(event.target.files);
+    event.target.value = '';
+  });
+  takeDrops(byId('main'), (dropped) => attachments.add(dropped));
+  byId('skip').addEventListener('click', (event) => {
+    event.preventDefault();
+    text.focus();
+  });
+  byId('new').addEventListener('click', () => {
+    chat.begin();
+    text.focus();
+  });
+  for (const [id, name] of [['about', 'show-about'], ['events', 'show-log']]) {
+    byId(name).addEventListener('click', () => showSide(id, byId(id).hidden));
+    showSide(id, id === 'about' && matchMedia('(min-width: 900px)').matches);
+  }
+  text.addEventListener('input', grow);
+  text.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      composer.requestSubmit();
+    }
+  });
+  composer.addEventListener('submit', (event) => {
+    event.preventDefault();
+    submit();
+  });
+  addEventListener('hashchange', load);
+  if (anonymous === 'true' && !isLocal(location.hostname)) {
+    notice('anonymous', 'This server does not authenticate callers. Everyone who can reach the server shares one identity, and can read and cancel every task.');
+  }
+  try {
+    card = await api.card();
+  } catch (error) {
+    notice('card', `The agent card cannot be read. ${messageOf(error)}`);
+    return;
+  }
+  document.title = `${plainName(card.name)} · Playground`;
+  byId('name').textContent = plainName(card.name);
+  byId('version').textContent = plainName(card.version);
+  byId('version').hidden = false;
+  access.setCard(card);
+  chat.setCard(card);
+  credentials.append(access.draw(() => {
+    notice('denied', '');
+    load();
+  }) ?? '');
+  facts.append(...drawCard(card).filter(Boolean));
+  await load();
+  text.focus();
+}
+
+start();

@@ -1,0 +1,86 @@
+// Draws the parts of messages and artifacts: text, files and data.
+
+import { bytes, el, icon, link, plainName } from './dom.js';
+import { drawMarkdown } from './markdown.js';
+
+const ROWS = 200; // More rows are only in the JSON.
+
+export function drawParts(parts, { markdown = false } = {}) {
+  return parts.map((part) => {
+    if (part.text !== undefined) return drawText(part.text, markdown);
+    if (part.raw !== undefined) return drawFile(part);
+    if (part.url !== undefined) return el('p', { class: 'file' }, icon('file'), link(part.filename || part.url, part.url));
+    return drawData(part.data, part.metadata);
+  });
+}
+
+function drawText(text, markdown) {
+  const box = el('div', { class: markdown ? 'prose' : 'plain' });
+  box.append(markdown ? drawMarkdown(text) : text);
+  return box;
+}
+
+// A file is only ever downloaded: as octets, the browser neither shows nor runs the file.
+function drawFile({ raw, filename, mediaType }) {
+  const name = plainName(filename || 'file');
+  const size = Math.floor((raw.length * 3) / 4) - (raw.endsWith('==') ? 2 : raw.endsWith('=') ? 1 : 0);
+  const save = () => {
+    const octets = Uint8Array.from(atob(raw), (character) => character.charCodeAt(0));
+    const href = URL.createObjectURL(new Blob([octets], { type: 'application/octet-stream' }));
+    el('a', { href, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 60_000);
+  };
+  return el(
+    'button',
+    { type: 'button', class: 'file', onclick: save, title: `Download ${name}` },
+    icon('file'),
+    el('span', { class: 'filename' }, name),
+    el('small', {}, [mediaType && plainName(mediaType), bytes(size)].filter(Boolean).join(', ')),
+  );
+}
+
+const json = (value) => JSON.stringify(value, null, 2);
+
+export function drawJson(value, label = 'JSON') {
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, el('pre', {}, json(value) ?? 'null'));
+}
+
+// Data as a table, with a switch to its JSON.
+export function drawData(data, metadata) {
+  const wrapped = isObject(data) && Object.keys(data).length === 1 && 'result' in data;
+  const shown = wrapped ? data.result : data;
+  const table = drawTable(shown, plainName(metadata?.python_type ?? 'Data'));
+  if (table === null) return drawJson(data, 'Data as JSON');
+  const code = drawJson(data, 'Data as JSON');
+  code.hidden = true;
+  const toggle = el('button', { type: 'button', class: 'quiet small', 'aria-pressed': 'false' }, 'JSON');
+  toggle.addEventListener('click', () => {
+    code.hidden = !code.hidden;
+    table.hidden = !code.hidden;
+    toggle.setAttribute('aria-pressed', String(!code.hidden));
+  });
+  return el('div', { class: 'data' }, toggle, table, code);
+}
+
+const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isPlain = (value) => typeof value !== 'object' || value === null;
+const cell = (value) => (isPlain(value) ? String(value ?? '') : json(value));
+
+function drawTable(value, label) {
+  let head = null;
+  let rows;
+  if (Array.isArray(value) && value.length && value.every(isObject)) {
+    const names = [...new Set(value.slice(0, ROWS).flatMap(Object.keys))];
+    head = el('thead', {}, el('tr', {}, names.map((name) => el('th', { scope: 'col' }, plainName(name)))));
+    rows = value.slice(0, ROWS).map((row) => el('tr', {}, names.map((name) => drawCell(row[name]))));
+  } else if (isObject(value) && Object.keys(value).length) {
+    rows = Object.entries(value).map(([name, member]) => el('tr', {}, el('th', { scope: 'row' }, plainName(name)), drawCell(member)));
+  } else return null;
+  const table = el('table', {}, head, el('tbody', {}, rows));
+  return el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': label }, table);
+}
+
+function drawCell(value) {
+  if (Array.isArray(value) && value.every(isPlain)) return el('td', {}, value.map(cell).join(', '));
+  return el('td', {}, isPlain(value) ? cell(value) : el('pre', {}, cell(value)));
+}

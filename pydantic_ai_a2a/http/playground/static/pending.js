@@ -1,0 +1,111 @@
+// The forms of a task that waits for its client: approvals, questions, results of external calls, and sign-ins.
+
+import { button, el, link, plainName } from './dom.js';
+import { FieldError, SchemaForm } from './forms.js';
+import { drawData } from './parts.js';
+import { isPending } from './task.js';
+
+const SENT = 'message.parts[0].data';
+
+// Return the forms for a question. answer(parts) sends the answer, and throws what the server refuses.
+export function drawQuestion(question, answer) {
+  const data = question.parts.find(isPending)?.data ?? {};
+  const text = question.parts.map((part) => part.text ?? '').join('');
+  if (data.pending?.length) return data.pending.map((call) => drawCall(call, answer));
+  if (data.authorization) return [drawSignIn(text, data.authorization, answer)];
+  if (data.schema) return [drawSchema(text, data.schema, answer)];
+  return null;
+}
+
+// Whether the message field answers the question.
+export const takesText = (question) => question !== null && drawQuestion(question, () => {}) === null;
+
+function drawCall(call, answer) {
+  if (call.kind === 'authorization') return drawSignIn(call.text, call.metadata ?? {}, answer, call.tool);
+  const choices = Object.fromEntries((call.answerSchema?.oneOf ?? []).map((choice) => [choice.properties.decision.const, choice]));
+  const send = (decision, fields) => answer([{ data: { callAnswers: [{ id: call.id, decision, ...fields }] } }]);
+  const defs = call.answerSchema?.$defs;
+  return call.kind === 'approval' ? drawApproval(call, choices, defs, send) : drawResult(call, choices, defs, send);
+}
+
+function drawApproval(call, choices, defs, send) {
+  const place = `${SENT}.callAnswers[0].args`;
+  const schema = choices.approve?.properties.args;
+  const form = schema ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
+  const reason = el('input', { type: 'text', 'aria-label': 'Reason for the denial', placeholder: 'Reason (optional)', autocomplete: 'off' });
+  const approve = () => {
+    const args = form?.read();
+    return send('approve', form === null || same(args, call.args) ? {} : { args });
+  };
+  const deny = () => send('deny', reason.value.trim() ? { reason: reason.value.trim() } : {});
+  return card('Approval', call, form, approve, 'Approve', [
+    form ? form.element : call.args ? drawData(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
+  ], [reason, ['Deny', deny]]);
+}
+
+function drawResult(call, choices, defs, send) {
+  const form = new SchemaForm(choices.result?.properties.result, defs, undefined, `${SENT}.callAnswers[0].result`, 'Answer');
+  const reason = el('input', { type: 'text', 'aria-label': 'Necessary change', placeholder: 'Necessary change', autocomplete: 'off' });
+  const title = call.kind === 'question' ? 'Question' : 'External call';
+  return card(title, call, form, () => send('result', { result: form.read() ?? null }), 'Answer', [form.element], [
+    reason,
+    ['Ask again', () => send('retry', { reason: reason.value.trim() })],
+  ]);
+}
+
+function drawSchema(text, schema, answer) {
+  const { $defs, ...own } = schema;
+  const form = new SchemaForm(own, $defs, undefined, SENT, 'Answer');
+  return card('Question', { text }, form, () => answer([{ data: form.read() ?? null }]), 'Answer', [form.element]);
+}
+
+function drawSignIn(text, { schemes, url }, answer, tool) {
+  const ways = schemes?.length ? `Ways to sign in: ${schemes.map(plainName).join(', ')}` : null;
+  return card('Sign-in', { text, tool }, null, () => answer([{ text: 'Access was granted.' }]), 'I have signed in', [
+    url ? el('p', {}, link(url, url)) : null,
+    ways && el('p', { class: 'hint' }, ways),
+  ]);
+}
+
+const same = (one, other) => canonical(one) === canonical(other);
+
+function canonical(value) {
+  return JSON.stringify(value, (_, member) =>
+    member && typeof member === 'object' && !Array.isArray(member)
+      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : member,
+  );
+}
+
+function card(title, { text, tool }, form, submit, label, content, [extra, [other, otherAct]] = [null, []]) {
+  const complaint = el('p', { class: 'complaint', role: 'alert' });
+  const run = async (act) => {
+    complaint.textContent = '';
+    form?.complain([]);
+    box.setAttribute('aria-busy', 'true');
+    try {
+      await act();
+    } catch (error) {
+      const violations = error instanceof FieldError ? [{ field: error.path, description: error.message }] : (error.violations ?? []);
+      const rest = form?.complain(violations) ?? violations;
+      if (rest.length || !violations.length) complaint.textContent = rest.map(describe).join('\n') || error.message;
+    }
+    box.removeAttribute('aria-busy');
+  };
+  const onsubmit = (event) => {
+    event.preventDefault();
+    run(submit);
+  };
+  const box = el(
+    'form',
+    { class: 'ask', 'aria-label': tool ? `${title}: ${plainName(tool)}` : title, onsubmit, novalidate: true },
+    el('p', { class: 'kind' }, title, tool ? el('code', {}, plainName(tool)) : null),
+    el('p', { class: 'plain' }, text),
+    content,
+    complaint,
+    el('div', { class: 'acts' }, el('button', { type: 'submit', class: 'primary' }, label), other && button(other, () => run(otherAct)), extra),
+  );
+  return box;
+}
+
+const describe = ({ field, description }) => `${field.replace(/^message\.parts\[0]\.(data\.)?(callAnswers\[0]\.)?/, '')} ${description}`;

@@ -1,0 +1,16 @@
+// The conversation in the fragment of the URL, which is never sent to the server.
+
+const TASKS = 30; // A longer fragment would be cut by some programs that pass on URLs.
+
+export function readPlace() {
+  const fields = new URLSearchParams(location.hash.slice(1));
+  return { context: fields.get('context') || null, tasks: fields.getAll('task') };
+}
+
+export function writePlace(context, tasks) {
+  const fields = new URLSearchParams();
+  if (context) fields.set('context', context);
+  for (const id of tasks.slice(-TASKS)) fields.append('task', id);
+  const hash = fields.size ? `#${fields}` : '';
+  if (hash !== location.hash) history.replaceState(null, '', hash || location.pathname + location.search);
+}

@@ -1,0 +1,128 @@
+// Draws a task as a turn of the conversation. Only blocks that have changed are drawn again.
+
+import { button, el, icon, plainName } from './dom.js';
+import { drawData, drawParts } from './parts.js';
+import { drawQuestion } from './pending.js';
+import { isPending } from './task.js';
+
+const ENDS = { CANCELED: 'Canceled', REJECTED: 'Rejected', FAILED: 'Failed' };
+
+export class Turn {
+  // actions: answer(task, parts), cancel(task), retry(task)
+  constructor(task, actions) {
+    this.task = task;
+    this.actions = actions;
+    this.version = -1;
+    this.nodes = new Map();
+    this.blocks = el('div', { class: 'blocks' });
+    this.asks = el('div', { class: 'asks' });
+    this.foot = el('div', { class: 'foot' });
+    this.element = el('section', { class: 'turn', 'aria-label': 'Task' }, this.blocks, this.asks, this.foot);
+  }
+
+  draw() {
+    const { task } = this;
+    if (task.version === this.version) return;
+    this.version = task.version;
+    if (task.id) this.element.id = `task-${task.id}`;
+    this.element.setAttribute('aria-busy', String(task.streaming));
+    this.#drawBlocks();
+    this.#drawQuestion();
+    this.#drawFoot();
+  }
+
+  #drawBlocks() {
+    const shown = new Map([...this.task.blocks].filter(([, block]) => !block.hidden && !this.#isOpen(block)));
+    for (const [key, { node }] of this.nodes) {
+      if (!shown.has(key)) {
+        node.remove();
+        this.nodes.delete(key);
+      }
+    }
+    let place = this.blocks.firstChild;
+    for (const [key, block] of shown) {
+      const drawn = this.nodes.get(key) ?? { version: 0, node: el('div') };
+      this.nodes.set(key, drawn);
+      if (drawn.version !== block.version) this.#drawBlock(drawn.node, block);
+      drawn.version = block.version;
+      if (drawn.node === place) place = place.nextSibling;
+      else this.blocks.insertBefore(drawn.node, place);
+    }
+  }
+
+  // The open question is drawn as forms.
+  #isOpen(block) {
+    return block.kind === 'asked' && block.message.messageId === this.task.question?.messageId;
+  }
+
+  #drawBlock(node, block) {
+    const open = node.querySelector(':scope > details')?.open;
+    node.className = `block ${block.kind}`;
+    node.replaceChildren(...DRAW[block.kind](block, this.task).filter(Boolean));
+    if (open) node.querySelector(':scope > details').open = true;
+  }
+
+  #drawQuestion() {
+    const { task, actions } = this;
+    const id = task.question?.messageId ?? null;
+    if (this.asked === id) return;
+    this.asked = id;
+    if (id === null) return void this.asks.replaceChildren();
+    const forms = drawQuestion(task.question, (parts) => actions.answer(task, parts));
+    this.asks.replaceChildren(...(forms ?? [el('div', { class: 'block agent' }, author('Agent'), drawParts(task.question.parts, { markdown: true }))]));
+  }
+
+  #drawFoot() {
+    const { task, actions } = this;
+    const parts = [];
+    if (task.lost) parts.push(el('span', { class: 'working' }, 'Connection lost. Reconnecting…'));
+    else if (task.streaming) parts.push(el('span', { class: 'working' }, task.state === 'SUBMITTED' ? 'Queued' : 'Working'));
+    else if (ENDS[task.state]) parts.push(el('span', { class: 'end' }, ENDS[task.state]));
+    if (task.id && !task.ended && task.state !== 'UNSENT') {
+      const stop = button('Cancel task', () => actions.cancel(task), 'quiet small');
+      stop.disabled = task.cancelling === true;
+      parts.push(stop);
+    }
+    if (task.broken) parts.push(button('Try again', () => actions.retry(task), 'quiet small'));
+    this.foot.replaceChildren(...parts);
+  }
+}
+
+const author = (name) => el('h2', { class: 'hidden-text' }, name);
+
+const DRAW = {
+  user: ({ message }, task) => [author('You'), el('div', { class: 'bubble' }, drawUser(message, task))],
+  agent: ({ message }) => [author('Agent'), ...drawParts(message.parts, { markdown: true })],
+  asked: ({ message }) => [author('Agent'), el('p', { class: 'plain faint' }, questions(message).map((call) => call.text).join('\n') || message.parts[0]?.text)],
+  artifact: ({ artifact }) => [
+    author('Agent'),
+    artifact.name && artifact.name !== 'result' ? el('p', { class: 'label' }, plainName(artifact.name)) : null,
+    ...drawParts(artifact.parts, { markdown: true }),
+  ],
+  thought: ({ text }) => [el('details', {}, el('summary', {}, icon('thought'), 'Thought'), el('p', { class: 'plain faint' }, text))],
+  tool: ({ name, args, outcome }) => [
+    el(
+      'details',
+      {},
+      el('summary', {}, icon('tool'), el('code', {}, plainName(name)), el('small', {}, outcome === null ? 'runs' : outcome === 'success' ? 'done' : plainName(outcome))),
+      args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawData(args, { python_type: 'Arguments' }),
+    ),
+  ],
+  failure: ({ text }) => [el('p', { class: 'failure', role: 'alert' }, text || 'The task failed.')],
+};
+
+const questions = (message) => message.parts.find(isPending)?.data?.pending ?? [];
+
+// Return what a user sent: text, files and data, or decisions about waiting calls.
+function drawUser(message, task) {
+  const decided = message.parts.flatMap((part) => part.data?.callAnswers ?? []);
+  if (!decided.length) return drawParts(message.parts);
+  const calls = [...task.blocks.values()].flatMap((block) => (block.kind === 'asked' ? questions(block.message) : []));
+  return decided.map(({ id, decision, args, result, reason }) => {
+    const tool = calls.find((call) => call.id === id)?.tool ?? '';
+    const words = { approve: 'Approved', deny: 'Denied', result: 'Answered', retry: 'Asked again' };
+    const content = args ?? result;
+    const said = el('p', {}, words[decision] ?? decision, ' ', tool ? el('code', {}, plainName(tool)) : null, reason ? `: ${reason}` : null);
+    return [said, content === undefined ? null : typeof content === 'object' ? drawData(content) : el('p', { class: 'plain' }, String(content))];
+  }).flat();
+}

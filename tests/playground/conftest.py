@@ -1,0 +1,72 @@
+"""A browser for the tests of the playground. Each visit has a context of its own, and is judged at its end."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
+
+from ..bounds import LIMIT
+from ..e2e.venvs import missing
+
+Visit = Callable[..., Awaitable[Page]]
+NAMES = ('chromium', 'chromium-browser', 'google-chrome')
+
+
+@pytest.fixture(scope='package')
+async def browser() -> AsyncGenerator[Browser]:
+    """The Chromium of this machine."""
+    program = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if program is None:
+        missing('Chromium is not installed (Debian: apt-get install chromium), so the playground is not tested')
+    expect.set_options(timeout=LIMIT * 1000)
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=program, args=['--no-sandbox'])
+        yield chromium
+        await chromium.close()
+
+
+@pytest.fixture
+async def visit(browser: Browser) -> AsyncGenerator[Visit]:
+    """Opens a page in a context of its own. `refusals` is the number of refused requests, which Chromium logs."""
+    async with AsyncExitStack() as stack:
+
+        async def open_page(url: str, *, refusals: int = 0, **options: Any) -> Page:
+            return await stack.enter_async_context(visiting(browser, url, refusals, options))
+
+        yield open_page
+
+
+@asynccontextmanager
+async def visiting(browser: Browser, url: str, refusals: int, options: dict[str, Any]) -> AsyncGenerator[Page]:
+    """Open a page, and at the end of the visit see that the page logged nothing, and called no other host."""
+    context = await browser.new_context(**options)
+    context.set_default_timeout(LIMIT * 1000)
+    page = await context.new_page()
+    messages: list[str] = []
+    hosts: set[str] = set()
+
+    def note_message(message: ConsoleMessage) -> None:
+        messages.append(message.text)
+
+    def note_request(request: Request) -> None:
+        parts = urlsplit(request.url)
+        hosts.add(f'{parts.scheme}://{parts.netloc}')
+
+    page.on('console', note_message)
+    page.on('pageerror', lambda error: messages.append(str(error)))
+    page.on('request', note_request)
+    await page.goto(url)
+    yield page
+    await context.close()
+    refused = [message for message in messages if message.startswith('Failed to load resource')]
+    assert [message for message in messages if message not in refused] == []
+    assert len(refused) == refusals, messages
+    assert {host for host in hosts if not host.startswith('blob:')} == {
+        url.removesuffix(urlsplit(url).path).rstrip('/')
+    }

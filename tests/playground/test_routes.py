@@ -1,0 +1,155 @@
+"""The routes of the playground: paths, headers, files, and the apps that have no playground."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from pydantic_ai import Agent
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from pydantic_ai_a2a import Access, BearerAuth, Limits, to_a2a
+from pydantic_ai_a2a.http.playground import page
+from pydantic_ai_a2a.http.playground.page import FILES
+
+STATIC = Path(page.__file__).with_name('static')
+SUMS = re.findall(r'^(\w{64})  (\S+)$', (STATIC / 'vendor' / 'SHA256SUMS').read_text(), re.MULTILINE)
+
+
+async def own(request: Request) -> PlainTextResponse:
+    return PlainTextResponse('my own')
+
+
+def facts(client: TestClient, path: str = '/docs') -> dict[str, str]:
+    """What the server tells the page."""
+    html = client.get(path).text
+    return dict(re.findall(r' data-(\w+)="([^"]*)"', html))
+
+
+def files(client: TestClient, path: str = '/docs') -> set[int]:
+    """The statuses of the files that a page names, as the browser resolves their URLs."""
+    names = re.findall(r'(?:href|src)="(\./[^"]+)"', client.get(path).text)
+    assert len(names) == 3
+    return {client.get(str(client.base_url.join(path).join(name))).status_code for name in names}
+
+
+def test_the_page_and_its_files_are_served_with_headers_that_keep_scripts_out() -> None:
+    with TestClient(to_a2a(Agent('test'))) as client:
+        for path, media_type in {
+            '': b'text/html; charset=utf-8',
+            **{f'/{name}': FILES[name] for name in FILES},
+        }.items():
+            answer = client.get(f'/docs{path}')
+            assert (answer.status_code, answer.headers['content-type']) == (200, media_type.decode())
+            assert answer.headers['x-content-type-options'] == 'nosniff'
+            assert answer.headers['referrer-policy'] == 'no-referrer'
+            assert answer.headers['content-security-policy'] == (
+                "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self';"
+                " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script';"
+                ' trusted-types dompurify'
+            )
+            again = client.get(f'/docs{path}', headers={'If-None-Match': answer.headers['etag']})
+            assert (again.status_code, again.content) == (304, b'')
+
+
+@pytest.mark.parametrize(
+    ('path', 'root'),
+    [('/docs', './'), ('/', './'), ('/docs/', '../'), ('/try/it', '../'), ('/try/the/page', '../../')],
+)
+def test_the_page_finds_its_files_and_the_agent_by_relative_urls(path: str, root: str) -> None:
+    with TestClient(to_a2a(Agent('test'), docs_url=path)) as client:
+        assert facts(client, path)['root'] == root
+        assert files(client, path) == {200}
+
+
+@pytest.mark.parametrize(('path', 'other'), [('/docs', '/docs/'), ('/docs/', '/docs'), ('/a/b', '/a/b/')])
+def test_a_wrong_final_slash_is_redirected(path: str, other: str) -> None:
+    with TestClient(to_a2a(Agent('test'), docs_url=path)) as client:
+        assert client.get(other).url.path == path
+
+
+def test_the_page_needs_no_credentials_and_tells_only_limits() -> None:
+    app = to_a2a(
+        Agent('test', name='secret'),
+        auth=BearerAuth({'a-long-secret-token-of-ada': 'ada'}),
+        limits=Limits(raw=7, body=8, files=9),
+    )
+    with TestClient(app) as client:
+        assert facts(client) == {'root': './', 'anonymous': 'false', 'files': '9', 'raw': '7', 'body': '8'}
+        assert 'secret' not in client.get('/docs').text
+    with TestClient(to_a2a(Agent('test'))) as client:
+        assert facts(client)['anonymous'] == 'true'
+
+
+def test_there_is_a_page_for_each_tenant() -> None:
+    app = to_a2a(Agent('test'), access=Access(tenants=['acme']))
+    with TestClient(app) as client:
+        statuses = [client.get(path).status_code for path in ('/docs', '/acme/docs', '/tasks/docs')]
+        assert statuses == [200, 200, 404]
+        assert files(client, '/acme/docs') == {200}
+        assert client.get('/acme/docs/').url.path == '/acme/docs'
+
+
+def test_an_app_without_docs_url_has_no_page() -> None:
+    with TestClient(to_a2a(Agent('test'), docs_url=None)) as client:
+        assert client.get('/docs').status_code == 404
+
+
+@pytest.mark.parametrize('docs_url', ['docs', ''])
+def test_a_docs_url_without_a_slash_is_refused(docs_url: str) -> None:
+    with pytest.raises(ValueError, match='docs_url takes a path that begins with a slash'):
+        to_a2a(Agent('test'), docs_url=docs_url)
+
+
+def test_an_agent_without_1_0_over_http_has_no_page_and_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level('INFO')
+    for app in (
+        to_a2a(Agent('test'), access=Access(versions=('0.3',))),
+        to_a2a(Agent('test'), routes=[Route('/tasks', own)]),
+    ):
+        with TestClient(app) as client:
+            assert client.get('/docs').status_code == 404
+        assert app.docs_url is None
+    said = [record.message for record in caplog.records if 'playground' in record.message]
+    assert said == ['There is no playground at /docs: the agent does not serve A2A 1.0 over HTTP+JSON.'] * 2
+
+
+def test_a_route_of_the_user_goes_before_the_page() -> None:
+    with TestClient(to_a2a(Agent('test'), routes=[Route('/docs', own)])) as client:
+        assert client.get('/docs').text == 'my own'
+    app = to_a2a(Agent('test'))
+    app.add_route('/docs', own)
+    with TestClient(app) as client:
+        assert client.get('/docs').text == 'my own'
+
+
+def test_fastapi_keeps_its_own_docs() -> None:
+    parent = FastAPI()
+    parent.mount('/joker', to_a2a(Agent('test')))
+    parent.mount('/', to_a2a(Agent('test')))
+    with TestClient(parent) as client:
+        assert 'swagger' in client.get('/docs').text
+        assert facts(client, '/joker/docs')['root'] == './'
+
+
+def test_the_vendored_files_are_those_of_the_pinned_releases() -> None:
+    sums = {name: digest for digest, name in SUMS}
+    folder = STATIC / 'vendor'
+    assert {path.name: sha256(path.read_bytes()).hexdigest() for path in folder.iterdir() if path.name in sums} == sums
+    assert {path.name for path in folder.iterdir()} == {*sums, 'SHA256SUMS'}
+    assert 'Permission is hereby granted' in (folder / 'marked.LICENSE').read_text()
+    assert 'Apache License' in (folder / 'purify.LICENSE').read_text()
+
+
+def test_every_file_of_the_page_is_served_and_all_are_small() -> None:
+    served = {STATIC / name for name in FILES} | {STATIC / 'index.html'}
+    assert {path for path in STATIC.rglob('*') if path.suffix in ('.css', '.html', '.js', '.svg')} == served
+    assert len(gzip.compress(b''.join(path.read_bytes() for path in sorted(served)), 9)) <= 50_000
+    assert [path.name for path in served if 'vendor' not in path.parts and path.read_bytes().count(b'\n') > 400] == []
