@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from starlette.routing import BaseRoute, Match, Mount
+from starlette.types import ASGIApp, Scope
 
 from ..card import CardSettings
 from ..http.playground.page import Playground
 from ..settings import Limits
+from .app import A2AApp
 
-__all__ = ('check_docs_url', 'playground')
+__all__ = ('check_docs_url', 'playground', 'playground_paths')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -31,3 +37,30 @@ def playground(path: str | None, card: CardSettings, limits: Limits, *, anonymou
         logger.info('There is no playground at %s: the agent does not serve A2A 1.0 over HTTP+JSON.', path)
         return None
     return Playground(path, limits, anonymous=anonymous)
+
+
+def playground_paths(app: ASGIApp) -> Iterator[str]:
+    """Return the paths of the playgrounds of an app and of the mounted apps."""
+    return _paths(app, set())
+
+
+def _paths(app: object, seen: set[int]) -> Iterator[str]:
+    """Return the paths below an app, without the paths that a route of the app itself answers."""
+    if id(app) in seen:
+        return
+    seen.add(id(app))
+    inner = (getattr(app, 'app', None), *_routes(app))
+    below = chain.from_iterable(_paths(part, seen) for part in inner if part is not None)
+    own = [app.docs_url] if isinstance(app, A2AApp) and app.docs_url is not None else []
+    prefix = app.path if isinstance(app, Mount) else ''
+    yield from (prefix + path for path in chain(own, below) if not _taken(app, path))
+
+
+def _taken(app: object, path: str) -> bool:
+    """Return whether a route of the app itself answers at a path, such as FastAPI's own page."""
+    scope: Scope = {'type': 'http', 'method': 'GET', 'path': path, 'headers': ()}
+    return any(not isinstance(route, Mount) and route.matches(scope)[0] is Match.FULL for route in _routes(app))
+
+
+def _routes(app: object) -> Sequence[BaseRoute]:
+    return getattr(app, 'routes', None) or ()

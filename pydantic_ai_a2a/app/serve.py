@@ -23,6 +23,7 @@ from ..http.browser import AllowedHosts, HostCheck
 from ..http.request import redact as redact_query
 from .app import A2AApp
 from .build import to_a2a
+from .playground import playground_paths
 
 if TYPE_CHECKING:
     import uvicorn
@@ -264,6 +265,8 @@ def _uvicorn(
                 await super().startup(sockets)
                 for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
                     logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
+                    for path in playground_paths(app):
+                        logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
             finally:
                 settled.set()
 
@@ -292,6 +295,8 @@ class Server:
 
     url: str
     """URL of the server, with a final slash."""
+    docs_url: str | None
+    """URL of the playground of the first agent; None without a playground."""
 
     def __init__(
         self,
@@ -301,6 +306,8 @@ class Server:
         hosts: AllowedHosts | None = None,
     ) -> None:
         self.url = url_of(listener)
+        path = next(playground_paths(app), None)
+        self.docs_url = None if path is None else self.url + path.removeprefix('/')
         self._app = app
         self._listener = listener
         self._server, self._settled = _uvicorn(app, listener, hosts, {'lifespan': 'on', **options})

@@ -15,6 +15,8 @@ from ..bounds import LIMIT
 from ..e2e.venvs import missing
 
 Visit = Callable[..., Awaitable[Page]]
+ARGUMENTS = ('--no-sandbox', '--host-resolver-rules=MAP *.test 127.0.0.1')
+"""Tests of root have no sandbox. The names stand for other machines."""
 NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 
 
@@ -26,24 +28,24 @@ async def browser() -> AsyncGenerator[Browser]:
         missing('Chromium is not installed (Debian: apt-get install chromium), so the playground is not tested')
     expect.set_options(timeout=LIMIT * 1000)
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=program, args=['--no-sandbox'])
+        chromium = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield chromium
         await chromium.close()
 
 
 @pytest.fixture
 async def visit(browser: Browser) -> AsyncGenerator[Visit]:
-    """Opens a page in a context of its own. `refusals` is the number of refused requests, which Chromium logs."""
+    """Opens a page in a context of its own. So many requests fail, which Chromium logs; None: any number."""
     async with AsyncExitStack() as stack:
 
-        async def open_page(url: str, *, refusals: int = 0, **options: Any) -> Page:
-            return await stack.enter_async_context(visiting(browser, url, refusals, options))
+        async def open_page(url: str, *, failures: int | None = 0, **options: Any) -> Page:
+            return await stack.enter_async_context(visiting(browser, url, failures, options))
 
         yield open_page
 
 
 @asynccontextmanager
-async def visiting(browser: Browser, url: str, refusals: int, options: dict[str, Any]) -> AsyncGenerator[Page]:
+async def visiting(browser: Browser, url: str, failures: int | None, options: dict[str, Any]) -> AsyncGenerator[Page]:
     """Open a page, and at the end of the visit see that the page logged nothing, and called no other host."""
     context = await browser.new_context(**options)
     context.set_default_timeout(LIMIT * 1000)
@@ -64,9 +66,15 @@ async def visiting(browser: Browser, url: str, refusals: int, options: dict[str,
     await page.goto(url)
     yield page
     await context.close()
-    refused = [message for message in messages if message.startswith('Failed to load resource')]
-    assert [message for message in messages if message not in refused] == []
-    assert len(refused) == refusals, messages
+    failed = [message for message in messages if message.startswith('Failed to load resource')]
+    assert [message for message in messages if message not in failed] == []
+    assert failures is None or len(failed) == failures, messages
     assert {host for host in hosts if not host.startswith('blob:')} == {
         url.removesuffix(urlsplit(url).path).rstrip('/')
     }
+
+
+async def say(page: Page, text: str) -> None:
+    """Send a message by the message field."""
+    await page.get_by_role('textbox', name='Message', exact=True).fill(text)
+    await page.keyboard.press('Enter')

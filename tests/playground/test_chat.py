@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import serve, to_a2a
 
-from .conftest import Visit
+from .conftest import Visit, say
 
 
 async def markdown(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
     for piece in ('# Hel', 'lo\n\nAll **do', 'ne** now.\n\n| a | b |\n|---|---|\n| 1 | 2 |'):
         yield piece
-
-
-async def say(page: Page, text: str) -> None:
-    await page.get_by_role('textbox', name='Message').fill(text)
-    await page.keyboard.press('Enter')
 
 
 async def test_a_chat_draws_markdown_and_a_reload_keeps_the_conversation(visit: Visit) -> None:

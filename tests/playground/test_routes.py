@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from pydantic_ai import Agent
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pydantic_ai_a2a import Access, BearerAuth, Limits, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
 from pydantic_ai_a2a.http.playground import page
 from pydantic_ai_a2a.http.playground.page import FILES
 
@@ -153,3 +154,17 @@ def test_every_file_of_the_page_is_served_and_all_are_small() -> None:
     assert {path for path in STATIC.rglob('*') if path.suffix in ('.css', '.html', '.js', '.svg')} == served
     assert len(gzip.compress(b''.join(path.read_bytes() for path in sorted(served)), 9)) <= 50_000
     assert [path.name for path in served if 'vendor' not in path.parts and path.read_bytes().count(b'\n') > 400] == []
+
+
+def test_a_server_logs_the_addresses_of_its_playgrounds(capfd: pytest.CaptureFixture[str]) -> None:
+    own_docs = to_a2a(Agent('test'), routes=[Route('/docs', own)])
+    parent = FastAPI()
+    parent.mount('/joker', to_a2a(Agent('test', name='joker'), docs_url='/try'))
+    parent.mount('/own', own_docs)
+    parent.mount('/none', to_a2a(Agent('test', name='none'), docs_url=None))
+    parent.mount('/', to_a2a(Agent('test', name='root')))
+    with serve(CORSMiddleware(parent), log_level='info') as server:
+        assert re.findall(r'Playground: (\S+)', capfd.readouterr().err) == [f'{server.url}joker/try']
+        assert server.docs_url == f'{server.url}joker/try'
+    with serve(own_docs) as server:
+        assert server.docs_url is None

@@ -66,7 +66,6 @@ _POLICY = '; '.join(
 _HEADERS = (
     ('Cache-Control', 'no-cache'),
     ('Content-Security-Policy', _POLICY),
-    ('Cross-Origin-Opener-Policy', 'same-origin'),
     ('Cross-Origin-Resource-Policy', 'same-origin'),
     ('Referrer-Policy', 'no-referrer'),
 )

@@ -102,10 +102,16 @@ export class Api {
     if (!answer.ok) throw new ApiError(answer.status, await this.#read(answer, method, path), answer.headers.get('Retry-After'));
     for await (const [id, data] of serverSentEvents(answer.body)) {
       const event = JSON.parse(data);
-      this.log.add('event', `${id} ${Object.keys(event)[0]}`, event);
+      this.log.add('event', `${id} ${describe(event)}`, event);
       yield [id, event];
     }
   }
+}
+
+function describe(event) {
+  const [kind] = Object.keys(event);
+  const { status, artifact } = event[kind];
+  return `${kind} ${status ? (status.message?.metadata?.progress ?? status.state.replace('TASK_STATE_', '').toLowerCase()) : (artifact?.name ?? '')}`;
 }
 
 async function* serverSentEvents(body) {

@@ -48,7 +48,8 @@ export function drawTasks(tasks) {
       turn?.querySelector('button, summary, [tabindex]')?.focus({ preventScroll: true });
     };
     const state = task.state.toLowerCase().replace('_', ' ');
-    return el('li', {}, button([el('code', {}, plainName(task.id)), el('small', { class: `badge ${task.state}` }, state)].flat(), show, 'quiet task'));
+    const text = task.title || 'Task';
+    return el('li', {}, el('button', { type: 'button', class: 'quiet task', title: task.id, onclick: show }, el('span', { class: 'filename' }, plainName(text)), el('small', { class: `badge ${task.state}` }, state)));
   });
   return list('Tasks', items);
 }

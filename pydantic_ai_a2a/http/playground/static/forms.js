@@ -44,10 +44,10 @@ export class SchemaForm {
     const initial = value === undefined ? schema.default : value;
     if ('const' in schema) return { element: null, read: () => schema.const };
     if (Array.isArray(schema.enum)) return this.#select(schema, initial, path, label, optional);
-    if (schema.type === 'boolean') return this.#checkbox(schema, initial, path, label);
+    if (schema.type === 'boolean') return this.#checkbox(schema, initial, path, label, optional);
     if (schema.type === 'string') return this.#text(schema, initial, path, label, optional);
     if (schema.type === 'number' || schema.type === 'integer') return this.#number(schema, initial, path, label, optional);
-    if (schema.type === 'object' && schema.properties && depth < DEEPEST) return this.#object(schema, initial, path, label, depth);
+    if (schema.type === 'object' && schema.properties && depth < DEEPEST) return this.#object(schema, initial, path, label, depth, optional);
     return this.#json(schema, initial, path, label, optional);
   }
 
@@ -98,9 +98,10 @@ export class SchemaForm {
     return this.#field(select, schema, path, label, read, { optional });
   }
 
-  #checkbox(schema, value, path, label) {
+  #checkbox(schema, value, path, label, optional) {
     const box = el('input', { type: 'checkbox', checked: value === true });
-    return this.#field(box, schema, path, label, () => box.checked, { inline: true });
+    const read = () => (box.checked || !optional || value !== undefined ? box.checked : undefined);
+    return this.#field(box, schema, path, label, read, { inline: true });
   }
 
   #text(schema, value, path, label, optional) {
@@ -123,7 +124,7 @@ export class SchemaForm {
     return this.#field(input, schema, path, label, read, { optional });
   }
 
-  #object(schema, value, path, label, depth) {
+  #object(schema, value, path, label, depth, optional) {
     const required = new Set(schema.required);
     const members = Object.entries(schema.properties).map(([name, member]) => [
       name,
@@ -132,7 +133,10 @@ export class SchemaForm {
     const elements = members.map(([, member]) => member.element);
     const element = depth ? el('fieldset', {}, el('legend', {}, plainName(schema.title ?? label)), elements) : el('div', {}, elements);
     const others = Object.entries(value ?? {}).filter(([name]) => !(name in schema.properties));
-    const read = () => Object.fromEntries([...others, ...members.map(([name, member]) => [name, member.read()])].filter(([, one]) => one !== undefined));
+    const read = () => {
+      const fields = [...others, ...members.map(([name, member]) => [name, member.read()])].filter(([, one]) => one !== undefined);
+      return optional && !fields.length ? undefined : Object.fromEntries(fields);
+    };
     return { element, read };
   }
 

@@ -63,7 +63,10 @@ function drawTurns() {
   }
   const welcome = thread.querySelector('.welcome');
   if (chat.tasks.length) welcome?.remove();
-  else if (!welcome && card) thread.append(drawWelcome(card, fill));
+  else if (!welcome && card) thread.append(drawWelcome(card, (example) => {
+    fill(example);
+    text.focus();
+  }));
   const states = JSON.stringify(chat.tasks.map((task) => [task.id, task.state]));
   if (tasks.dataset.states !== states) {
     tasks.dataset.states = states;
@@ -90,7 +93,6 @@ function notice(name, message) {
 function fill(message) {
   text.value = message;
   grow();
-  text.focus();
 }
 
 function grow() {
@@ -107,6 +109,7 @@ async function submit() {
     const attached = attachments.files;
     attachments.clear();
     fill('');
+    text.focus();
     thread.scrollTop = thread.scrollHeight;
     const asking = chat.asking;
     try {

@@ -32,19 +32,23 @@ function drawApproval(call, choices, defs, send) {
   const place = `${SENT}.callAnswers[0].args`;
   const schema = choices.approve?.properties.args;
   const form = schema ? new SchemaForm(schema, defs, call.args, place, 'Arguments') : null;
+  const proposed = form && JSON.stringify(form.read());
   const reason = el('input', { type: 'text', 'aria-label': 'Reason for the denial', placeholder: 'Reason (optional)', autocomplete: 'off' });
   const approve = () => {
     const args = form?.read();
-    return send('approve', form === null || same(args, call.args) ? {} : { args });
+    return send('approve', form === null || JSON.stringify(args) === proposed ? {} : { args });
   };
   const deny = () => send('deny', reason.value.trim() ? { reason: reason.value.trim() } : {});
-  return card('Approval', call, form, approve, 'Approve', [
+  const asked = call.args ? { ...call, text: 'The agent wants to call this tool.' } : call;
+  return card('Approval', asked, form, approve, 'Approve', [
     form ? form.element : call.args ? drawData(call.args) : el('p', { class: 'hint' }, 'The server hides the arguments.'),
   ], [reason, ['Deny', deny]]);
 }
 
 function drawResult(call, choices, defs, send) {
-  const form = new SchemaForm(choices.result?.properties.result, defs, undefined, `${SENT}.callAnswers[0].result`, 'Answer');
+  const own = choices.result?.properties.result ?? {};
+  const schema = call.kind === 'question' && !Object.keys(own).length ? { type: 'string' } : own;
+  const form = new SchemaForm(schema, defs, undefined, `${SENT}.callAnswers[0].result`, 'Answer');
   const reason = el('input', { type: 'text', 'aria-label': 'Necessary change', placeholder: 'Necessary change', autocomplete: 'off' });
   const title = call.kind === 'question' ? 'Question' : 'External call';
   return card(title, call, form, () => send('result', { result: form.read() ?? null }), 'Answer', [form.element], [
@@ -65,16 +69,6 @@ function drawSignIn(text, { schemes, url }, answer, tool) {
     url ? el('p', {}, link(url, url)) : null,
     ways && el('p', { class: 'hint' }, ways),
   ]);
-}
-
-const same = (one, other) => canonical(one) === canonical(other);
-
-function canonical(value) {
-  return JSON.stringify(value, (_, member) =>
-    member && typeof member === 'object' && !Array.isArray(member)
-      ? Object.fromEntries(Object.entries(member).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : member,
-  );
 }
 
 function card(title, { text, tool }, form, submit, label, content, [extra, [other, otherAct]] = [null, []]) {

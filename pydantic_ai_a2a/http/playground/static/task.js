@@ -18,6 +18,12 @@ export class Task {
     this.version = 0;
   }
 
+  // The first words of the task.
+  get title() {
+    const first = [...this.blocks.values()].find((block) => block.kind === 'user');
+    return first?.message.parts.map((part) => part.text ?? part.filename ?? '').join(' ').slice(0, 80) ?? '';
+  }
+
   get ended() {
     return ENDED.has(this.state);
   }

@@ -1,0 +1,126 @@
+"""Agents of the playground's tests and pictures: their models follow a script that the message chooses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+from pydantic_ai import Agent, BinaryContent
+from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+
+from pydantic_ai_a2a import AuthRequired, InputRequired
+
+Step = str | Mapping[int, DeltaToolCall] | Mapping[int, DeltaThinkingPart]
+Script = Mapping[str, Sequence[Step]]
+
+
+def call(tool: str, args: str = '{}', n: int = 1) -> dict[int, DeltaToolCall]:
+    return {n: DeltaToolCall(tool, args, tool_call_id=f'{tool}-{n}')}
+
+
+def words(text: str) -> Sequence[str]:
+    """A text as the deltas of a model."""
+    return text.replace(' ', ' \0').split('\0')
+
+
+def prompt(messages: list[ModelMessage]) -> str:
+    """The text of the newest message of the user."""
+    parts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    content = parts[-1].content
+    return content if isinstance(content, str) else ' '.join(item for item in content if isinstance(item, str))
+
+
+def returns(messages: list[ModelMessage]) -> list[Any]:
+    """The results of the tools since the newest message of the user."""
+    last = messages[-1]
+    parts = last.parts if isinstance(last, ModelRequest) else ()
+    return [part.content for part in parts if isinstance(part, ToolReturnPart) and part.tool_name != 'final_result']
+
+
+def scripted(script: Script, name: str = 'keeper', **options: Any) -> Agent[None, Any]:
+    """An agent whose model sends the steps of the prompt, and says the results of the tools."""
+
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        results = returns(messages)
+        for step in [f'Results: {results}'] if results else script[prompt(messages)]:
+            yield step
+
+    return Agent(FunctionModel(stream_function=stream), name=name, **options)
+
+
+KEEPER: Script = {
+    'Tidy up.': ['I found an old file. ', call('delete_file', '{"path": "old.txt", "force": false}')],
+    'Tidy all.': [
+        call('delete_file', '{"path": "old.txt"}', 1),
+        call('delete_file', '{"path": "new.txt"}', 2),
+    ],
+    'Pizza.': [call('order')],
+    'Mail.': [call('newest_mail')],
+    'Name it.': [call('ask_name')],
+    'Where?': [call('look_up', '{"city": "Paris"}')],
+    'Think.': [{0: DeltaThinkingPart(content='Paris is sunny in May.')}, 'It is sunny.'],
+}
+
+
+def keeper() -> Agent[None, Any]:
+    """An agent that asks before a file is deleted, asks for a pizza, and wants the user to sign in."""
+    agent = scripted(KEEPER, description='Keeps your files tidy, and asks before a file is deleted.')
+    signed_in: list[str] = []
+
+    @agent.tool_plain(requires_approval=True)
+    def delete_file(path: str, force: bool = False) -> str:
+        """Delete a file.
+
+        Args:
+            path: The file to delete.
+            force: True deletes a file that is in use.
+        """
+        return f'{path} is deleted ({force=})'
+
+    @agent.tool_plain
+    def order() -> str:
+        raise InputRequired('Which pizza?', schema=PIZZA)
+
+    @agent.tool_plain
+    def newest_mail() -> str:
+        if not signed_in:
+            signed_in.append('ada')
+            raise AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example.com/start')
+        return 'Lunch?'
+
+    @agent.tool_plain
+    def ask_name() -> str:
+        raise InputRequired('Which name?')
+
+    @agent.tool_plain
+    def look_up(city: str) -> str:
+        return f'It is sunny in {city}.'
+
+    _ = (delete_file, order, newest_mail, ask_name, look_up)
+    return agent
+
+
+PIZZA = {
+    'type': 'object',
+    'title': 'Pizza',
+    'required': ['kind', 'size', 'count'],
+    'properties': {
+        'kind': {'enum': ['Margherita', 'Funghi'], 'title': 'Kind'},
+        'size': {'type': 'string', 'title': 'Size', 'enum': ['small', 'large']},
+        'count': {'type': 'integer', 'title': 'Number of pizzas', 'minimum': 1},
+        'thin': {'type': 'boolean', 'title': 'Thin crust'},
+        'to': {
+            'type': 'object',
+            'title': 'Address',
+            'required': ['street'],
+            'properties': {
+                'street': {'type': 'string', 'title': 'Street'},
+                'floor': {'type': 'number', 'title': 'Floor'},
+            },
+        },
+        'extras': {'type': 'array', 'items': {'type': 'string'}, 'title': 'Extras'},
+    },
+}
+
+PICTURE = BinaryContent(b'\x89PNG\r\n\x1a\n not a picture', media_type='image/png', identifier='chart.png')

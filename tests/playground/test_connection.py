@@ -1,0 +1,213 @@
+"""Cut streams, cancels, credentials, and the places where a page may be mounted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from playwright.async_api import expect
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pydantic_ai_a2a import (
+    A2AApp,
+    Access,
+    APIKeyAuth,
+    Authenticator,
+    BearerAuth,
+    Limits,
+    Workers,
+    mount,
+    serve,
+    to_a2a,
+)
+from pydantic_ai_a2a.types import TaskQuery
+
+from .agents import keeper, scripted
+from .conftest import Visit, say
+
+TOKEN = 'a-long-secret-token-of-ada'
+
+
+class Gate:
+    """A model that waits within an answer until the test opens the gate, perhaps in the loops of several servers."""
+
+    def __init__(self) -> None:
+        self.opened = False
+        self.waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self.agent: Agent[None, str] = Agent(FunctionModel(stream_function=self.stream), name='gate')
+
+    async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'First half, '
+        if not self.opened:
+            event = asyncio.Event()
+            self.waiting.append((asyncio.get_running_loop(), event))
+            await event.wait()
+        yield 'second half.'
+
+    def open(self) -> None:
+        self.opened = True
+        for loop, event in self.waiting:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(event.set)
+
+
+class Cut:
+    """Middleware that can cut the connections of streams, and counts what clients ask for."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.streams: list[asyncio.Task[object] | None] = []
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.resumed: list[str] = []
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] == 'http' and scope['path'].endswith((':stream', ':subscribe')):
+            self.loop = asyncio.get_running_loop()
+            self.streams.append(asyncio.current_task())
+            self.resumed += [value.decode() for name, value in scope['headers'] if name == b'last-event-id']
+        await self.app(scope, receive, send)
+
+    def cut(self) -> None:
+        stream = self.streams[-1]
+        assert self.loop is not None
+        assert stream is not None
+        self.loop.call_soon_threadsafe(stream.cancel)
+
+
+async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
+    gate = Gate()
+    cut = Cut(to_a2a(gate.agent))
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        cut.cut()
+        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+        gate.open()
+        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
+    assert cut.resumed == ['2']
+
+
+async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit, tmp_path: Path) -> None:
+    gate = Gate()
+
+    def app() -> A2AApp:
+        return to_a2a(gate.agent, backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
+
+    with serve(app()) as server:
+        page = await visit(f'{server.url}docs', failures=None)
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        port = int(server.url.rsplit(':', 1)[1].strip('/'))
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    gate.open()
+    with serve(app(), port=port):
+        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+        await page.reload()
+        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
+        await say(page, 'And now?')
+        await expect(page.get_by_text('First half, second half.')).to_have_count(2)
+
+
+async def test_a_task_is_cancelled(visit: Visit) -> None:
+    gate = Gate()
+    app = to_a2a(gate.agent)
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        await page.get_by_role('button', name='Cancel task').click()
+        await expect(page.get_by_role('region', name='Task').get_by_text('Canceled')).to_have_count(1)
+        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
+
+
+@pytest.mark.parametrize(
+    ('auth', 'label'),
+    [
+        (BearerAuth({TOKEN: 'ada'}), 'Bearer token'),
+        (APIKeyAuth({TOKEN: 'ada'}), 'API key (X-API-Key)'),
+        (APIKeyAuth({TOKEN: 'ada'}, query='key'), 'API key (key)'),
+    ],
+    ids=['bearer', 'header', 'query'],
+)
+async def test_credentials_are_asked_for_and_forgotten_at_a_reload(
+    visit: Visit, auth: Authenticator, label: str
+) -> None:
+    app = to_a2a(keeper(), auth=auth)
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs', failures=2)
+        await say(page, 'Where?')
+        await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
+        field = page.get_by_role('form', name='Credentials').get_by_label(label)
+        await expect(field).to_be_focused()
+        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Where?')
+        await field.fill(TOKEN)
+        await page.keyboard.press('Enter')
+        await page.get_by_role('textbox', name='Message', exact=True).press('Enter')
+        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        assert await page.evaluate('[localStorage.length, sessionStorage.length, document.cookie]') == [0, 0, '']
+        assert TOKEN not in page.url + await page.content()
+        await page.reload()
+        await expect(page.get_by_text('The server wants credentials.')).to_have_count(1)
+        await field.fill(TOKEN)
+        await page.keyboard.press('Enter')
+        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        assert [task['context_id'] in page.url for task in await app.list_tasks()] == [True]
+
+
+async def test_a_page_below_a_prefix_and_a_tenant_calls_its_own_agent(visit: Visit) -> None:
+    app = to_a2a(keeper(), access=Access(tenants=['acme']))
+    parent = FastAPI()
+    mount(parent, '/agents/keeper', app)
+    with serve(parent) as server:
+        assert server.docs_url == f'{server.url}agents/keeper/docs'
+        for path in ('agents/keeper/docs', 'agents/keeper/acme/docs'):
+            page = await visit(f'{server.url}{path}')
+            await say(page, 'Where?')
+            await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+            await page.reload()
+            await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+    owners = [task.header.owner for task in (await app.backend.reader.list(TaskQuery(owner=None))).tasks]
+    assert len({*owners}) == 2
+
+
+async def test_a_page_on_a_public_host_says_that_callers_are_anonymous(visit: Visit) -> None:
+    app = to_a2a(keeper(), access=Access(anonymous_list=False))
+    with serve(app, allowed_hosts=['agent.test'], anonymous=True) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await expect(page.get_by_text('does not authenticate callers')).to_have_count(0)
+        await say(page, 'Where?')
+        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        await page.reload()  # lists are refused, so the page reads the task by its id
+        await expect(page.get_by_text('It is sunny in Paris.')).to_have_count(1)
+        page = await visit(f'{server.url}docs'.replace('127.0.0.1', 'agent.test'))
+        await expect(page.get_by_text('This server does not authenticate callers.')).to_have_count(1)
+
+
+async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(visit: Visit) -> None:
+    with serve(to_a2a(scripted({}), limits=Limits(text=10))) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await say(page, 'Much too long.')
+        await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
+        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Much too long.')
+        await expect(page.get_by_role('region', name='Task')).to_have_count(0)
+
+
+async def test_a_failed_task_has_its_text(visit: Visit) -> None:
+    with serve(to_a2a(scripted({}))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Hello.')
+        await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
+        await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('failed')
+        await page.reload()
+        await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)

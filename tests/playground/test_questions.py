@@ -1,0 +1,130 @@
+"""Approvals, questions and sign-ins in the playground."""
+
+from __future__ import annotations
+
+from playwright.async_api import Locator, Page, expect
+
+from pydantic_ai_a2a import InputRequired, serve, to_a2a
+
+from .agents import call, keeper, scripted
+from .conftest import Visit, say
+
+
+def approvals(page: Page) -> Locator:
+    return page.get_by_role('form', name='Approval: delete_file')
+
+
+async def test_an_approval_may_change_arguments_and_stays_after_a_reload(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy up.')
+        await expect(approvals(page).get_by_label('path')).to_have_value('old.txt')
+        await page.reload()
+        await expect(page.get_by_text('I found an old file.')).to_have_count(1)
+        await approvals(page).get_by_label('path').fill('older.txt')
+        await approvals(page).get_by_label('force').check()
+        await approvals(page).get_by_role('button', name='Approve').click()
+        await expect(page.get_by_text("Results: ['older.txt is deleted (force=True)']")).to_have_count(1)
+        await expect(approvals(page)).to_have_count(0)
+        await expect(page.get_by_text('Approved delete_file')).to_have_count(1)
+
+
+async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(visit: Visit) -> None:
+    app = to_a2a(keeper())
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Tidy all.')
+        await expect(approvals(page)).to_have_count(2)
+        await approvals(page).first.get_by_label('Reason').fill('It is needed.')
+        await approvals(page).first.get_by_role('button', name='Deny').click()
+        await expect(approvals(page)).to_have_count(1)
+        await expect(page.get_by_text('Denied delete_file: It is needed.')).to_have_count(1)
+        await expect(approvals(page).get_by_label('path')).to_have_value('new.txt')
+        await approvals(page).get_by_role('button', name='Approve').click()
+        await expect(page.get_by_text("'new.txt is deleted (force=False)'")).to_have_count(1)
+        [task] = await app.list_tasks()
+        data = [part['data'] for message in task.get('history', ()) for part in message['parts'] if 'data' in part]
+        answers = [item['callAnswers'] for item in data if 'callAnswers' in item]
+        assert answers == [
+            [{'id': 'delete_file-1', 'decision': 'deny', 'reason': 'It is needed.'}],
+            [{'id': 'delete_file-2', 'decision': 'approve'}],
+        ]
+
+
+async def test_a_form_of_the_schema_keeps_what_the_server_refuses(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs', failures=2)
+        await say(page, 'Pizza.')
+        form = page.get_by_role('form', name='Question: order')
+        await expect(form).to_contain_text('Which pizza?')
+        await form.get_by_label('Kind').select_option('Funghi')
+        await form.get_by_label('Size').select_option('large')
+        await form.get_by_label('Number of pizzas').fill('two')
+        await form.get_by_role('button', name='Answer').click()
+        count = form.get_by_label('Number of pizzas')
+        await expect(count).to_have_attribute('aria-invalid', 'true')
+        await expect(count).to_have_accessible_description('must be an integer')
+        await expect(count).to_be_focused()
+        await expect(count).to_have_value('two')
+        await count.fill('0')
+        await page.keyboard.press('Enter')
+        await expect(count).to_have_accessible_description('must be at least 1')
+        await count.fill('2')
+        await form.get_by_label('Thin crust').check()
+        await form.get_by_label('Street').fill('Rue 1')
+        await form.get_by_label('Floor').fill('2.5')
+        extras = form.get_by_label('Extras')
+        await extras.fill('olives')
+        await form.get_by_role('button', name='Answer').click()
+        await expect(extras).to_have_accessible_description('is not JSON. Put text in double quotes.')
+        await extras.fill('["olives"]')
+        await form.get_by_role('button', name='Answer').click()
+        await expect(page.get_by_text("{'kind': 'Funghi', 'size': 'large', 'count': 2, 'thin': True,")).to_have_count(1)
+        await expect(page.get_by_text("'to': {'street': 'Rue 1', 'floor': 2.5}, 'extras': ['olives']}")).to_have_count(
+            1
+        )
+
+
+async def test_a_question_may_be_sent_back(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await say(page, 'Pizza.')
+        form = page.get_by_role('form', name='Question: order')
+        await form.get_by_role('button', name='Ask again').click()
+        await expect(form.get_by_role('alert').filter(has_text='reason')).to_have_count(1)
+        await form.get_by_label('Necessary change').fill('Offer pasta.')
+        await form.get_by_role('button', name='Ask again').click()
+        await expect(page.get_by_text('Asked again order: Offer pasta.')).to_have_count(1)
+
+
+async def test_a_task_goes_on_after_a_sign_in(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Mail.')
+        form = page.get_by_role('form', name='Sign-in: newest_mail')
+        way = form.get_by_role('link', name='https://sso.example.com/start')
+        await expect(way).to_have_attribute('rel', 'noopener noreferrer')
+        await form.get_by_role('button', name='I have signed in').click()
+        await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
+
+
+async def test_a_question_without_a_schema_takes_text(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Name it.')
+        await page.get_by_role('form', name='Question: ask_name').get_by_label('Answer').fill('Ada')
+        await page.keyboard.press('Enter')
+        await expect(page.get_by_text("Results: ['Ada']")).to_have_count(1)
+
+
+async def test_the_message_field_answers_a_question_of_the_agent(visit: Visit) -> None:
+    script = {'Hello.': [call('final_result', '{"question": "Which **city**?"}')], 'Paris': ['Paris it is.']}
+    app = to_a2a(scripted(script, output_type=[str, InputRequired]))
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Hello.')
+        await expect(page.get_by_placeholder('Answer the question')).to_have_count(1)
+        await expect(page.get_by_text('city', exact=True)).to_have_css('font-weight', '700')
+        await say(page, 'Paris')
+        await expect(page.get_by_text('Paris it is.')).to_have_count(1)
+        assert len(await app.list_tasks()) == 1
