@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 from fasta2a.schema import Message, Part, Task
 from pydantic_ai.messages import BinaryContent
+from pydantic_core import to_json
 
 from ..conversion.inbound import url_kind
 from ..errors import RemoteProtocolError
 
-__all__ = ('content_of', 'text_of')
+__all__ = ('content_of', 'digest_id', 'text_of')
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'
@@ -41,6 +43,11 @@ def content_of(answer: Task | Message) -> Any:
 def text_of(parts: Iterable[Part]) -> str:
     """Return the text of parts, without data and files."""
     return ''.join(part['text'] for part in parts if 'text' in part)
+
+
+def digest_id(*values: Any) -> str:
+    """Return an id for a message, made from JSON values: equal values make equal ids."""
+    return sha256(to_json(values)).hexdigest()[:32]
 
 
 def _items(parts: Sequence[Part]) -> list[Any]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import anyio
 from fasta2a.schema import AgentCard, Message, Task
 from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.messages import (
@@ -27,17 +25,16 @@ from pydantic_ai.tools import RunContext
 
 from ..client.client import A2AClient
 from ..client.connections import shown
-from ..client.following import STOPPED, Update
+from ..client.following import Update
 from ..errors import A2AError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
 from .details import APPROVAL, QUESTION, SYSTEM, Agent, Turn, details, last_turn, used
 from .incoming import partial_text, response_parts
-from .outgoing import outgoing
+from .outgoing import Outgoing, message_id, outgoing
+from .tasks import RemoteTasks
 
 __all__ = ('A2AModel',)
 
-_CANCEL_TIME = 10.0
-"""Seconds for the cancellation of a remote task whose run was cancelled."""
 _REPLACED = 'replaced_text'
 """Name of the native tool whose calls separate replaced text from the text that follows."""
 
@@ -73,6 +70,7 @@ class A2AModel(Model[A2AClient]):
             )
         )
         self._remote = client
+        self._tasks = RemoteTasks(client)
         self._model_name = model_name
 
     @property
@@ -132,38 +130,29 @@ class A2AModel(Model[A2AClient]):
             raise ModelAPIError(self._model_name, str(error)) from error
         agent = Agent(name=card['name'], url=_url(card))
         turn = last_turn(messages, agent)
-        request = _Request(agent=agent, turn=turn, parameters=parameters, updates=self._updates(card, turn, parameters))
+        message = outgoing(turn, parameters)
+        updates = self._updates(card, turn, message, message_id(messages, message))
+        request = _Request(agent=agent, turn=turn, parameters=parameters, updates=updates)
         return _RemoteStream(parameters, request=request, name=self._model_name)
 
     async def _updates(
-        self, card: AgentCard, turn: Turn, parameters: ModelRequestParameters
+        self, card: AgentCard, turn: Turn, message: Outgoing, message_id: str
     ) -> AsyncGenerator[Update, None]:
         """Yield the events of the remote task. If the caller stops early, the remote task is canceled."""
-        message = outgoing(turn, parameters)
         declared = {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
         stream = self._remote.stream(
-            message.parts,
+            Message(role='user', message_id=message_id, parts=message.parts),
             context_id=turn.context_id or '',
             task_id=message.task_id or '',
             accepted_output_modes=message.accepted_output_modes,
             extensions=[RUN_METADATA] if RUN_METADATA in declared else [],
         )
-        task_id: str | None = message.task_id
         try:
-            async with aclosing(stream):
-                async for update in stream:
-                    task_id = _running(update.task)
+            async with aclosing(self._tasks.follow(stream)) as updates:
+                async for update in updates:
                     yield update
-        except (asyncio.CancelledError, GeneratorExit):
-            if task_id is not None:
-                await self._cancel(task_id)
-            raise
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, _told(error)) from error
-
-    async def _cancel(self, task_id: str) -> None:
-        with anyio.move_on_after(_CANCEL_TIME, shield=True), suppress(A2AError, RemoteError):
-            await self._remote.cancel(task_id)
 
 
 @dataclass
@@ -240,11 +229,6 @@ class _RemoteStream(StreamedResponse):
     def timestamp(self) -> datetime:
         """Time of the request."""
         return self._timestamp
-
-
-def _running(task: Task | None) -> str | None:
-    """Return the id of a running task; None for a task that has ended or waits."""
-    return None if task is None or task['status']['state'] in STOPPED else task['id']
 
 
 def _url(card: AgentCard) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
+from uuid import uuid4
 
 from fasta2a.schema import Part
 from pydantic_ai import ModelRetry
@@ -13,6 +14,7 @@ from pydantic_ai.messages import (
     BinaryContent,
     CachePoint,
     FileUrl,
+    ModelMessage,
     ModelRequest,
     ModelResponse,
     StructuredContent,
@@ -28,10 +30,11 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
 from ..conversion.files import file_part
+from .content import digest_id
 from .details import APPROVAL, QUESTION, Turn, as_text
 from .waiting import PendingRemoteCall, WaitingTask, answer_to
 
-__all__ = ('Outgoing', 'outgoing')
+__all__ = ('Outgoing', 'message_id', 'outgoing')
 
 _DENIED = ToolDenied().message
 _DATA = ('application/json', 'text/plain')
@@ -71,6 +74,12 @@ def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
         task_id=turn.waiting_task,
         accepted_output_modes=() if schema is None or parameters.allow_image_output else _DATA,
     )
+
+
+def message_id(messages: Sequence[ModelMessage], message: Outgoing) -> str:
+    """Return the id of a request's message: the same for a repeated request of a run, another for any other request."""
+    run_id = messages[-1].run_id or uuid4().hex
+    return digest_id(run_id, len(messages), message.task_id, message.parts)
 
 
 def _schema(parameters: ModelRequestParameters) -> str | None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import aclosing, suppress
 from copy import copy
 from datetime import timedelta
-from hashlib import sha256
 from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, cast
 
 import httpx2
@@ -18,7 +16,7 @@ from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, Use
 from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
 from pydantic_ai.tools import AgentDepsT, RunContext
 from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
-from pydantic_core import SchemaValidator, core_schema, to_json
+from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
 from ..client.client import A2AClient, SendOptions, Target
@@ -27,15 +25,14 @@ from ..client.following import Update
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
-from .content import content_of, text_of
+from .content import content_of, digest_id, text_of
 from .events import A2ATaskEvent, RemoteTaskEvent
+from .tasks import RemoteTasks
 from .tools import RemoteTool, remote_tools
 from .usage import difference, totals
 from .waiting import RemoteAnswer, WaitingTask, answer_to, waiting_task
 
 __all__ = ('A2AToolset', 'ToolsetOptions')
-
-logger = logging.getLogger('pydantic_ai_a2a')
 
 HeadersOf: TypeAlias = Callable[[RunContext[AgentDepsT]], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Returns the headers of a run's requests."""
@@ -45,8 +42,6 @@ ErrorBehavior: TypeAlias = Literal['failed', 'retry', 'error']
 
 PLACE = 'a2a'
 """Key of the tool, task and conversation in the metadata of a tool return."""
-_CANCEL_LIMIT = 10.0
-"""Seconds in which remote tasks are canceled at the end of a run."""
 _MOST_WAITING = 10_000
 _MESSAGE = SchemaValidator(
     core_schema.typed_dict_schema({'message': core_schema.typed_dict_field(core_schema.str_schema())})
@@ -126,15 +121,10 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         self._event: type[RemoteTaskEvent | A2ATaskEvent] = RemoteTaskEvent
         self._waiting: dict[tuple[str | None, str | None], WaitingTask] = {}
         """Remote tasks that wait in this process, by conversation and local call: ids of calls are not unique."""
-        self._begin()
+        self._running = RemoteTasks(self._client)
 
     def _make(self, headers: Any, auth: Any) -> A2AClient:
         return A2AClient(self._target, headers=headers, auth=auth, **self._options)
-
-    def _begin(self) -> None:
-        self._open: set[str] = set()
-        """Remote tasks of this run that have not ended."""
-        self._cancelling: set[asyncio.Task[None]] = set()
 
     @property
     def id(self) -> str | None:
@@ -149,9 +139,9 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
     async def for_run(self, ctx: RunContext[AgentDepsT]) -> Self:
         """Return the toolset of one run, with the credentials of the run."""
         toolset = copy(self)
-        toolset._begin()
         if self._is_dynamic:
             toolset._client = self._make(await _resolved(self._headers, ctx), await _resolved(self._auth, ctx))
+        toolset._running = RemoteTasks(toolset._client)
         return toolset
 
     async def __aenter__(self) -> Self:
@@ -161,11 +151,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
 
     async def __aexit__(self, *args: Any) -> None:
         """Cancel the remote tasks that have not ended, within ten seconds, and close the client."""
-        for task_id in [*self._open]:
-            self._cancel_soon(task_id)
+        # A run that is cancelled once more leaves at once. The cancellations still have an open client.
+        await asyncio.shield(asyncio.create_task(self._close()))
+
+    async def _close(self) -> None:
         try:
-            if self._cancelling:
-                await asyncio.shield(asyncio.gather(*self._cancelling))
+            await self._running.aclose()
         finally:
             await self._client.__aexit__(None, None, None)
 
@@ -200,7 +191,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         agent = card['name'][:200]
         waiting, answer = self._answer(ctx)
         if waiting is not None and 'denied' in answer:
-            await self._cancel(waiting['task'])
+            await self._running.cancel(waiting['task'])
             raise ToolFailed(answer['denied'])
         place = f'{self._id or agent} {name}'
         options = SendOptions()
@@ -242,21 +233,12 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
     ) -> Task | Message:
         """Return the task at its end or its next question, or the message in its place."""
-        task_id: str | None = None
         outcome: Task | Message | None = None
-        try:
-            async with aclosing(updates):
-                async for event, task in updates:
-                    outcome = event.get('message') if task is None else task
-                    if task is not None:
-                        task_id = task['id']
-                        self._open.add(task_id)
-                        await self._tell(agent, task, event, ctx)
-            self._open.discard(task_id or '')
-        except asyncio.CancelledError:
-            if task_id in self._open:
-                self._cancel_soon(task_id)
-            raise
+        async with aclosing(self._running.follow(updates)) as followed:
+            async for event, task in followed:
+                outcome = event.get('message') if task is None else task
+                if task is not None:
+                    await self._tell(agent, task, event, ctx)
         assert outcome is not None
         return outcome
 
@@ -306,18 +288,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         """Cancel the remote task of a call that was denied without `remote_results`, if this process knows the task."""
         if (waiting := self._waiting.pop((ctx.conversation_id, call_id), None)) is not None:
             async with await self.for_run(ctx) as toolset:
-                await toolset._cancel(waiting['task'])
-
-    def _cancel_soon(self, task_id: str) -> None:
-        self._open.discard(task_id)
-        self._cancelling.add(asyncio.create_task(self._cancel(task_id)))
-
-    async def _cancel(self, task_id: str) -> None:
-        try:
-            async with asyncio.timeout(_CANCEL_LIMIT):
-                await self._client.cancel(task_id)
-        except (A2AError, RemoteError, TimeoutError) as error:
-            logger.warning('The remote task %s was not canceled: %s', task_id, error)
+                await toolset._running.cancel(waiting['task'])
 
 
 def _is_function(value: object) -> bool:
@@ -343,7 +314,7 @@ def _context_of(ctx: RunContext[Any], place: str) -> str | None:
 
 def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:
     """Return the id of a call's message: the same for a resumed run, another for a retried call."""
-    return sha256(to_json([ctx.run_id, ctx.tool_call_id, ctx.retry, task_id, parts])).hexdigest()[:32]
+    return digest_id(ctx.run_id, ctx.tool_call_id, ctx.retry, task_id, parts)
 
 
 def _returned(place: str, answer: Task | Message, task_id: str | None) -> ToolReturn:

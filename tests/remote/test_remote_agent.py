@@ -332,7 +332,7 @@ class Watched(A2AClient):
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a cancellation take as long as a slow machine needs."""
-    monkeypatch.setattr('pydantic_ai_a2a.remote.model._CANCEL_TIME', LIMIT)
+    monkeypatch.setattr('pydantic_ai_a2a.remote.tasks._CANCEL_LIMIT', LIMIT)
 
 
 @pytest.mark.usefixtures('_patient')
@@ -558,21 +558,15 @@ async def test_an_output_that_fits_no_member_of_a_union_is_asked_for_again() -> 
     assert result.output == Weather(**WEATHER)
 
 
-async def test_a_run_that_is_cancelled_before_its_task_cancels_nothing() -> None:
-    reached = asyncio.Event()
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if scope['type'] == 'http' and scope['method'] == 'POST':
-            reached.set()
-            await asyncio.Event().wait()
-        await Canned().app(scope, receive, send)
-
-    remote = RemoteAgent(A2AClient(app, timeout=LIMIT, trusted_origins=['http://agent.example']))
-    run = asyncio.create_task(remote.run('go'))
-    await asyncio.wait_for(reached.wait(), LIMIT)
-    run.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await run
+async def test_a_repeated_request_of_a_run_has_the_same_message_id() -> None:
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'text': 'Hi.'}]}]}
+    canned = Canned(*(stream({'task': done}) for _ in range(5)))
+    remote = RemoteAgent(canned.app)
+    for run_id in ('one', 'one', 'two', None, None):
+        await remote.run('hello', run_id=run_id)
+    ids = [body['params']['message']['messageId'] for _, _, _, body in canned.requests if body]
+    assert ids[0] == ids[1]
+    assert len({*ids}) == 4
 
 
 async def test_an_output_beside_a_file() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import RunContext
 from pydantic_ai.usage import RunUsage
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
     A2A,
@@ -23,6 +24,7 @@ from pydantic_ai_a2a import (
     A2AToolset,
     CardRefused,
     Messages,
+    RemoteAgent,
     RemoteError,
     RemoteTaskEvent,
     serve,
@@ -30,6 +32,7 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.errors import RemoteUnavailable
 from pydantic_ai_a2a.protocol.answers import read_task
+from pydantic_ai_a2a.remote import tasks
 from pydantic_ai_a2a.remote.content import content_of
 from pydantic_ai_a2a.remote.usage import difference
 
@@ -250,7 +253,72 @@ async def test_each_remote_tool_has_its_own_conversation() -> None:
     assert (await other.run('two', message_history=ended.all_messages())).output == 'two (0)'
 
 
-async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_nothing() -> None:
+class Late:
+    """An app that answers messages only once it is opened."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.reached, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['method'] == 'POST' and not self.reached.is_set():
+            self.reached.set()
+            await self.opened.wait()
+        await self._app(scope, receive, send)
+
+
+async def cancellation() -> asyncio.Task[Any]:
+    """The asyncio task that cancels a remote task, once it has begun."""
+    while True:
+        for task in asyncio.all_tasks():
+            if getattr(task.get_coro(), '__qualname__', '') == 'RemoteTasks._cancel':
+                return task
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize('kind', ['tool', 'agent'])
+async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_the_task(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, '_FIRST_LIMIT', LIMIT)
+    app = to_a2a(Stuck().agent)
+    late = Late(app)
+    agent: Any = caller(toolsets=[A2AToolset(late)]) if kind == 'tool' else RemoteAgent(late)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        running = asyncio.create_task(agent.run('hello'))
+        await late.reached.wait()
+        running.cancel()
+        await cancellation()
+        late.opened.set()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert await states(app) == ['canceled']
+
+
+@pytest.mark.parametrize('kind', ['tool', 'agent'])
+async def test_a_second_cancellation_ends_the_run_and_the_task_is_canceled(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, '_FIRST_LIMIT', LIMIT)
+    app = to_a2a(Stuck().agent)
+    late = Late(app)
+    agent: Any = caller(toolsets=[A2AToolset(late)]) if kind == 'tool' else RemoteAgent(late)
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        running = asyncio.create_task(agent.run('hello'))
+        await late.reached.wait()
+        running.cancel()
+        canceling = await cancellation()
+        running.cancel()
+        late.opened.set()
+        await asyncio.wait((canceling, running))
+        assert running.cancelled()
+        assert await states(app) == ['canceled']
+
+
+async def test_a_run_that_is_canceled_while_the_agent_is_silent_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tasks, '_FIRST_LIMIT', 0.0)
     canned, reached = Canned(result(TASK)), asyncio.Event()
 
     async def silent(scope: Scope, receive: Receive, send: Send) -> None:
@@ -266,6 +334,17 @@ async def test_a_run_that_is_canceled_before_its_task_is_known_cancels_nothing()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
+    assert 'before the remote agent named its task, so the task was not canceled: the agent is silent' in caplog.text
+
+
+async def test_a_task_is_canceled_once_by_its_caller_and_by_the_end_of_the_run() -> None:
+    canned = Canned(stream({'task': WORKING}), result({**WORKING, 'status': {'state': 'TASK_STATE_CANCELED'}}))
+    async with asyncio.timeout(LIMIT), A2AClient(canned.app) as client:
+        running = tasks.RemoteTasks(client)
+        async with aclosing(running.follow(client.stream('hello'))) as updates:
+            await anext(updates)
+            await running.aclose()
+    assert canned.methods == ['SendStreamingMessage', 'CancelTask']
 
 
 async def test_two_users_side_by_side_have_their_own_credentials() -> None:
