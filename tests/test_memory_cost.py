@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+from collections.abc import AsyncIterator
 
 from pydantic_ai import Agent, TextOutput
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import Artifacts, to_a2a
+from pydantic_ai_a2a.ports import ExportedConversation
+from pydantic_ai_a2a.types import ANONYMOUS
 
-from .client import LIMIT, Client, lifespan
-from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, sends, served
+from .client import LIMIT, Client, lifespan, message
+from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, sends, served
 
 TASKS = 500
 CHUNKS = 150
 """Calls of an answer in several chunks, beyond the calls of a short answer."""
+PIECE, PIECES = 32_000, 60
+"""Bytes and number of the deltas of a long answer."""
+COPIES = 2.2
+"""Copies of a long streamed answer: its deltas and its artifact."""
 FINISHED_TASK = 4_900
 """Bytes of a finished task of a short message and a short answer, with its conversation."""
 
@@ -38,6 +45,54 @@ async def test_a_finished_task_in_memory_holds_few_bytes() -> None:
         finally:
             tracemalloc.stop()
     assert held / TASKS <= FINISHED_TASK
+
+
+LONG = ''.join(f'{n:04}' * (PIECE // 4) for n in range(PIECES))
+
+
+async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+    if said(messages) != 'long':
+        yield 'short'
+        return
+    for start in range(0, len(LONG), PIECE):
+        yield LONG[start : start + PIECE]
+
+
+async def test_a_long_streamed_answer_is_held_as_its_deltas_and_its_artifact() -> None:
+    app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        for text in ('short', 'long'):
+            gc.collect()
+            tracemalloc.start()
+            try:
+                async with Client(app).send_streaming(text) as events:
+                    async for _ in events:
+                        pass
+                gc.collect()
+                held, _ = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+    assert held <= COPIES * len(LONG)
+
+
+async def test_a_long_answer_is_read_whole_everywhere() -> None:
+    app = to_a2a(Agent(FunctionModel(stream_function=pieces)))
+    client = Client(app)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        async with client.send_streaming(message('long', contextId='c')) as events:
+            *_, before, closing, final = await events.rest()
+        [artifact] = [closing.result['artifactUpdate']['artifact']]
+        assert [part['text'] for part in artifact['parts']] == [LONG]
+        task = await client.get_task(closing.result['artifactUpdate']['taskId'])
+        assert task['artifacts'] == [artifact]
+        assert task['history'][-1]['parts'] == artifact['parts']
+        async with client.subscribe(task['id'], Last_Event_ID=str(before.id)) as events:
+            assert await events.rest() == [closing, final]
+        conversation = await app.conversations().load('c')
+        *_, exported = [item async for item in app.backend.housekeeping.export(ANONYMOUS.owner)]
+    assert conversation is not None
+    assert isinstance(exported, ExportedConversation)
+    assert [each.messages[-1].parts for each in (conversation, exported)] == [[TextPart(LONG)]] * 2
 
 
 async def test_a_look_up_takes_no_calls_for_each_artifact_of_a_task() -> None:

@@ -28,7 +28,7 @@ class RunOutput:
     files: Sequence[BinaryContent]
     """Files in the model's final response."""
     streamed: str | None
-    """Text emitted as the answer; None without streaming."""
+    """Text emitted as the answer, if collected; None without streaming."""
     messages: Sequence[ModelMessage]
     """The run's new messages, over all attempts."""
     usage: RunUsage

@@ -118,6 +118,7 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         text_output: bool,
+        collects_text: bool = False,
         turn: Turn | None = None,
         usage: RunUsage | None = None,
         budget: Left | None = None,
@@ -138,6 +139,7 @@ class Runner:
             watched: Returns True if the run has readers.
             emit: Takes the events of the run.
             text_output: True if text of the model can be the output.
+            collects_text: True to return the streamed text, too: a copy of the answer.
             turn: Stores the run step by step.
             usage: Usage before the run, increased by the run.
             budget: Remaining budget of the owner; None for no limit.
@@ -151,7 +153,7 @@ class Runner:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
             NoModel: The agent has no model.
         """
-        answer = AnswerStream(text_output)
+        answer = AnswerStream(text_output, collects=collects_text)
         if self._changes_history:
             history = deepcopy(history)
         resumed = turn is not None and turn.before

@@ -94,7 +94,7 @@ def _dump(adapter: TypeAdapter[T], value: T, usage: RunUsage | RequestUsage) -> 
     # Keep `head_id`, also as None: the field has no default, so a record without it cannot be read.
     absent = {name for name, field in vars(value).items() if field is None and name != 'head_id'}
     body = adapter.dump_json(value, exclude={'usage', *absent})
-    return body[:-1] + b',"usage":' + dump_usage(usage) + b'}'
+    return b''.join((memoryview(body)[:-1], b',"usage":', dump_usage(usage), b'}'))
 
 
 def load_record(body: bytes) -> ConversationRecord:

@@ -154,9 +154,9 @@ def _of_run(run: int, paid: Sequence[int]) -> list[int]:
 def expired_status(header: TaskHeader, run: int, at: int) -> Status:
     """Return the failure of a task without an answer in time."""
     metadata = to_json({'failure': EXPIRED, 'correlationId': f'{header.id}.{run}'})
-    parts = b'[' + stored.text_part('The task waited too long.') + b']'
-    body = stored.message(stored.new_id(), b'ROLE_AGENT', parts, b',"metadata":' + metadata)
-    return Status('failed', at, stored.with_ids(body, header.id, header.context_id))
+    parts = stored.text_parts('The task waited too long.')
+    rest = b',"metadata":' + metadata + b',' + stored.ids(header.id, header.context_id)
+    return Status('failed', at, stored.message(stored.new_id(), b'ROLE_AGENT', parts, rest))
 
 
 def tell_expired(ended: Expired, on_expired: OnExpired | None) -> None:

@@ -26,10 +26,12 @@ class AnswerStream:
 
     Args:
         text_output: True if text of the model can be the run's output; otherwise there are only notes.
+        collects: True to collect the text for `streamed`: a copy of the answer.
     """
 
-    def __init__(self, text_output: bool) -> None:
+    def __init__(self, text_output: bool, *, collects: bool = False) -> None:
         self._text_output = text_output
+        self._collects = collects
         self._chunks: list[str] = []
         self._anew = True
 
@@ -50,7 +52,7 @@ class AnswerStream:
 
     @property
     def streamed(self) -> str | None:
-        """The text that clients have as the answer: the deltas since the last `first`; None without deltas."""
+        """The collected text that clients have as the answer: deltas since the last `first`; None without deltas."""
         return ''.join(self._chunks) if self._chunks else None
 
     def _start(self, event: PartStartEvent) -> TextDelta | None:
@@ -67,5 +69,6 @@ class AnswerStream:
         first, self._anew = self._anew, False
         if first:
             self._chunks.clear()
-        self._chunks.append(text)
+        if self._collects:
+            self._chunks.append(text)
         return TextDelta(text, first)

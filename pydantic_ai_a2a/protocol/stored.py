@@ -31,6 +31,7 @@ __all__ = (
     'dump_artifact',
     'dump_message',
     'dump_parts',
+    'ids',
     'load_artifact',
     'load_message',
     'load_task',
@@ -40,7 +41,7 @@ __all__ = (
     'status',
     'status_update',
     'task_at',
-    'text_part',
+    'text_parts',
     'timestamp',
     'with_ids',
 )
@@ -81,13 +82,13 @@ def timestamp(ms: int) -> bytes:
     return b'"%s.%03dZ"' % (_second(ms // 1000), ms % 1000)
 
 
-def text_part(text: str) -> bytes:
-    """Write a text part of the agent."""
-    return b'{"text":' + to_json(text) + b',"mediaType":"text/plain"}'
+def text_parts(text: str) -> bytes:
+    """Write the parts of a message of the agent: one text part."""
+    return b''.join((b'[{"text":', to_json(text), b',"mediaType":"text/plain"}]'))
 
 
 def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> bytes:
-    """Write a message without task ids; `with_ids` adds the ids.
+    """Write a message. The ids of its task are part of `rest`, or `with_ids` adds the ids.
 
     Args:
         message_id: Id of the message.
@@ -95,12 +96,13 @@ def message(message_id: str, role: bytes, parts: bytes, rest: bytes = b'') -> by
         parts: The parts as a JSON array.
         rest: More members, as JSON, each with a comma before it.
     """
-    return b'{"messageId":' + to_json(message_id) + b',"role":"' + role + b'","parts":' + parts + rest + b'}'
+    # One `join`: each `+` would copy the parts, which may have megabytes.
+    return b''.join((b'{"messageId":', to_json(message_id), b',"role":"', role, b'","parts":', parts, rest, b'}'))
 
 
 def with_ids(body: bytes, task_id: str, context_id: str) -> bytes:
     """Add the ids of its task to a message."""
-    return body[:-1] + b',' + _ids(task_id, context_id) + b'}'
+    return b''.join((memoryview(body)[:-1], b',', ids(task_id, context_id), b'}'))
 
 
 _SAME = ('role', 'context_id', 'task_id', 'reference_task_ids', 'metadata', 'extensions')
@@ -138,14 +140,15 @@ def status(state: TaskState, at: int, status_message: bytes | None) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _ids(task_id: str, context_id: str) -> bytes:
+def ids(task_id: str, context_id: str) -> bytes:
+    """Write the ids of a task as members of an object."""
     return b'"taskId":' + to_json(task_id) + b',"contextId":' + to_json(context_id)
 
 
 def status_update(task_id: str, context_id: str, task_status: bytes, metadata: bytes | None = None) -> bytes:
     """Write a `StreamResponse` with a status update (§4.2.1)."""
     tail = b'}}' if metadata is None else b',"metadata":' + metadata + b'}}'
-    return b'{"statusUpdate":{' + _ids(task_id, context_id) + b',"status":' + task_status + tail
+    return b'{"statusUpdate":{' + ids(task_id, context_id) + b',"status":' + task_status + tail
 
 
 def artifact_update(
@@ -153,7 +156,7 @@ def artifact_update(
 ) -> bytes:
     """Write a `StreamResponse` with a chunk, or with a whole artifact in place of the streamed chunks."""
     tail = (b',"append":true' if append else b'') + (b',"lastChunk":true}}' if last else b'}}')
-    return b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',"artifact":' + artifact + tail
+    return b''.join((b'{"artifactUpdate":{', ids(task_id, context_id), b',"artifact":', artifact, tail))
 
 
 def piece(update: bytes) -> tuple[bool, bool]:
@@ -169,7 +172,7 @@ class TextArtifact:
 
     def __init__(self, task_id: str, context_id: str, artifact_id: str, name: str) -> None:
         artifact = b'"artifact":{"artifactId":' + to_json(artifact_id) + b',"name":' + to_json(name)
-        self._head = b'{"artifactUpdate":{' + _ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
+        self._head = b'{"artifactUpdate":{' + ids(task_id, context_id) + b',' + artifact + b',"parts":[{"text":'
 
     def chunk(self, text: str, *, first: bool, last: bool = False) -> bytes:
         """Write a `StreamResponse` with one chunk (§4.2.2): the first replaces, later chunks append."""

@@ -87,6 +87,7 @@ class AgentJob:
         self._read_task = read_task
         self._outputs = outputs
         self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
+        self._marks_end = settings.results.stream == 'mark'
         self._metering = metering
         self._approvals = settings.approvals
         self._steers = settings.messages.while_working == 'steer'
@@ -136,6 +137,7 @@ class AgentJob:
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
             text_output=self._streams_text and self._accepted(claim).text,
+            collects_text=self._marks_end,
             turn=turn,
             usage=usage,
             budget=budget,

@@ -126,7 +126,7 @@ class Recorder:
         return Flush(self._store, self._chunk, delay, self._results) if delay else None
 
     def _note(self, note: Note) -> tuple[EventBody, Status]:
-        status = Status('working', self._now(), self._message(_text(note.text)))
+        status = Status('working', self._now(), self._message(stored.text_parts(note.text)))
         return self._status_event(status), status
 
     async def complete(
@@ -143,7 +143,7 @@ class Recorder:
         Args:
             artifacts: The answer.
             answer: Text of the answer, if the answer is plain text: added to the history as a message of the agent.
-            streamed: Streamed text of the answer, if any.
+            streamed: Streamed text of the answer, if any; needed if the end of the text is marked.
             messages: The run's new model messages.
             usage: Usage of the run.
         """
@@ -152,7 +152,7 @@ class Recorder:
         history: list[tuple[str, bytes]] = []
         if answer is not None:
             message_id = f'{self._claim.header.id}.{self._claim.turn}.answer'
-            history = [(message_id, self._message(_text(answer), message_id))]
+            history = [(message_id, self._message(stored.text_parts(answer), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(
             status, events=closing, history=history, artifacts=bodies, messages=messages, usage=usage
@@ -170,7 +170,7 @@ class Recorder:
             correlation_id: Names the failure in the log.
         """
         metadata = {'failure': failure.kind, 'correlationId': correlation_id}
-        message = self._message(_text(failure.sentence), metadata=metadata)
+        message = self._message(stored.text_parts(failure.sentence), metadata=metadata)
         return await self._finish(Status('failed', self._now(), message), failure=failure.kind, last=failure.last)
 
     async def interrupt(
@@ -304,13 +304,8 @@ class Recorder:
 
     def _message(self, parts: bytes, message_id: str | None = None, metadata: dict[str, Any] | None = None) -> bytes:
         rest = b'' if metadata is None else b',"metadata":' + to_json(metadata)
-        body = stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest)
-        return stored.with_ids(body, self._claim.header.id, self._claim.header.context_id)
-
-
-def _text(text: str) -> bytes:
-    """Text as the parts of a message."""
-    return b'[' + stored.text_part(text) + b']'
+        ids = stored.ids(self._claim.header.id, self._claim.header.context_id)
+        return stored.message(message_id or stored.new_id(), b'ROLE_AGENT', parts, rest + b',' + ids)
 
 
 def _is_text(artifact: Artifact, text: str) -> bool:

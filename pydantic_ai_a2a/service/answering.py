@@ -52,8 +52,8 @@ def answered(
     rest = None
     if after.open or again:
         parts = asking.shown(after, rules, submission.task_id, again=again)
-        body = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts))
-        rest = stored.with_ids(body, submission.task_id, pause.context_id)
+        ids = b',' + stored.ids(submission.task_id, pause.context_id)
+        rest = stored.message(stored.new_id(), b'ROLE_AGENT', stored.dump_parts(parts), ids)
     answer = Answer(pause=pause, pending=pending.dump(after), rest=rest, again=again)
     if again or after is before:
         return replace(submission, answer=answer), None

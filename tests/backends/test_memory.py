@@ -15,9 +15,10 @@ from pydantic_ai.conversation_store import ConversationConflict, ConversationEnt
 from pydantic_ai_a2a.backends.memory.backend import MemoryBackend
 from pydantic_ai_a2a.errors import OverloadedError
 from pydantic_ai_a2a.ports import Bucket, Charge, PushConfig
+from pydantic_ai_a2a.protocol import stored
 from pydantic_ai_a2a.settings import Retention
 from pydantic_ai_a2a.testing.values import AT, OWNER, claim, erase, message, run, submit, turn
-from pydantic_ai_a2a.types import TaskQuery
+from pydantic_ai_a2a.types import TaskEvent, TaskQuery
 
 FEW, MANY = 500, 5_000
 QUEUED = 10
@@ -79,13 +80,18 @@ async def test_no_step_grows_with_the_number_of_tasks() -> None:
     assert many == few
 
 
-async def test_nothing_is_counted_of_an_empty_store() -> None:
+@pytest.mark.parametrize('text', ['hello', 'hello' * 20_000])
+async def test_nothing_is_counted_of_an_empty_store(text: str) -> None:
     backend = MemoryBackend('agent', reader_lag=10**6)
     hook = PushConfig(id='a', version='1.0', takes='chunks', body=b'address')
     await submit(backend, message('ask', new='t', context='c'))
     assert backend.push_configs is not None
     await backend.push_configs.create('t', OWNER, hook, limit=1)
-    await run(backend, 't', messages=turn('hi', 'hello'), artifacts=[('a', b'{"artifactId":"a","parts":[]}')])
+    artifacts = [(name, stored.dump_artifact({'artifact_id': name, 'parts': [{'text': text}]})) for name in 'ab']
+    events = [TaskEvent(n, None, stored.artifact_update('t', 'c', body)) for n, (_, body) in enumerate(artifacts, 3)]
+    messages = turn('hi', text)
+    await run(backend, 't', after=4, messages=messages, artifacts=artifacts, events=events)
+    assert backend.store.tasks['t'].events_after(2)[:2] == events
     assert backend.store.size > 2000
     while await erase(backend, OWNER, at=AT):
         pass

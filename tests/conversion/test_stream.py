@@ -44,7 +44,7 @@ async def watched(
     agent: Agent[None, Any], *, text_output: bool = True
 ) -> tuple[list[TextDelta | Note], str | None, Any]:
     """Everything that a streamed run says, as a runner feeds it, with what was streamed and the output."""
-    stream, said = AnswerStream(text_output), list[TextDelta | Note]()
+    stream, said = AnswerStream(text_output, collects=True), list[TextDelta | Note]()
     async with agent.iter('Go') as run:
         node = run.next_node
         while not isinstance(node, End):
@@ -113,7 +113,7 @@ async def test_an_agent_that_does_not_answer_in_text_streams_none() -> None:
 
 
 def test_text_parts_of_one_response_are_one_text() -> None:
-    stream = AnswerStream(True)
+    stream = AnswerStream(True, collects=True)
     events = [
         starts(ThinkingPart('Hm')),
         PartDeltaEvent(index=0, delta=ThinkingPartDelta(content_delta='m')),
@@ -137,7 +137,7 @@ def test_text_parts_of_one_response_are_one_text() -> None:
 
 
 def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None:
-    stream = AnswerStream(True)
+    stream = AnswerStream(True, collects=True)
     events = [
         starts(TextPart('I search.')),
         starts(NativeToolCallPart('web_search', {}), 1),
@@ -149,7 +149,7 @@ def test_text_after_a_native_tool_begins_anew_as_only_it_is_the_output() -> None
 
 
 def test_what_was_streamed_stays_until_other_text_replaces_it() -> None:
-    stream = AnswerStream(True)
+    stream = AnswerStream(True, collects=True)
     seen = [stream.streamed]
     stream.feed(starts(TextPart('One')))
     seen.append(stream.streamed)
@@ -191,7 +191,7 @@ there\
 
 @given(st.lists(st.lists(st.text())))
 def test_a_client_that_follows_the_deltas_has_what_was_streamed(responses: list[list[str]]) -> None:
-    stream, client = AnswerStream(True), None
+    stream, client = AnswerStream(True, collects=True), None
     for chunks in responses:
         for delta in fed(stream, starts(TextPart('')), *map(adds, chunks)):
             client = delta.text if delta.first else f'{client}{delta.text}'

@@ -28,7 +28,7 @@ def test_chunks_of_text_are_joined_and_other_parts_stay_between_them() -> None:
 
 
 def test_a_message_that_is_joined_from_pieces_is_the_one_that_is_dumped() -> None:
-    parts = b'[' + stored.text_part('Grüße "x"\n') + b']'
+    parts = stored.text_parts('Grüße "x"\n')
     joined = stored.with_ids(stored.message('m', b'ROLE_AGENT', parts, b',"metadata":{"k":1}'), 't', 'c')
 
     assert stored.load_message(joined) == {

@@ -95,5 +95,6 @@ class MemoryConversationStore(ConversationStore):
 
 def _stored(entries: Sequence[Entry]) -> list[StoredEntry]:
     return [
-        StoredEntry(entry.id, None if entry.parent is None else entry.parent.id, entry.message) for entry in entries
+        StoredEntry(entry.id, None if entry.parent is None else entry.parent.id, bytes(entry.message))
+        for entry in entries
     ]

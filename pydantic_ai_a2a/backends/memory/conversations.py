@@ -16,6 +16,7 @@ from pydantic_ai.usage import RunUsage
 from ...conversion.turns import appended, closed
 from ..model_json import dump_message, dump_record, load_messages, load_record, load_usage
 from .records import Task
+from .splices import Body
 
 __all__ = ('BATCH', 'Conversation', 'Conversations', 'Entry', 'Turn')
 
@@ -30,7 +31,7 @@ class Entry:
 
     __slots__ = ('id', 'message', 'parent', 'uses')
 
-    def __init__(self, id: str, parent: Entry | None, message: bytes) -> None:
+    def __init__(self, id: str, parent: Entry | None, message: Body) -> None:
         self.id = id
         self.parent = parent
         self.message = message

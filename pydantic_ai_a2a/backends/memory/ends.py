@@ -16,6 +16,7 @@ from ..rules import handed_on, hands_on, unpaid
 from .conversations import Turn
 from .records import OVER, Task
 from .runs import check_held, claim_of, held
+from .splices import LONG, splice, splice_event
 from .store import Store
 
 __all__ = ('finish', 'goes_on')
@@ -93,8 +94,20 @@ def finish(store: Store, claimed: Claim, end: Finish) -> Claim | None:
     task.failure = end.failure
     store.lists.note(task)
     store.log(task, ending.events, ending.artifacts)
+    for _, artifact in ending.artifacts:
+        if len(artifact) >= LONG:
+            _splice(task, ending, artifact)
     _leave(store, task, ending)
     return None
+
+
+def _splice(task: Task, ending: _Ending, artifact: bytes) -> None:
+    """Let the values of an end refer to a long artifact, after the events were published."""
+    messages, events = len(task.history) - len(ending.history), max(0, len(task.events) - len(ending.events))
+    task.history[messages:] = [splice(body, artifact) for body in task.history[messages:]]
+    task.events[events:] = [splice_event(event, artifact) for event in task.events[events:]]
+    for entry in () if ending.turn is None else ending.turn.entries:
+        entry.message = splice(entry.message, artifact)
 
 
 def _hand_on(task: Task, ending: _Ending) -> None:

@@ -260,7 +260,7 @@ class MemoryHousekeeping(_Port, Housekeeping):
             if conversation is None:
                 return None
             chains = [conversations.chain(tip) for tip in (conversation.head, *conversation.branches)]
-        messages, *branches = [load_message_rows(entry.message for entry in chain) for chain in chains]
+        messages, *branches = [load_message_rows(bytes(entry.message) for entry in chain) for chain in chains]
         return ExportedConversation(load_record(conversation.record), messages, branches)
 
 

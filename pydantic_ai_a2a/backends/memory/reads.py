@@ -17,9 +17,9 @@ def load(task: Task, *, history_length: int | None, artifacts: bool) -> StoredTa
     """Return a task with its newest messages."""
     history = None
     if history_length is None:
-        history = task.history[:]
+        history = [*map(bytes, task.history)]  # `map` takes no call for each message
     elif history_length:
-        history = task.history[-history_length:]
+        history = [*map(bytes, task.history[-history_length:])]
     if not artifacts:
         return StoredTask(task.header(), history, None)
     bodies = [*task.artifacts.values()]

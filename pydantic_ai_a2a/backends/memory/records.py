@@ -9,6 +9,7 @@ from ...lifecycle import LIVE
 from ...ports import PushConfig, Status
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader, TaskState
+from .splices import Body, SplicedEvent
 
 __all__ = ('OVER', 'Checkpointed', 'Key', 'Message', 'PendingDelivery', 'Progress', 'Task', 'Webhook')
 
@@ -196,10 +197,10 @@ class Task:
         """Number of agent runs."""
         self.paid: Sequence[int] | None = None
         """Amounts charged for a run: number of the run, requests, tokens, cost."""
-        self.history: list[bytes] = []
+        self.history: list[Body] = []
         self.artifacts: dict[str, bytes] = {}
         self.inbox: list[Message] = []
-        self.events: list[TaskEvent] = []
+        self.events: list[TaskEvent | SplicedEvent] = []
         """The newest events, without gaps; a sweep deletes the oldest."""
         self.last_event = 0
         self.logged_after: int | None = None
@@ -258,13 +259,15 @@ class Task:
     def events_after(self, n: int) -> list[TaskEvent]:
         """Return the stored events after a number."""
         oldest = self.last_event - len(self.events)
-        return self.events[max(0, n - oldest) :] if n < self.last_event else []
+        newer = self.events[max(0, n - oldest) :] if n < self.last_event else []
+        return [event.whole() if isinstance(event, SplicedEvent) else event for event in newer]
 
     def log_from_now(self) -> None:
         """Let readers resume after the newest event."""
         if self.logged_after is None:
             self.logged_after = self.last_event
 
-    def updates(self) -> list[bytes]:
-        """Return the stored artifact updates."""
-        return [event.payload for event in self.events if event.state is None]
+    def updates(self, last: int | None = None) -> list[bytes]:
+        """Return the stored artifact updates, up to the event `last`."""
+        last = self.last_event if last is None else last
+        return [bytes(event.payload) for event in self.events if event.state is None and event.n <= last]
