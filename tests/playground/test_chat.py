@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import expect
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import serve, to_a2a
+from pydantic_ai_a2a import Progress, Results, serve, to_a2a
 
+from .agents import keeper
 from .conftest import Visit, say
+
+DRAWINGS = """(() => {
+    globalThis.drawings = 0;
+    const observer = new MutationObserver(() => globalThis.drawings++);
+    observer.observe(document.getElementById('thread'), { childList: true, subtree: true });
+})()"""
 
 
 async def markdown(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
@@ -35,5 +43,71 @@ async def test_a_chat_draws_markdown_and_a_reload_keeps_the_conversation(visit: 
             await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
             await page.reload()
         await say(page, 'Again')
-        await expect(log.get_by_role('region', name='Task')).to_have_count(2)
+        await expect(log.get_by_role('heading', name='Hello')).to_have_count(2)
+        await expect(page.get_by_role('navigation', name='Tasks').get_by_text('completed')).to_have_count(2)
         assert [len({task['context_id'] for task in await app.list_tasks()}), len(await app.list_tasks())] == [1, 2]
+
+
+async def test_thoughts_tool_steps_and_the_event_log_are_shown(visit: Visit) -> None:
+    app = to_a2a(keeper(), results=Results(progress=Progress(thinking=True, tools=True)))
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await page.get_by_role('button', name='Events').click()
+        await say(page, 'Where?')
+        step = page.get_by_role('log').get_by_role('group').filter(has_text='look_up')
+        await expect(step).to_contain_text('look_updone')
+        await step.get_by_text('look_up').click()
+        await expect(step.get_by_role('cell')).to_have_text(['Paris'])
+        await say(page, 'Think.')
+        await page.get_by_text('Thought').click()
+        await expect(page.get_by_text('Paris is sunny in May.')).to_be_visible()
+        events = page.get_by_role('complementary', name='Requests and events')
+        await expect(events.get_by_text('POST ./message:stream')).to_have_count(2)
+        await events.get_by_text('POST ./message:stream').first.click()
+        await expect(events.get_by_role('group', name='JSON')).to_contain_text('"text": "Where?"')
+        await events.get_by_text('statusUpdate completed').last.click()
+        await expect(events.get_by_role('group', name='JSON').last).to_contain_text('TASK_STATE_COMPLETED')
+        await events.get_by_role('button', name='Clear').click()
+        await expect(events.get_by_role('listitem')).to_have_count(0)
+
+
+async def test_two_thousand_deltas_are_drawn_once_in_a_tenth_of_a_second(visit: Visit) -> None:
+    async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for n in range(2000):
+            yield f'{n} '
+
+    with serve(to_a2a(Agent(FunctionModel(stream_function=stream)), results=Results(interval=0))) as server:
+        page = await visit(f'{server.url}docs')
+        log = page.get_by_role('log')
+        await page.clock.install()
+        await page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
+        await page.evaluate(DRAWINGS)
+        async with page.expect_event('requestfinished', lambda request: request.url.endswith(':stream')):
+            await say(page, 'Count.')
+        assert await page.evaluate('drawings') == 0
+        await page.clock.run_for(150)
+        await expect(log.get_by_text('1998 1999')).to_have_count(1)
+        assert await page.evaluate('drawings') == 1
+        await page.clock.resume()
+        events = page.get_by_role('complementary', name='Requests and events')
+        await page.get_by_role('button', name='Events').click()
+        await expect(events.get_by_role('listitem')).to_have_count(1000)
+
+
+async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_without(visit: Visit) -> None:
+    with serve(to_a2a(keeper())) as server:
+        page = await visit(f'{server.url}docs')
+        for text in ('Where?', 'Think.'):
+            await say(page, text)
+            await expect(page.get_by_role('log').get_by_text('sunny')).to_have_count(1 if text == 'Where?' else 2)
+        tasks = page.get_by_role('navigation', name='Tasks')
+        await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
+        first = page.url
+        await page.get_by_role('button', name='New chat').click()
+        await expect(page.get_by_role('region', name='Task')).to_have_count(0)
+        await expect(tasks.get_by_role('button')).to_have_count(0)
+        assert '#' not in page.url
+        await page.goto(first)
+        await expect(tasks.get_by_role('button')).to_have_count(2)
+        await page.goto(page.url.replace('context=', 'context=x').replace('task=', 'task=x'))
+        await expect(page.get_by_role('region', name='Task')).to_have_count(0)

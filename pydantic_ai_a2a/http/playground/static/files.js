@@ -13,12 +13,13 @@ export class Attachments {
   }
 
   add(files) {
-    this.complain('');
+    const faults = [];
     for (const file of files) {
       const fault = this.#fault(file);
-      if (fault) return this.complain(`${plainName(file.name)}: ${fault}`);
-      this.files.push(file);
+      if (fault) faults.push(`${plainName(file.name)}: ${fault}`);
+      else this.files.push(file);
     }
+    this.complain(faults.join('\n'));
     this.#draw();
   }
 
