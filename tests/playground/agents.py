@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
-from pydantic_ai import Agent, BinaryContent
+from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ModelRequest, ToolReturnPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 
@@ -63,9 +63,11 @@ KEEPER: Script = {
 }
 
 
-def keeper() -> Agent[None, Any]:
+def keeper(more: Script | None = None) -> Agent[None, Any]:
     """An agent that asks before a file is deleted, asks for a pizza, and wants the user to sign in."""
-    agent = scripted(KEEPER, description='Keeps your files tidy, and asks before a file is deleted.')
+    agent = scripted(
+        {**KEEPER, **(more or {})}, description='Keeps your files tidy, and asks before a file is deleted.'
+    )
     signed_in: list[str] = []
 
     @agent.tool_plain(requires_approval=True)
@@ -122,5 +124,3 @@ PIZZA = {
         'extras': {'type': 'array', 'items': {'type': 'string'}, 'title': 'Extras'},
     },
 }
-
-PICTURE = BinaryContent(b'\x89PNG\r\n\x1a\n not a picture', media_type='image/png', identifier='chart.png')

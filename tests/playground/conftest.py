@@ -62,6 +62,7 @@ async def visiting(browser: Browser, url: str, failures: int | None, options: di
 
     page.on('console', note_message)
     page.on('pageerror', lambda error: messages.append(str(error)))
+    page.on('dialog', lambda dialog: messages.append(f'a dialog: {dialog.message}'))
     page.on('request', note_request)
     await page.goto(url)
     yield page

@@ -104,10 +104,10 @@ async def test_the_tasks_of_a_conversation_are_listed_and_a_new_chat_begins_with
         await expect(tasks.get_by_role('button')).to_have_text(['Where?completed', 'Think.completed'])
         first = page.url
         await page.get_by_role('button', name='New chat').click()
-        await expect(page.get_by_role('region', name='Task')).to_have_count(0)
+        await expect(page.get_by_role('article', name='Task')).to_have_count(0)
         await expect(tasks.get_by_role('button')).to_have_count(0)
         assert '#' not in page.url
         await page.goto(first)
         await expect(tasks.get_by_role('button')).to_have_count(2)
         await page.goto(page.url.replace('context=', 'context=x').replace('task=', 'task=x'))
-        await expect(page.get_by_role('region', name='Task')).to_have_count(0)
+        await expect(page.get_by_role('article', name='Task')).to_have_count(0)

@@ -125,7 +125,7 @@ async def test_a_task_is_cancelled(visit: Visit) -> None:
         await say(page, 'Hello.')
         await expect(page.get_by_text('First half,')).to_have_count(1)
         await page.get_by_role('button', name='Cancel task').click()
-        await expect(page.get_by_role('region', name='Task').get_by_text('Canceled')).to_have_count(1)
+        await expect(page.get_by_role('article', name='Task').get_by_text('Canceled')).to_have_count(1)
         await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
         await expect(page.get_by_text('First half,')).to_have_count(1)
         assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
@@ -200,7 +200,7 @@ async def test_an_error_of_the_server_is_shown_and_the_message_is_kept(visit: Vi
         await say(page, 'Much too long.')
         await expect(page.get_by_role('alert').filter(has_text='message.parts[0].text')).to_have_count(1)
         await expect(page.get_by_role('textbox', name='Message', exact=True)).to_have_value('Much too long.')
-        await expect(page.get_by_role('region', name='Task')).to_have_count(0)
+        await expect(page.get_by_role('article', name='Task')).to_have_count(0)
 
 
 async def test_a_failed_task_has_its_text(visit: Visit) -> None:

@@ -12,6 +12,10 @@ const marked = new Marked({
   gfm: true,
   breaks: true,
   renderer: {
+    // HTML is shown as text, but for a few tags without attributes.
+    html({ text }) {
+      return escaped(text).replace(/&lt;(\/?(?:b|br|em|i|kbd|strong|sub|sup))\s*\/?&gt;/gi, '<$1>');
+    },
     // Headings of the page end at level 2. The text's own levels could leave some out.
     heading({ tokens }) {
       return `<h3>${this.parser.parseInline(tokens)}</h3>`;
@@ -28,7 +32,7 @@ const marked = new Marked({
 
 const RULES = {
   ALLOWED_TAGS: [
-    'a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'hr', 'i', 'li', 'ol', 'p', 'pre', 's', 'strong', 'sub', 'sup',
+    'a', 'b', 'blockquote', 'br', 'code', 'del', 'em', 'h3', 'hr', 'i', 'kbd', 'li', 'ol', 'p', 'pre', 's', 'strong', 'sub', 'sup',
     'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul',
   ],
   ALLOWED_ATTR: ['align', 'href', 'start'],

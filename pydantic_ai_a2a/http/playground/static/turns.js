@@ -1,6 +1,6 @@
 // Draws a task as a turn of the conversation. Only blocks that have changed are drawn again.
 
-import { button, el, icon, plainName } from './dom.js';
+import { button, byId, el, icon, plainName } from './dom.js';
 import { drawData, drawParts } from './parts.js';
 import { drawQuestion } from './pending.js';
 import { isPending } from './task.js';
@@ -16,8 +16,11 @@ export class Turn {
     this.nodes = new Map();
     this.blocks = el('div', { class: 'blocks' });
     this.asks = el('div', { class: 'asks' });
-    this.foot = el('div', { class: 'foot' });
-    this.element = el('section', { class: 'turn', 'aria-label': 'Task' }, this.blocks, this.asks, this.foot);
+    this.status = el('span', {});
+    this.stop = button('Cancel task', () => actions.cancel(task), 'quiet small');
+    this.again = button('Try again', () => actions.retry(task), 'quiet small');
+    this.foot = el('div', { class: 'foot' }, this.status, this.stop, this.again);
+    this.element = el('article', { class: 'turn', 'aria-label': 'Task' }, this.blocks, this.asks, this.foot);
   }
 
   draw() {
@@ -67,24 +70,29 @@ export class Turn {
     const id = task.question?.messageId ?? null;
     if (this.asked === id) return;
     this.asked = id;
-    if (id === null) return void this.asks.replaceChildren();
+    if (id === null) return this.#replaceAsks();
     const forms = drawQuestion(task.question, (parts) => actions.answer(task, parts));
-    this.asks.replaceChildren(...(forms ?? [el('div', { class: 'block agent' }, author('Agent'), drawParts(task.question.parts, { markdown: true }))]));
+    this.#replaceAsks(...(forms ?? [el('div', { class: 'block agent' }, author('Agent'), drawParts(task.question.parts, { markdown: true }))]));
+  }
+
+  // The focus goes on to the next form, or to the message field.
+  #replaceAsks(...forms) {
+    const focused = this.asks.contains(document.activeElement);
+    this.asks.replaceChildren(...forms);
+    if (focused) (this.asks.querySelector('input, select, textarea, button') ?? byId('text')).focus();
   }
 
   #drawFoot() {
-    const { task, actions } = this;
-    const parts = [];
-    if (task.lost) parts.push(el('span', { class: 'working' }, 'Connection lost. Reconnecting…'));
-    else if (task.streaming) parts.push(el('span', { class: 'working' }, task.state === 'SUBMITTED' ? 'Queued' : 'Working'));
-    else if (ENDS[task.state]) parts.push(el('span', { class: 'end' }, ENDS[task.state]));
-    if (task.id && !task.ended && task.state !== 'UNSENT') {
-      const stop = button('Cancel task', () => actions.cancel(task), 'quiet small');
-      stop.disabled = task.cancelling === true;
-      parts.push(stop);
-    }
-    if (task.broken) parts.push(button('Try again', () => actions.retry(task), 'quiet small'));
-    this.foot.replaceChildren(...parts);
+    const { task, status, stop, again, foot } = this;
+    const lost = task.lost ? 'Connection lost. Reconnecting…' : '';
+    status.textContent = lost || (task.streaming ? (task.state === 'SUBMITTED' ? 'Queued' : 'Working') : (ENDS[task.state] ?? ''));
+    status.className = task.streaming || lost ? 'working' : 'end';
+    const focused = foot.contains(document.activeElement);
+    stop.hidden = !task.id || task.ended;
+    stop.disabled = task.cancelling === true;
+    again.hidden = !task.broken;
+    foot.hidden = stop.hidden && again.hidden && !status.textContent;
+    if (focused && stop.hidden && again.hidden) byId('text').focus();
   }
 }
 
