@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 SCHEDULES ?= 2000
 SEED ?=
 
-.PHONY: help demo test cover core newest stress fuzz chaos interop lint docs package bench clean
+.PHONY: help demo test cover core newest stress fuzz chaos interop lint docs pictures package bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ lint: $(VENV)/.installed-dev ## Check style, format, types, imports and security
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict
+
+pictures: $(VENV)/.installed-dev ## Make the pictures of the documentation from the scenarios of tests
+	$(BIN)/python -m tests.playground.pictures
 
 package: $(VENV)/.installed-dev ## Build the wheel and the source archive into dist/, and check what they contain
 	rm -rf dist

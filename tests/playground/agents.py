@@ -38,12 +38,12 @@ def returns(messages: list[ModelMessage]) -> list[Any]:
     return [part.content for part in parts if isinstance(part, ToolReturnPart) and part.tool_name != 'final_result']
 
 
-def scripted(script: Script, name: str = 'keeper', **options: Any) -> Agent[None, Any]:
-    """An agent whose model sends the steps of the prompt, and says the results of the tools."""
+def scripted(script: Script, after: str = '', name: str = 'keeper', **options: Any) -> Agent[None, Any]:
+    """An agent whose model sends the steps of the prompt. After tools, the model sends a text, or their results."""
 
     async def stream(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
         results = returns(messages)
-        for step in [f'Results: {results}'] if results else script[prompt(messages)]:
+        for step in [after or f'Results: {results}'] if results else script[prompt(messages)]:
             yield step
 
     return Agent(FunctionModel(stream_function=stream), name=name, **options)

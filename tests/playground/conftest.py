@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -12,25 +11,20 @@ import pytest
 from playwright.async_api import Browser, ConsoleMessage, Page, Request, async_playwright, expect
 
 from ..bounds import LIMIT
-from ..e2e.venvs import missing
+from .browser import ARGUMENTS, chromium
 
 Visit = Callable[..., Awaitable[Page]]
-ARGUMENTS = ('--no-sandbox', '--host-resolver-rules=MAP *.test 127.0.0.1')
-"""Tests of root have no sandbox. The names stand for other machines."""
-NAMES = ('chromium', 'chromium-browser', 'google-chrome')
 
 
 @pytest.fixture(scope='package')
 async def browser() -> AsyncGenerator[Browser]:
     """The Chromium of this machine."""
-    program = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if program is None:
-        missing('Chromium is not installed (Debian: apt-get install chromium), so the playground is not tested')
+    program = chromium()
     expect.set_options(timeout=LIMIT * 1000)
     async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield chromium
-        await chromium.close()
+        started = await playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield started
+        await started.close()
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from pydantic_ai_a2a import Access, BearerAuth, Limits, serve, to_a2a
 from pydantic_ai_a2a.http.playground import page
 from pydantic_ai_a2a.http.playground.page import FILES
 
+from .pictures import IMAGES, NAMES
+
 STATIC = Path(page.__file__).with_name('static')
 SUMS = re.findall(r'^(\w{64})  (\S+)$', (STATIC / 'vendor' / 'SHA256SUMS').read_text(), re.MULTILINE)
 
@@ -168,3 +170,8 @@ def test_a_server_logs_the_addresses_of_its_playgrounds(capfd: pytest.CaptureFix
         assert server.docs_url == f'{server.url}joker/try'
     with serve(own_docs) as server:
         assert server.docs_url is None
+
+
+def test_the_pictures_of_the_documentation_are_small() -> None:
+    sizes = {name: (IMAGES / f'{name}.png').stat().st_size for name in NAMES}
+    assert {name: size for name, size in sizes.items() if size > 120_000} == {}
