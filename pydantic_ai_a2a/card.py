@@ -124,7 +124,9 @@ class CardTemplate:
         """
         for name in _OWN:
             if name in fields and fields[name] != public.get(name):
-                raise ValueError(f'The extended agent card must have the same {name} as the public card.')
+                raise ValueError(
+                    f'The extended agent card must have the same {name} as the public card: remove the field.'
+                )
         skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in fields.get('skills', public['skills'])]
         return self._json(_checked(cast('AgentCard', {**public, **fields, 'skills': skills})))
 
@@ -223,12 +225,14 @@ def _checked(card: AgentCard) -> AgentCard:
         _need(f'extensions[{n}]', extension, 'uri')
     valid = agent_card_ta.validate_python(card, by_alias=False, by_name=True)
     if repeated := _repeated(skill['id'] for skill in valid['skills']):
-        raise ValueError(f'Two skills have the id {repeated!r}.')
+        raise ValueError(f'Two skills have the id {repeated!r}: give one of them another id.')
     schemes = valid.get('security_schemes', {})
     check_schemes(schemes)
     for requirement in _requirements(valid):
         if missing := requirement['schemes'].keys() - schemes.keys():
-            raise ValueError(f'The security scheme {min(missing)!r} is required but not among security_schemes.')
+            raise ValueError(
+                f'The security scheme {min(missing)!r} is required but not among security_schemes: add the scheme.'
+            )
     return valid
 
 

@@ -194,7 +194,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({'skills': [{**SKILL, 'description': ''}]}, r'skills\[0\] needs description.'),
     ({'skills': [{**SKILL, 'tags': []}]}, r'skills\[0\] needs tags.'),
     ({'skills': [{**SKILL, 'input_modes': []}]}, r'skills\[0\] needs input_modes.'),
-    ({'skills': [SKILL, SKILL]}, "Two skills have the id 's'."),
+    ({'skills': [SKILL, SKILL]}, "Two skills have the id 's': give one of them another id."),
     ({'provider': {'organization': 'Example'}}, 'provider needs url.'),
     ({'extensions': [{'description': 'x'}]}, r'extensions\[0\] needs uri.'),
     ({'skills': [{**SKILL, 'examples': 'one'}]}, r'skills\.0\.examples\n  Input should be a valid list'),

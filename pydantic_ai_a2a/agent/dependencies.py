@@ -135,7 +135,7 @@ class Dependencies:
         try:
             await opened.aclose()
         except Exception as error:
-            raise DependenciesFailed('The dependencies could not be closed.') from error
+            raise DependenciesFailed('deps_factory= failed while it closed the dependencies of a run.') from error
         return result
 
     async def _open(
@@ -148,7 +148,7 @@ class Dependencies:
                     return await self._enter(call, opened)
         except Exception as error:
             if not opening.expired():
-                raise DependenciesFailed('The dependencies could not be made.') from error
+                raise DependenciesFailed('deps_factory= failed before the run.') from error
             kind, why = (RunCancelled, 'cancelled') if token.cancelled else (RunTimedOut, 'not made in time')
             raise kind(
                 f'The dependencies were {why}.',
@@ -174,7 +174,10 @@ async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: st
     try:
         await opened.__aexit__(type(error), error, error.__traceback__)
     except Exception:
-        logger.exception('The dependencies of task %s could not be closed.', task_id)
+        logger.exception(
+            'deps_factory= failed while it closed the dependencies of task %s; the error of the run stays.',
+            task_id,
+        )
     except asyncio.CancelledError as cancellation:
         if is_cancelled(cancellation, asyncio.current_task()):  # else a dependency raised the error
             raise

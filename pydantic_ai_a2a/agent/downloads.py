@@ -120,7 +120,9 @@ class _Downloading(WrapperModel):
             async with asyncio.timeout(self._seconds):
                 return [await _with_files(message) for message in messages]
         except TimeoutError as error:
-            raise DownloadTimedOut(f'Files were not downloaded within {self._seconds:g} seconds.') from error
+            raise DownloadTimedOut(
+                f'Files were not downloaded within {self._seconds:g} seconds: raise Limits.download_time.'
+            ) from error
 
 
 async def _with_files(message: ModelMessage) -> ModelMessage:

@@ -94,6 +94,6 @@ async def _call(name: str, hook: Callable[[Any], object] | None, argument: objec
     except asyncio.CancelledError as error:
         if is_cancelled(error, asyncio.current_task()):
             raise
-        logger.exception('The hook %s of task %s cancelled itself.', name, task_id)
+        logger.exception('The hook %s of task %s cancelled itself; the task stays as it is.', name, task_id)
     except Exception:
-        logger.exception('The hook %s of task %s failed.', name, task_id)
+        logger.exception('The hook %s of task %s failed; the task stays as it is.', name, task_id)

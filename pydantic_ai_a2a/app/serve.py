@@ -207,7 +207,9 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise CannotListen(f'Cannot listen on {host} port {port}: {error.strerror}.') from error
+        raise CannotListen(
+            f'Cannot listen on {host} port {port}: {error.strerror}. Choose another port or host.'
+        ) from error
     return listener
 
 

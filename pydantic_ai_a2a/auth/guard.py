@@ -214,7 +214,10 @@ class Guard:
         if self._anonymous_list is None and request.address is not None and remote(request) is None:
             return
         _audit('forbidden', request, operation='ListTasks', tenant=caller.tenant or None)
-        raise PermissionDeniedError('Anonymous callers may not list tasks on this server.', headers=self._challenge({}))
+        raise PermissionDeniedError(
+            'Anonymous callers may not list tasks on this server: send credentials, or read a task by its id.',
+            headers=self._challenge({}),
+        )
 
     def refuse_tenant(self, caller: Caller, name: str, request: RequestInfo) -> NoReturn:
         """Refuse a tenant that does not exist, or that the caller may not act in. Only the audit log has its name.

@@ -77,5 +77,5 @@ def _digest(secret: str) -> bytes:
 def _caller(value: Caller | str) -> Caller:
     caller = Caller(id=value) if isinstance(value, str) else value
     if caller.anonymous:
-        raise ValueError('A token or key needs a caller with an id.')
+        raise ValueError('Each token or key needs a Caller whose id is not empty.')
     return caller

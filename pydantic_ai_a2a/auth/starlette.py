@@ -38,7 +38,9 @@ class StarletteAuth(Authenticator):
         """
         scope = request.scope or {}
         if 'user' not in scope or 'auth' not in scope:
-            raise RuntimeError("StarletteAuth needs Starlette's AuthenticationMiddleware around the app.")
+            raise RuntimeError(
+                "StarletteAuth needs Starlette's AuthenticationMiddleware around the app: add it to the outer app."
+            )
         user: Any = scope['user']
         if not user.is_authenticated:
             return None
@@ -56,5 +58,7 @@ def _identity(user: Any) -> str:
     except (NotImplementedError, AttributeError):  # a user class may lack `identity`, which is newer
         identity = user.display_name
     if not identity:
-        raise RuntimeError('The authenticated user has no identity and no display_name.')
+        raise RuntimeError(
+            'The user of AuthenticationMiddleware has no identity and no display_name: give its class one of them.'
+        )
     return str(identity)

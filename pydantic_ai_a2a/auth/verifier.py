@@ -76,11 +76,13 @@ class Verifier:
         times: tuple[float, float, float],
     ) -> None:
         if not issuer or not audiences or not all(audiences):
-            raise ValueError('JWTAuth needs an issuer and an audience.')
+            raise ValueError(
+                'JWTAuth needs issuer= and audience=: tokens of other issuers or for other services must be refused.'
+            )
         if not 0 <= leeway <= _MAX_LEEWAY:
             raise ValueError(f'leeway must be 0 to {_MAX_LEEWAY} seconds, not {leeway!r}.')
         if min(times) < 0:
-            raise ValueError('cache, stale and refetch must not be negative.')
+            raise ValueError('cache=, stale= and refetch= must be 0 or more seconds.')
         self._issuer = issuer
         self._audiences = audiences
         self._leeway = leeway

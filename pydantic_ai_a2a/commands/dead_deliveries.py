@@ -15,7 +15,7 @@ __all__ = ('dead_deliveries',)
 
 def _outbox(backend: Backend) -> Outbox:
     if backend.outbox is None:
-        raise UsageError('This backend has no push notifications.')
+        raise UsageError('This backend stores no push notifications, so it has no dead deliveries.')
     return backend.outbox
 
 

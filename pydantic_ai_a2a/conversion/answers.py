@@ -110,7 +110,7 @@ def _structured(pending: Pending, parts: Sequence[Part], at: int, rules: Approva
         where = f'{field}[{n}]'
         call = _call_of(item, pending, where)
         if call.id in pending.answers or call.id in new:
-            raise InvalidParamsError.of(f'{where}.id', 'already has an answer')
+            raise InvalidParamsError.of(f'{where}.id', 'already has an answer in this message: answer each call once')
         new[call.id] = _answer(call, item, where, rules)
         calls.append(call)
     if words:
@@ -129,7 +129,9 @@ def _call_of(item: Any, pending: Pending, where: str) -> PendingCall:
     for call in pending.calls:
         if call.id == call_id and call.kind != 'authorization':
             return call
-    raise InvalidParamsError.of(f'{where}.id', 'is not the id of a call that waits for an answer')
+    raise InvalidParamsError.of(
+        f'{where}.id', 'is not the id of a call that waits for an answer: read the task for its pending calls'
+    )
 
 
 def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approvals) -> CallAnswer:
@@ -144,7 +146,9 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
         )
     if name in item:
         if name == 'args' and not rules.may_change(call.tool):
-            raise InvalidParamsError.of(f'{where}.args', 'the arguments of this tool may not be changed')
+            raise InvalidParamsError.of(
+                f'{where}.args', 'the arguments of this tool may not be changed: leave args out'
+            )
         _check(item[name], _schema(call, name), f'{where}.{name}')
     elif decision in _REQUIRED:
         raise InvalidParamsError.of(f'{where}.{name}', 'is required')

@@ -387,7 +387,11 @@ def _checked_url(url: str, field: str, schemes: frozenset[str]) -> SplitResult:
     if bad or not host.strip('.'):
         raise InvalidParamsError.of(field, 'must be a URL')
     if '@' in target.netloc:
-        raise InvalidParamsError.of(field, 'must not hold credentials')
+        raise InvalidParamsError.of(
+            field, 'must not hold credentials: send the bytes of the file, or a URL without a user name and password'
+        )
     if not is_public_host(host):
-        raise PrivateAddressError.of(field, 'must not point to a private address')
+        raise PrivateAddressError.of(
+            field, 'must not point to a private address: send the bytes of the file instead of its URL'
+        )
     return target

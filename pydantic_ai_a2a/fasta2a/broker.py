@@ -147,7 +147,9 @@ class BrokeredBackend(Backend):
         try:
             await self._broker.cancel_task({'id': task_id})
         except Exception:  # a user's broker raises any exception
-            logger.exception('The broker refused the cancellation of task %s.', task_id)
+            logger.exception(
+                'The broker refused the cancellation of task %s; the app cancels the task itself.', task_id
+            )
             self._on_cancel(task_id)
 
     # --- from the broker --------------------------------------------------------------------------------------------
@@ -158,9 +160,9 @@ class BrokeredBackend(Backend):
             try:
                 async for operation in self._broker.receive_task_operations():
                     self._spawn(self._carry_out(operation))
-                logger.error('The broker stopped delivering operations.')
+                logger.error('The broker stopped delivering operations; the app asks the broker again in a moment.')
             except Exception:  # a user's broker raises any exception
-                logger.exception('The broker failed to deliver operations.')
+                logger.exception('The broker failed to deliver operations; the app asks the broker again in a moment.')
             await asyncio.sleep(_PAUSE)
 
     async def _carry_out(self, operation: TaskOperation) -> None:
@@ -172,9 +174,9 @@ class BrokeredBackend(Backend):
             else:
                 await self._run(task_id)
         except A2AError as error:
-            logger.warning('The broker delivered task %s, which cannot be served: %s', task_id, error)
+            logger.warning('The broker delivered task %s, and the delivery is ignored: %s', task_id, error)
         except Exception:  # a user's storage failed; the next operation may succeed
-            logger.exception('An operation on task %s failed.', task_id)
+            logger.exception('An operation of the broker on task %s failed and is not repeated.', task_id)
 
     async def _run(self, task_id: str) -> None:
         if task_id in self._contexts or await self._held(task_id):
@@ -186,7 +188,11 @@ class BrokeredBackend(Backend):
             finally:
                 self._adopted.discard(task_id)
         else:
-            logger.warning('The broker delivered task %s, which is not in the memory of this process.', task_id)
+            logger.warning(
+                'The broker delivered task %s, which is not in the memory of this process; the delivery is ignored.'
+                ' Processes that share a broker need a shared storage= too.',
+                task_id,
+            )
 
     def _hand_out(self, task_id: str) -> None:
         self._withheld.discard(task_id)

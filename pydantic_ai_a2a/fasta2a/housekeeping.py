@@ -18,6 +18,8 @@ from ..types import StoredTask, TaskHeader
 
 __all__ = ('StorageHousekeeping',)
 
+_INSTEAD = ': give to_a2a() a backend= instead of a storage=.'
+
 
 class StorageHousekeeping(Housekeeping):
     """Bounds the memory. The storage keeps its own bounds."""
@@ -38,18 +40,18 @@ class StorageHousekeeping(Housekeeping):
         return swept
 
     async def erase_task(self, task_id: str, owner: str | None, *, at: int) -> bool:
-        raise UnsupportedOperationError('A FastA2A storage cannot erase tasks.')
+        raise UnsupportedOperationError(f'A FastA2A storage cannot erase tasks{_INSTEAD}')
 
     async def erase(self, owner: str, context_id: str | None = None, *, at: int) -> Erased:
-        raise UnsupportedOperationError('A FastA2A storage cannot erase contexts.')
+        raise UnsupportedOperationError(f'A FastA2A storage cannot erase contexts{_INSTEAD}')
 
     async def dead_letters(
         self, owner: str | None = None, *, limit: int = 100, after: tuple[int, str] | None = None
     ) -> Sequence[DeadLetter]:
-        raise UnsupportedOperationError('A FastA2A storage cannot list dead letters.')
+        raise UnsupportedOperationError(f'A FastA2A storage cannot list dead letters{_INSTEAD}')
 
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
-        raise UnsupportedOperationError('A FastA2A storage cannot retry tasks.')
+        raise UnsupportedOperationError(f'A FastA2A storage cannot retry tasks{_INSTEAD}')
 
     def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
-        raise UnsupportedOperationError('A FastA2A storage cannot export tasks.')
+        raise UnsupportedOperationError(f'A FastA2A storage cannot export tasks{_INSTEAD}')

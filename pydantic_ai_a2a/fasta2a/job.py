@@ -123,7 +123,7 @@ class WorkerJob:
         try:
             await contained(self._worker.cancel_task({'id': task_id}))
         except Exception:  # the user's code failed; the task is stopped anyway
-            logger.exception('The worker could not cancel task %s.', task_id)
+            logger.exception('cancel_task() of the worker failed; the run of task %s is stopped anyway.', task_id)
         await _end(running)
 
     async def _stopped(self, task_id: str, relaying: asyncio.Task[None], stopping: asyncio.Task[None]) -> Task | None:
@@ -142,7 +142,9 @@ class WorkerJob:
         if relaying.done():
             relaying.result()
         if task is None or task['status']['state'] not in STOPPED:
-            raise WorkerFailed(f'The worker returned without ending task {task_id}.')
+            raise WorkerFailed(
+                f'The worker returned without ending task {task_id}: run_task() must store a last state.'
+            )
         return task
 
 

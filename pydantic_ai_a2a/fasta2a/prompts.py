@@ -32,7 +32,7 @@ def prompt_of(messages: Sequence[ModelMessage]) -> Prompt:
             rest = [part for part in request.parts if not isinstance(part, UserPromptPart)]
             request_rest = [ModelRequest(parts=rest)] if rest else []
             return Prompt(_content(prompts), [*messages[:index], *request_rest, *messages[index + 1 :]])
-    raise ValueError('build_message_history() must return a request with a user prompt.')
+    raise ValueError('build_message_history() of the worker must return a ModelRequest with a UserPromptPart.')
 
 
 def _content(prompts: Sequence[UserPromptPart]) -> str | Sequence[UserContent]:

@@ -32,7 +32,9 @@ async def adopt(backend: FastA2ABackend, task_id: str, *, at: int) -> None:
         raise TaskNotFoundError
     read = stored_task(task, None, history_length=1, artifacts=False)
     if read.header.state != 'submitted' or not read.history:
-        raise UnsupportedOperationError('The task has already begun.')
+        raise UnsupportedOperationError(
+            f'The task is {read.header.state}, and only a submitted task can be started: the delivery is ignored.'
+        )
     submission = Submission(
         owner=read.header.owner,
         anonymous=True,

@@ -109,7 +109,9 @@ class FastA2ABackend(Backend):
         return [] if own_messages is None else load_messages(own_messages)
 
     def conversations(self, owner: str) -> ConversationStore:
-        raise UnsupportedOperationError('A FastA2A storage cannot be used as a conversation store.')
+        raise UnsupportedOperationError(
+            'A FastA2A storage cannot be used as a conversation store: give to_a2a() a backend= instead of a storage=.'
+        )
 
     def listen(self, on_ready: Callable[[str], None], on_cancel: Callable[[str], None]) -> Callable[[], None]:
         stop_listening = self.memory.listen(on_ready, on_cancel)
@@ -356,7 +358,7 @@ class _Reader(TaskReader):
         return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
 
     async def list(self, query: TaskQuery) -> Page:
-        raise UnsupportedOperationError('A FastA2A storage cannot list tasks.')
+        raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
 
     async def pause(self, task_id: str, owner: str) -> Pause | None:
         return await self._backend.memory.reader.pause(task_id, owner)

@@ -222,7 +222,10 @@ class AgentWorker(Worker[list[ModelMessage]]):
         try:
             await self._handle_task_operation(operation)
         except Exception:  # the user's storage or event bus failed; the next operation may succeed
-            logger.exception('Task %s could not be stored.', operation['params']['id'])
+            logger.exception(
+                'The storage failed, so task %s may stay without an end; the worker goes on with other tasks.',
+                operation['params']['id'],
+            )
 
     async def cancel_task(self, params: TaskIdParams) -> None:
         """Stop a task, and wait until the task has stopped. An ended task stays unchanged."""

@@ -270,7 +270,8 @@ class Exchange(ABC):
             if not dropped or self._task.uncancel():
                 raise  # not the reader's lag: the server ends the request
             logger.warning(
-                'A subscriber read its events too slowly and was disconnected (correlation id %s).', self.correlation_id
+                'A subscriber read its events too slowly and was disconnected; the task goes on (correlation id %s).',
+                self.correlation_id,
             )
             abort_later(self.scope, self.serving.readers.seconds)
 

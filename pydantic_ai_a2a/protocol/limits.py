@@ -46,7 +46,9 @@ def check_values(body: bytes, limit: int) -> None:
 def _check_numbers(digits: bytes) -> None:
     """Refuse many long numbers, in JSON whose digits are all zeros. Numbers within strings do not count."""
     if len(_LONG_NUMBER.findall(digits)) > _LONG_NUMBERS < len(_LONG_NUMBER.findall(_STRING.sub(b'', digits))):
-        raise PayloadTooLargeError('The request body holds too many numbers beyond the range of a double.')
+        raise PayloadTooLargeError(
+            'The request body holds too many numbers beyond the range of a double: send them as strings.'
+        )
 
 
 def _values(json: bytes) -> int:

@@ -36,7 +36,10 @@ def task_before(token: str, query: TaskQuery) -> tuple[int, str]:
         ):
             return status_at, task_id
         case _:
-            raise InvalidParamsError.of('pageToken', 'is not a page token of this list with these filters')
+            raise InvalidParamsError.of(
+                'pageToken',
+                'is not a page token of this list with these filters: send the nextPageToken of a page',
+            )
 
 
 def _filter(query: TaskQuery) -> str:
@@ -58,7 +61,9 @@ def config_after(token: str, task_id: str) -> str:
         case [str(config_id), name] if name == task_id:
             return config_id
         case _:
-            raise InvalidParamsError.of('pageToken', 'is not a page token of this list')
+            raise InvalidParamsError.of(
+                'pageToken', 'is not a page token of this list: send the nextPageToken of a page'
+            )
 
 
 def _token(*values: object) -> str:

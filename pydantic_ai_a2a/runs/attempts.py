@@ -77,7 +77,10 @@ class Attempts:
             if outcome is Outcome.EXIT:
                 raise
             if outcome is Outcome.LOST:
-                logger.warning('Task %s was taken over; its late result is dropped.', claim.header.id)
+                logger.warning(
+                    'Task %s was taken over or has ended; its late result is dropped.',
+                    claim.header.id,
+                )
                 return await self._ends.charge(claim, recorder)
             if outcome in (Outcome.STOPPED, Outcome.UNAVAILABLE):
                 await self._ends.release(claim, recorder)

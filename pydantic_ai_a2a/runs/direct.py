@@ -129,7 +129,11 @@ class Direct:
             if stores:
                 raise StoreUnavailable
             header = submission.header('working')
-            raise await self._failed(header, correlation_id, RunTimedOut('Limits.max_wait has passed.'))
+            raise await self._failed(
+                header,
+                correlation_id,
+                RunTimedOut('The run took longer than Limits.max_wait. Raise max_wait, or answer with tasks.'),
+            )
         finally:
             running.cancel()
             watching.cancel()
@@ -140,7 +144,10 @@ class Direct:
         # A disconnected client gets no error. The run has logged the agent's errors.
         error = None if running.cancelled() else running.exception()
         if isinstance(error, StoreUnavailable) or not isinstance(error, A2AError | None):
-            logger.warning('The usage or the messages of a run could not be stored: %r', error)
+            logger.warning(
+                'The usage or the messages of a run could not be stored, so a budget or a conversation lacks them: %r',
+                error,
+            )
 
     async def drain(self, grace: float) -> None:
         """Let the runs of this loop end within `grace` seconds, and then cancel the rest."""
@@ -181,7 +188,9 @@ class Direct:
                 await self._settle(header.owner, recorder.usage)
         assert turn.end is not None, 'the job has recorded it'
         if not turn.answers:
-            raise UnsupportedOperationError('The agent waits for an answer of the client, and only a task can wait.')
+            raise UnsupportedOperationError(
+                'The agent needs an answer of the client, and only a task can wait; this agent answers without tasks.'
+            )
         return _message(turn.end, header.context_id)
 
     async def _claim(self, submission: Submission, header: TaskHeader) -> Claim:

@@ -80,7 +80,7 @@ class Host:
                 await worker.close()
         except Exception as error:
             if self._up.done():
-                logger.exception('The worker failed while it stopped.')
+                logger.exception('The worker failed while it stopped; its tasks run again once their leases expire.')
             else:
                 self._up.set_exception(error)
         finally:
@@ -98,7 +98,7 @@ class Host:
                 await self._leave.wait()
         except Exception as error:
             if self._entered.done():
-                logger.exception('The agent failed while the server left its context.')
+                logger.exception('The agent failed while the server left its context; the server stops anyway.')
             else:
                 self._entered.set_exception(error)
         except asyncio.CancelledError:

@@ -57,7 +57,10 @@ class PendingWrites:
                 except StoreUnavailable:
                     raise
                 except Exception:  # the others may succeed
-                    logger.exception('A pending write of task %s could not be stored.', task_id)
+                    logger.exception(
+                        'A pending write of task %s could not be stored; the task runs again once its lease expires.',
+                        task_id,
+                    )
                 finally:
                     self._writing.remove(task_id)
 
@@ -67,7 +70,10 @@ class PendingWrites:
             async with asyncio.timeout(seconds):
                 await self.settle()
         except (StoreUnavailable, TimeoutError):
-            logger.warning('The ends of tasks could not be stored, so their leases expire: %s', ', '.join(self.tasks()))
+            logger.warning(
+                'The ends of tasks could not be stored; these tasks run again once their leases expire: %s',
+                ', '.join(self.tasks()),
+            )
 
     def tasks(self) -> list[str]:
         """Return the tasks of the pending writes, from any thread. A task may occur twice."""

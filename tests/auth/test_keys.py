@@ -100,8 +100,8 @@ def test_neither_secrets_nor_their_hashes_are_kept(kind: Any, form: Any) -> None
         ({'not-ascii-é-not-ascii': 'ann'}, 'ASCII'),
         ({'sha256:abc': 'ann'}, '64 hexadecimal digits'),
         ({hash_key(ANN).upper(): 'ann', hash_key(ANN)[:-1] + 'X': 'ann'}, '64 hexadecimal digits'),
-        ({ANN: ''}, 'a caller with an id'),
-        ({ANN: Caller(tenant='acme')}, 'a caller with an id'),
+        ({ANN: ''}, 'a Caller whose id is not empty'),
+        ({ANN: Caller(tenant='acme')}, 'a Caller whose id is not empty'),
     ],
     ids=range(8),
 )

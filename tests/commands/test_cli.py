@@ -127,7 +127,7 @@ def test_a_port_that_is_taken_is_said(arguments: tuple[str, ...], capsys: pytest
         port = str(taken.getsockname()[1])
         code, why = refused(capsys, *arguments, port)
     assert (code, why.replace(port, 'PORT')) == snapshot(
-        (1, 'Cannot listen on 127.0.0.1 port PORT: Address already in use.')
+        (1, 'Cannot listen on 127.0.0.1 port PORT: Address already in use. Choose another port or host.')
     )
 
 

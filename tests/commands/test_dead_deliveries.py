@@ -83,7 +83,10 @@ def test_those_that_are_named_are_retried_once(capsys: Capture) -> None:
     assert ids(capsys) == rest
     again = command(capsys, 'dead-deliveries', 'retry', 'joker:app', '--delivery', first, '--delivery', rest[0])
     assert (again.code, again.out) == (1, f'{rest[0]}\n')
-    assert again.err == f'pydantic-ai-a2a: error: {first}: There is no such dead delivery.\n'
+    assert again.err == (
+        f'pydantic-ai-a2a: error: {first}: No dead delivery has this id: list the dead deliveries.'
+        ' A retried delivery is no longer dead.\n'
+    )
 
 
 def test_all_of_an_owner_are_retried(capsys: Capture) -> None:
@@ -121,4 +124,4 @@ def test_a_backend_without_push_notifications_has_none(capsys: Capture, tmp_path
         "app = to_a2a(Agent('test'), backend=backend)\n"
     )
     why = command(capsys, 'dead-deliveries', 'list', 'without:app').why
-    assert why == (2, 'This backend has no push notifications.')
+    assert why == (2, 'This backend stores no push notifications, so it has no dead deliveries.')

@@ -97,7 +97,10 @@ def test_all_that_were_not_retried_yet_are_retried_perhaps_of_one_owner(capsys: 
 def test_what_is_not_there_is_not_retried(capsys: Capture) -> None:
     in_store(three)
     outcomes = [command(capsys, 'dead-letters', 'retry', 'joker:app', '--task', task).why for task in ('no', 'done')]
-    assert outcomes == [(1, 'no: Task not found.'), (1, 'done: The task is completed and is not a dead letter.')]
+    assert outcomes == [
+        (1, 'no: Task not found.'),
+        (1, 'done: The task is completed and is not a dead letter: list the dead letters.'),
+    ]
 
 
 def test_it_has_to_be_said_which_are_to_be_retried(capsys: Capture) -> None:

@@ -216,8 +216,14 @@ def test_urls_may_be_left_to_the_provider() -> None:
     ('url', 'problem'),
     [
         ('gs://bucket/a.png', 'must be an http or https or s3 URL'),
-        ('http://127.0.0.1/a.png', 'must not point to a private address'),
-        ('s3://key:secret@bucket/a.png', 'must not hold credentials'),
+        (
+            'http://127.0.0.1/a.png',
+            'must not point to a private address: send the bytes of the file instead of its URL',
+        ),
+        (
+            's3://key:secret@bucket/a.png',
+            'must not hold credentials: send the bytes of the file, or a URL without a user name and password',
+        ),
         ('s3:///a.png', 'must be a URL'),
     ],
 )

@@ -66,7 +66,9 @@ async def test_what_fails_is_owed_still_and_the_others_are_written(caplog: pytes
     pending_writes.add('good', writing(done, 'good'))
     await pending_writes.settle()
     assert (done, pending_writes.tasks()) == (['good'], ['bad'])
-    assert caplog.messages == ['A pending write of task bad could not be stored.']
+    assert caplog.messages == [
+        'A pending write of task bad could not be stored; the task runs again once its lease expires.'
+    ]
 
 
 async def test_the_rest_is_not_tried_while_the_store_is_away() -> None:
@@ -102,4 +104,6 @@ async def test_the_last_attempt_is_bounded_and_says_which_tasks_have_to_wait(
     pending_writes.add('task', writing([], 'task', StoreUnavailable()) if away else asyncio.Event().wait)
     async with asyncio.timeout(LIMIT):
         await pending_writes.settle_at_last(0.01)
-    assert caplog.messages == ['The ends of tasks could not be stored, so their leases expire: task']
+    assert caplog.messages == [
+        'The ends of tasks could not be stored; these tasks run again once their leases expire: task'
+    ]

@@ -42,7 +42,7 @@ def retry(store: Store, task_id: str, *, new_id: str, at: int, again: bool) -> T
     """See `Housekeeping.retry`."""
     task = store.find(task_id, None)
     if task.failure not in DEAD_LETTERS:
-        raise UnsupportedOperationError(f'The task is {task.state} and is not a dead letter.')
+        raise UnsupportedOperationError(f'The task is {task.state} and is not a dead letter: list the dead letters.')
     if task.retried_as is not None and not again:
         raise UnsupportedOperationError(f'The dead letter has already been retried, as the task {task.retried_as}.')
     progress = task.progress

@@ -84,7 +84,9 @@ class Webhooks:
         for config in self.configs(task):
             if config_id in (None, config.id):
                 return config
-        raise TaskNotFoundError('The task has no such push notification configuration.')
+        raise TaskNotFoundError(
+            'The task has no push notification configuration with this id: list the configurations of the task.'
+        )
 
     def copy(self, task: Task, new: Task) -> None:
         """Copy the configurations of a task to a new task."""
@@ -234,7 +236,9 @@ class Webhooks:
         """See `Outbox.retry`."""
         delivery = self._deliveries.get(delivery_id)
         if delivery is None or delivery.died_at is None:
-            raise UnsupportedOperationError('There is no such dead delivery.')
+            raise UnsupportedOperationError(
+                'No dead delivery has this id: list the dead deliveries. A retried delivery is no longer dead.'
+            )
         del self._dead[bisect_left(self._dead, (delivery.died_at, delivery.id))]
         webhook = delivery.webhook
         delivery.died_at, delivery.failures = None, 0

@@ -165,4 +165,7 @@ class PostgresProcess:
 
 def _log_failure(result: Any, error: BaseException | None) -> None:
     if error is not None:
-        logger.error('Tasks whose claim was abandoned could not be released.', exc_info=error)
+        logger.error(
+            'Tasks whose claim was abandoned could not be released; they run again once their leases expire.',
+            exc_info=error,
+        )

@@ -122,7 +122,7 @@ def _refuse(agent: str, task_id: str) -> Transaction[None]:
     header = yield from find(agent, task_id, None)
     rows = yield f'SELECT retried_as FROM task WHERE {TASK} AND {_DEAD}', (agent, task_id)
     if not rows:
-        raise UnsupportedOperationError(f'The task is {header.state} and is not a dead letter.')
+        raise UnsupportedOperationError(f'The task is {header.state} and is not a dead letter: list the dead letters.')
     raise UnsupportedOperationError(f'The dead letter has already been retried, as the task {rows[0][0]}.')
 
 

@@ -187,4 +187,6 @@ def retry(agent: str, delivery_id: str) -> Transaction[str]:
         for (task_id,) in rows:
             yield f'UPDATE push_config SET due_at = 0 WHERE {_CONFIG} AND due_at IS NULL', (agent, place)
             return task_id
-    raise UnsupportedOperationError('There is no such dead delivery.')
+    raise UnsupportedOperationError(
+        'No dead delivery has this id: list the dead deliveries. A retried delivery is no longer dead.'
+    )

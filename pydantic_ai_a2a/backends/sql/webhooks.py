@@ -69,7 +69,9 @@ def get(agent: str, task_id: str, owner: str, config_id: str | None) -> Transact
     for config in configs:
         if config_id in (None, config.id):
             return config
-    raise TaskNotFoundError('The task has no such push notification configuration.')
+    raise TaskNotFoundError(
+        'The task has no push notification configuration with this id: list the configurations of the task.'
+    )
 
 
 def list_all(agent: str, task_id: str, owner: str) -> Transaction[list[PushConfig]]:

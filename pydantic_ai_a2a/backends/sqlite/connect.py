@@ -109,7 +109,10 @@ def _unusable(file: SqliteFile, error: Exception) -> BackendUnusable:
 def _prepare(connection: sqlite3.Connection, file: SqliteFile, migrations: Migrations) -> None:
     mode = _use_wal(connection, time.monotonic() + file.busy_timeout)
     if mode != 'wal':
-        raise BackendUnusable(f'its file system has no shared memory for the WAL (the journal mode stays {mode!r})')
+        raise BackendUnusable(
+            f'its file system has no shared memory for the WAL (the journal mode stays {mode!r}):'
+            ' use a file on a local disk'
+        )
     connection.execute(f'PRAGMA busy_timeout = {round(file.busy_timeout * 1000)}')
     connection.execute(f'PRAGMA synchronous = {file.synchronous}')
     connection.execute(f'PRAGMA wal_autocheckpoint = {_WAL_PAGES}')

@@ -21,7 +21,9 @@ def check_version() -> None:
         RuntimeError: It is older than 3.35.
     """
     if sqlite3.sqlite_version_info < _MINIMUM:
-        raise RuntimeError(f'SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed (RETURNING).')
+        raise RuntimeError(
+            f'SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed (RETURNING). Use a newer Python.'
+        )
 
 
 def tell_time(connection: sqlite3.Connection, clock: Clock) -> None:

@@ -164,7 +164,10 @@ async def test_that_nothing_could_be_handed_back_is_logged(
                 await backend.reader.load('t', None)
         unavailable, record = caplog.records
         assert 'is unavailable: ' in unavailable.getMessage()
-        assert record.getMessage() == 'Tasks whose claim was abandoned could not be released.'
+        assert (
+            record.getMessage()
+            == 'Tasks whose claim was abandoned could not be released; they run again once their leases expire.'
+        )
         assert record.exc_info is not None
         assert str(record.exc_info[1]) == 'never'
         await asyncio.to_thread(backend.close)

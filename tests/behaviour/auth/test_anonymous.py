@@ -54,7 +54,9 @@ async def test_strangers_see_a_list_of_tasks_only_where_that_is_said(
             if address in may:
                 assert (answer.status, b'"totalSize":1' in answer.body) == (200, True)
             else:
-                assert refusal(answer, status=403).message == 'Anonymous callers may not list tasks on this server.'
+                assert refusal(answer, status=403).message == (
+                    'Anonymous callers may not list tasks on this server: send credentials, or read a task by its id.'
+                )
 
 
 BY_PROXY = [

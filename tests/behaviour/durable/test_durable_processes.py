@@ -243,7 +243,7 @@ async def test_what_a_process_does_that_was_stopped_past_its_lease_is_dropped_wh
         await there.gates.reached('gate')
         here.server.signal(signal.SIGCONT)
         await here.gates.open('gate')
-        await wait_for(here, f'Task {task["id"]} was taken over; its late result is dropped')
+        await wait_for(here, f'Task {task["id"]} was taken over or has ended; its late result is dropped')
         assert state_of(await here.call('GetTask', id=task['id'])) == 'WORKING'
         more = await here.send('recall', contextId=task['contextId'], wait=False)
         await there.gates.open('gate')
@@ -273,7 +273,7 @@ async def test_a_task_whose_process_hangs_is_canceled_by_another_one_and_its_con
         following = await there.send('recall', contextId=task['contextId'])
         here.server.signal(signal.SIGCONT)
         await here.gates.open('gate')
-        await wait_for(here, f'Task {task["id"]} was taken over; its late result is dropped')
+        await wait_for(here, f'Task {task["id"]} was taken over or has ended; its late result is dropped')
         assert await here.call('GetTask', id=task['id']) == canceled
     assert state_of(canceled) == 'CANCELED'
     assert 'TASK_STATE_CANCELED' in json.dumps(seen[-1])

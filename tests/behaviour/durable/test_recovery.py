@@ -104,7 +104,7 @@ async def test_a_run_whose_task_was_taken_over_is_stopped_and_writes_nothing(
         await backend.queue.finish(claim, values.ending(claim, messages=values.turn('hi', 'theirs')))
         assert texts(await client.send(message('after', contextId=task['contextId']))) == ['hi + after']
     assert claim.attempt == 2
-    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+    assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
 class Renewing(Wrapped):

@@ -189,7 +189,7 @@ async def test_an_agent_that_cannot_be_left_is_logged(caplog: pytest.LogCaptureF
     app = to_a2a(Agent('test', toolsets=[Stuck()]))
     async with lifespan(app):
         assert state_of(await Client(app).send()) == 'COMPLETED'
-    assert 'The agent failed while the server left its context.' in caplog.text
+    assert 'The agent failed while the server left its context; the server stops anyway.' in caplog.text
     assert 'the door is stuck' in caplog.text
 
 

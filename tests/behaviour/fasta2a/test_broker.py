@@ -209,7 +209,7 @@ async def test_a_storage_that_breaks_under_an_operation_harms_no_other(caplog: p
     async with serving(memory, broker=broker, storage=Unreadable()) as client:
         await broker.cancel_task({'id': 'x'})
         assert texts(await client.send('hello')) == ['hello']
-    assert 'An operation on task x failed.' in caplog.text
+    assert 'An operation of the broker on task x failed and is not repeated.' in caplog.text
 
 
 async def test_an_app_that_is_started_again_runs_over_its_broker_as_before() -> None:

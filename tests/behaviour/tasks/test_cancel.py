@@ -201,7 +201,7 @@ async def test_a_run_that_swallows_its_cancellation_is_over_after_the_grace_and_
         assert texts(await client.send(message('after', contextId=task['contextId']))) == ['next + after']
         late = await client.get_task(task['id'])
     assert (state_of(late), texts(late)) == ('CANCELED', [])
-    assert f'Task {task["id"]} was taken over; its late result is dropped.' in caplog.messages
+    assert f'Task {task["id"]} was taken over or has ended; its late result is dropped.' in caplog.messages
 
 
 @covers(ROW)

@@ -75,7 +75,9 @@ def test_a_backend_that_fails_when_its_worker_is_ended_is_logged(caplog: pytest.
     app = to_a2a(Agent('test'), backend=Failing('agent', reader_lag=1000))
     task = asyncio.run(Client(app).send())
     assert state_of(task) == 'COMPLETED'
-    assert [record.message for record in caplog.records if record.exc_info] == ['The worker failed while it stopped.']
+    assert [record.message for record in caplog.records if record.exc_info] == [
+        'The worker failed while it stopped; its tasks run again once their leases expire.'
+    ]
 
 
 @pytest.mark.parametrize('ends', ['FAILED', 'CANCELED'])

@@ -193,10 +193,10 @@ async def test_what_is_no_card_is_an_error_of_the_server(said: Any, caplog: pyte
     [
         ({'version': ''}, 'The agent card needs version.'),
         ({'skills': [{'id': 's'}]}, r'skills\[1\] needs name.'),
-        ({'skills': [{**DEPLOY, 'id': 'agent'}]}, "Two skills have the id 'agent'."),
+        ({'skills': [{**DEPLOY, 'id': 'agent'}]}, "Two skills have the id 'agent': give one of them another id."),
         (
             {'capabilities': {'streaming': False}},
-            'The extended agent card must have the same capabilities as the public card.',
+            'The extended agent card must have the same capabilities as the public card: remove the field.',
         ),
     ],
 )
