@@ -32,6 +32,7 @@ from pydantic_graph import End
 from ..arguments import seconds
 from ..conversion.outbound import OutputMapper
 from ..conversion.progress import StepsShown
+from ..conversion.remote_calls import question_of
 from ..conversion.states import STATES
 from ..conversion.stream import AnswerStream
 from ..errors import NoModel
@@ -198,11 +199,12 @@ class Runner:
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())
-        waits = isinstance(result.output, _WAITS)
+        output = (question_of(result.response) if may_wait else None) or result.output
+        waits = isinstance(output, _WAITS)
         schemas = schemas_of(run, result.output) if waits else None
         calls = calls_of(run.all_messages()) if waits else ()
         files = files_of(messages)
-        output, text = result.output, answer.streamed
+        text = answer.streamed
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
     def _options_of(

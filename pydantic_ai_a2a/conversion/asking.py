@@ -18,7 +18,7 @@ from ..settings import Approvals
 from ..types import Part, TaskState
 from .answer_rules import SEVERAL, instruction, takes_words
 from .pending import Kind, Pending, PendingCall
-from .remote_calls import WAITING, with_remote_question
+from .remote_calls import PRIVATE, calls_for_clients
 from .states import MARK, AuthRequired, Rejected, State
 
 __all__ = ('EXTENSION', 'MEDIA_TYPE', 'URI', 'Asked', 'ask', 'asked_by', 'shown', 'to_write')
@@ -70,19 +70,22 @@ def ask(
     """
     places = {call_id: place for place, call_id in enumerate(order)}
     calls = [
-        with_remote_question(
+        call
+        for part in sorted((*deferred.approvals, *deferred.calls), key=lambda part: places[part.tool_call_id])
+        for call in calls_for_clients(
+            part,
             _call(
-                call,
+                part,
                 deferred,
-                schemas.get(call.tool_name),
-                changed=changed.get(call.tool_call_id),
-                is_hidden=call.tool_name in rules.hide_arguments,
+                schemas.get(part.tool_name),
+                changed=changed.get(part.tool_call_id),
+                is_hidden=part.tool_name in rules.hide_arguments,
             ),
             rules.hide_arguments,
         )
-        for call in sorted((*deferred.approvals, *deferred.calls), key=lambda call: places[call.tool_call_id])
     ]
-    pending = Pending(calls=calls, shown_calls=[call.id for call in calls if call.id in shown_calls])
+    waiting = dict.fromkeys(call.local_id or call.id for call in calls)
+    pending = Pending(calls=calls, shown_calls=[call_id for call_id in waiting if call_id in shown_calls])
     state: TaskState = 'input-required' if pending.open else 'auth-required'
     return Asked(state=state, parts=shown(pending, rules, task_id), pending=pending)
 
@@ -168,8 +171,7 @@ def _shown(call: PendingCall, rules: Approvals) -> dict[str, Any]:
     item: dict[str, Any] = {'id': call.id, 'kind': call.kind, 'tool': call.tool, 'text': call.text}
     if call.args is not None:
         item['args'] = call.args
-    # The remote task may have arguments that clients must not see.
-    if metadata := {name: value for name, value in (call.metadata or {}).items() if name != WAITING}:
+    if metadata := {name: value for name, value in (call.metadata or {}).items() if name not in PRIVATE}:
         item['metadata'] = metadata
     if call.kind == 'authorization':
         return item

@@ -44,6 +44,8 @@ class PendingCall:
     """JSON Schema of the arguments that an approval may change, or of the answer to a question; None: any."""
     changed: dict[str, Any] | None = None
     """Arguments of an earlier approval of the call, in place of the model's."""
+    local_id: str = ''
+    """For a call of a remote agent: id of the local call that waits for it. One local call may wait for several."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +102,10 @@ def changed_arguments(pending: Pending) -> dict[str, dict[str, Any]]:
 
 def still_shown(pending: Pending) -> set[str]:
     """Return the ids of the calls that clients have been shown as progress, with unchanged arguments."""
-    if not pending.shown_calls:
-        return set()
-    calls = {call.id: call for call in pending.calls if call.id in pending.shown_calls}
-    for call_id, answer in pending.answers.items():
-        call = calls.get(call_id)
-        if call is not None and answer.args is not None and call.args is not None and answer.args != call.args:
-            del calls[call_id]
-    return {*calls}
+    # The answer to a call of a remote agent does not change the local call, which waits.
+    calls = {call.id: call.args for call in pending.calls if not call.local_id and call.args is not None}
+    answers = {call_id: answer.args for call_id, answer in pending.answers.items() if answer.args is not None}
+    return {*pending.shown_calls} - {name for name in calls.keys() & answers.keys() if answers[name] != calls[name]}
 
 
 def dump(pending: Pending) -> bytes:

@@ -23,6 +23,7 @@ from pydantic_ai.messages import (
 
 from ..settings import Progress
 from ..types import Part, Step
+from .remote_calls import remote_tool
 
 __all__ = ('StepsShown',)
 
@@ -71,7 +72,8 @@ class StepsShown:
         return None
 
     def _call(self, part: BaseToolCallPart) -> Step:
-        args = {} if part.tool_name in self._hidden else part.args_as_dict()
+        is_hidden = part.tool_name in self._hidden or remote_tool(part) in self._hidden
+        args = {} if is_hidden else part.args_as_dict()
         return Step(Part(data=args, media_type='application/json'), _tool('call', part))
 
 

@@ -1,21 +1,41 @@
-"""Calls that wait for a remote task: clients see the question of the remote agent, which gets the answer."""
+"""Calls that wait for a remote task: clients see the questions of the remote agent, which gets the answers."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from pydantic_ai.messages import BaseToolCallPart, ModelResponse, ToolCallPart
 from pydantic_ai.tools import DeferredToolResults, ToolApproved
 
 from .pending import CallAnswer, Pending, PendingCall, results
+from .states import AuthRequired, InputRequired
 
-__all__ = ('ANSWER', 'CONTINUE', 'WAITING', 'open_calls', 'run_results', 'with_remote_question')
+__all__ = (
+    'ANSWER',
+    'CONTINUE',
+    'PRIVATE',
+    'SYSTEM',
+    'WAITING',
+    'calls_for_clients',
+    'open_calls',
+    'question_of',
+    'remote_tool',
+    'run_results',
+    'sign_in',
+)
 
+SYSTEM = 'a2a'
+"""Provider name of the responses of remote agents."""
 WAITING = 'a2a_waiting'
 """Key of a remote task that waits in the metadata of a deferred call."""
 ANSWER = 'a2a_answer'
 """Key of the answer to the remote task in the metadata of a deferred call."""
+_MODEL = 'a2a_model'
+"""Key in the metadata of a call that a remote agent, as the model of the run, has made."""
+PRIVATE = frozenset({WAITING, _MODEL})
+"""Keys of metadata that clients must not see: the remote task may have arguments that are hidden from clients."""
 CONTINUE = 'Please continue.'
 """Message to an agent after a sign-in: any message continues the task."""
 
@@ -25,32 +45,105 @@ def open_calls(waiting: Mapping[str, Any]) -> list[Any]:
     return [call for call in waiting['pending'] if call['kind'] != 'authorization']
 
 
-def with_remote_question(call: PendingCall, hidden: Collection[str]) -> PendingCall:
-    """Return a call as clients see the call: with the question of the remote agent.
+def remote_tool(part: BaseToolCallPart) -> str | None:
+    """Return the tool of a call that a remote agent, as the model of the run, has made; None for other calls."""
+    return None if part.provider_name != SYSTEM else (part.provider_details or {}).get('tool')
+
+
+def question_of(response: ModelResponse) -> InputRequired | AuthRequired | None:
+    """Return the question of a remote agent in the response of the agent; None for no question, or one in a call."""
+    details = response.provider_details or {}
+    if response.provider_name != SYSTEM or response.tool_calls:
+        return None
+    match details.get('state'):
+        case 'input-required':
+            return InputRequired(response.text or '', details.get('schema'))
+        case 'auth-required':
+            authorization = sign_in(details)
+            return AuthRequired(response.text or '', authorization.get('schemes', ()), authorization.get('url'))
+        case _:
+            return None
+
+
+# --- questions ------------------------------------------------------------------------------------------------------
+
+
+def calls_for_clients(part: ToolCallPart, call: PendingCall, hidden: Collection[str]) -> list[PendingCall]:
+    """Return a call as clients see the call: as the calls of the remote task for which the call waits.
 
     Args:
-        call: The local call. A call that waits for several remote calls is one approval of all.
+        part: The call of the model.
+        call: The pending call.
         hidden: Names of the tools whose arguments are hidden from clients.
     """
+    if part.provider_name == SYSTEM and part.provider_details is not None:
+        remote = part.provider_details
+        return [_as_remote(call, {'tool': call.tool, **remote}, hidden, {_MODEL: True})]
     if (waiting := _waiting(call)) is None:
-        return call
-    match open_calls(waiting):
-        case [remote]:
-            tool = remote['tool']
-            return replace(
-                call,
-                kind=remote['kind'],
-                tool=tool,
-                text=f'May I call {tool}?' if tool in hidden else remote['text'],
-                args=None if tool in hidden else remote.get('args'),
-                schema=_schema(remote.get('answerSchema')),
-                changed=None,
-            )
-        case []:
-            kind = 'authorization' if waiting['state'] == 'auth-required' else 'question'
-            return replace(call, kind=kind, text=waiting['text'], args=None, schema=None, changed=None)
-        case _:
-            return call
+        return [call]
+    calls = open_calls(waiting)
+    if not calls:
+        return [_as_task(call, waiting)]
+    ids = [call.id] if len(calls) == 1 else [f'{call.id}.{remote["id"]}' for remote in calls]
+    return [
+        _as_remote(
+            replace(call, id=call_id, local_id=call.id), remote, hidden, {WAITING: {**waiting, 'pending': [remote]}}
+        )
+        for call_id, remote in zip(ids, calls, strict=True)
+    ]
+
+
+def _as_remote(
+    call: PendingCall, remote: Mapping[str, Any], hidden: Collection[str], private: Mapping[str, Any]
+) -> PendingCall:
+    """Return a call with the question of a remote call."""
+    tool = remote['tool']
+    is_hidden = tool in hidden
+    foreign = {name: value for name, value in remote.get('metadata', {}).items() if name not in PRIVATE}
+    return replace(
+        call,
+        kind=remote['kind'],
+        tool=tool,
+        text=_HIDDEN[remote['kind']].format(tool) if is_hidden else remote['text'],
+        args=None if is_hidden else remote.get('args'),
+        schema=_schema(remote.get('answerSchema')) or remote.get('schema'),
+        changed=None,
+        metadata={**foreign, **private},
+    )
+
+
+_HIDDEN = {
+    'approval': 'May I call {}?',
+    'question': 'Please answer {}.',
+    'external': 'Waiting for the result of {}.',
+    'authorization': 'Please sign in for {}.',
+}
+
+
+def _as_task(call: PendingCall, waiting: Mapping[str, Any]) -> PendingCall:
+    """Return a call with the question of a remote task that waits without calls, or for a sign-in."""
+    if waiting['state'] != 'auth-required':
+        return replace(
+            call, kind='question', text=waiting['text'], args=None, schema=waiting.get('schema'), changed=None
+        )
+    metadata = {**(call.metadata or {}), **sign_in(waiting)}
+    return replace(
+        call, kind='authorization', text=waiting['text'], args=None, schema=None, changed=None, metadata=metadata
+    )
+
+
+def sign_in(waiting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the security schemes and the URL of a sign-in, of the task or of its first call."""
+    calls = [_object(call.get('metadata')) for call in waiting.get('pending', ())]
+    fields = next(filter(None, [_object(waiting.get('authorization')), *calls]), _object(None))
+    schemes, url = fields.get('schemes'), fields.get('url')
+    names = (
+        [name for name in cast('list[object]', schemes) if isinstance(name, str)] if isinstance(schemes, list) else []
+    )
+    return {**({'schemes': names} if names else {}), **({'url': url} if isinstance(url, str) else {})}
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
 
 
 def run_results(pending: Pending) -> DeferredToolResults:
@@ -60,33 +153,57 @@ def run_results(pending: Pending) -> DeferredToolResults:
         KeyError: A call has no answer.
     """
     deferred = results(pending)
+    of_tools: dict[str, list[PendingCall]] = {}
     for call in pending.calls:
-        if (waiting := _waiting(call)) is not None:
-            deferred.calls.pop(call.id, None)
-            # Pydantic AI executes approved calls only. The tool sends the answer.
-            deferred.approvals[call.id] = ToolApproved()
-            answer = _answer(waiting, pending.answers.get(call.id))
-            deferred.metadata[call.id] = {**(call.metadata or {}), ANSWER: answer}
+        if WAITING in (call.metadata or {}):
+            of_tools.setdefault(call.local_id or call.id, []).append(call)
+        elif _MODEL in (call.metadata or {}):
+            _answer_model(deferred, call, pending.answers.get(call.id))
+    for call_id, calls in of_tools.items():
+        for call in calls:
+            for members in (deferred.calls, deferred.approvals, deferred.metadata):
+                cast('dict[str, Any]', members).pop(call.id, None)
+            if (by := deferred.answered_by.pop(call.id, None)) is not None:
+                deferred.answered_by[call_id] = by
+        # Pydantic AI executes approved calls only. The tool sends the answer.
+        deferred.approvals[call_id] = ToolApproved()
+        answer = _answer(calls, pending.answers)
+        deferred.metadata[call_id] = {**(calls[0].metadata or {}), ANSWER: answer}
     return deferred
+
+
+def _answer_model(deferred: DeferredToolResults, call: PendingCall, answer: CallAnswer | None) -> None:
+    """Put an answer in the form that the call of a remote agent as a model takes."""
+    if answer is None:
+        del deferred.approvals[call.id]
+        deferred.calls[call.id] = CONTINUE
+    elif answer.args is not None:
+        deferred.approvals[call.id] = ToolApproved(override_args={'args': answer.args})
 
 
 def _waiting(call: PendingCall) -> dict[str, Any] | None:
     return (call.metadata or {}).get(WAITING)
 
 
-def _answer(waiting: Mapping[str, Any], answer: CallAnswer | None) -> dict[str, Any]:
+def _answer(calls: Sequence[PendingCall], answers: Mapping[str, CallAnswer]) -> dict[str, Any]:
     """Return the parts for the remote task, or the reason for which the task is canceled."""
-    if answer is None:
+    first = calls[0]
+    if (answer := answers.get(first.id)) is None:
         return {'parts': [{'text': CONTINUE}]}
-    if not (calls := open_calls(waiting)):
+    if not open_calls((first.metadata or {})[WAITING]):
         if answer.decision != 'result':
             return {'denied': answer.reason or ''}
         return {'parts': [{'text': answer.result} if isinstance(answer.result, str) else {'data': answer.result}]}
+    decisions = [
+        _decision(remote['id'], answers[call.id]) for call in calls for remote in open_calls(_waiting(call) or {})
+    ]
+    return {'parts': [{'data': {'callAnswers': decisions}}]}
+
+
+def _decision(remote_id: str, answer: CallAnswer) -> dict[str, Any]:
     fields = {'decision': answer.decision, 'args': answer.args, 'reason': answer.reason}
-    decision = {name: value for name, value in fields.items() if value is not None}
-    if answer.decision == 'result':
-        decision['result'] = answer.result
-    return {'parts': [{'data': {'callAnswers': [{'id': remote['id'], **decision} for remote in calls]}}]}
+    decision = {'id': remote_id, **{name: value for name, value in fields.items() if value is not None}}
+    return {**decision, 'result': answer.result} if answer.decision == 'result' else decision
 
 
 def _schema(answer: object) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ from pydantic_ai.messages import (
 )
 
 from ..types import Note, TextDelta
+from .remote_calls import SYSTEM
 
 __all__ = ('AnswerStream',)
 
@@ -57,7 +58,8 @@ class AnswerStream:
 
     def _start(self, event: PartStartEvent) -> TextDelta | None:
         if isinstance(event.part, TextPart):
-            return self._add(event.part.content)
+            is_question = event.part.provider_name == SYSTEM and event.part.provider_details is not None
+            return None if is_question else self._add(event.part.content)
         if isinstance(event.part, NativeToolCallPart):
             # Pydantic AI's output is only the text after the last native tool call, if the response has such a call.
             self._anew = True

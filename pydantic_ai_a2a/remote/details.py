@@ -11,12 +11,12 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json
 
+from ..conversion.remote_calls import SYSTEM, sign_in
 from .usage import difference, totals
+from .waiting import waiting_task
 
-__all__ = ('APPROVAL', 'QUESTION', 'SYSTEM', 'Agent', 'Turn', 'as_text', 'details', 'last_turn', 'used')
+__all__ = ('APPROVAL', 'QUESTION', 'Agent', 'Turn', 'as_text', 'details', 'last_turn', 'used')
 
-SYSTEM = 'a2a'
-"""Provider name of the responses of remote agents."""
 APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
 QUESTION = 'remote_question'
@@ -73,6 +73,10 @@ def details(agent: Agent, answer: Task | Message) -> dict[str, Any]:
         found |= {'taskId': answer['id'], 'state': answer['status']['state']}
         if counts := totals(answer):
             found['usage'] = counts
+        if found['state'] in _WAITING:
+            waiting = waiting_task(agent.name, answer)
+            values = {'schema': waiting.get('schema'), 'authorization': sign_in(waiting)}
+            found |= {name: value for name, value in values.items() if value}
     return found
 
 

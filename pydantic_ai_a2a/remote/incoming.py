@@ -12,8 +12,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
 
 from ..conversion.json_schema import problem
+from ..conversion.remote_calls import SYSTEM
 from .content import content_of, text_of
-from .details import APPROVAL, QUESTION, SYSTEM, as_text
+from .details import APPROVAL, QUESTION, as_text
 from .waiting import waiting_task
 
 __all__ = ('partial_text', 'response_parts')
@@ -88,13 +89,17 @@ def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list
                 {'tool': call['tool'], 'args': call.get('args'), 'text': call['text']},
                 call['id'],
                 provider_name=SYSTEM,
-                provider_details={'kind': call['kind']},
+                provider_details={**call},
             )
             for call in calls
         ]
+    text = waiting['text'] or 'The remote agent waits for an answer.'
     if parameters.allow_text_output and parameters.output_object is None:
-        return [TextPart(waiting['text'] or 'The remote agent waits for an answer.')]
-    return [ToolCallPart(QUESTION, {'text': waiting['text']}, f'{waiting["task"]}-question')]
+        return [TextPart(text, provider_name=SYSTEM, provider_details={'state': waiting['state']})]
+    kind = 'question' if waiting['state'] == 'input-required' else 'authorization'
+    details = {'kind': kind, 'text': text, **({'schema': waiting['schema']} if 'schema' in waiting else {})}
+    call_id = f'{waiting["task"]}-question'
+    return [ToolCallPart(QUESTION, {'text': text}, call_id, provider_name=SYSTEM, provider_details=details)]
 
 
 # --- the output -----------------------------------------------------------------------------------------------------

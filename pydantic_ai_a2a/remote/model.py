@@ -26,9 +26,10 @@ from pydantic_ai.tools import RunContext
 from ..client.client import A2AClient
 from ..client.connections import shown
 from ..client.following import Update
+from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
-from .details import APPROVAL, QUESTION, SYSTEM, Agent, Turn, details, last_turn, used
+from .details import APPROVAL, QUESTION, Agent, Turn, details, last_turn, used
 from .incoming import partial_text, response_parts
 from .outgoing import Outgoing, message_id, outgoing
 from .tasks import RemoteTasks
@@ -179,10 +180,13 @@ class _RemoteStream(StreamedResponse):
         except RemoteError as error:
             raise ModelAPIError(self.name, str(error)) from error
         for n, part in enumerate(parts):
-            if isinstance(part, TextPart):
+            if isinstance(part, TextPart) and part.provider_details is None:
                 for event in self._text(part.content):
                     yield event
             else:
+                if isinstance(part, TextPart):  # a question, which is not the end of earlier text
+                    for event in self._replaced():
+                        yield event
                 yield self._parts_manager.handle_part(vendor_part_id=f'part-{n}', part=part)
         self.finish_reason = 'stop'
 
@@ -195,16 +199,22 @@ class _RemoteStream(StreamedResponse):
     def _text(self, text: str) -> Iterator[ModelResponseStreamEvent]:
         """Yield the events that make `text` the last text of the response."""
         if not text.startswith(self._shown):
-            self._texts += 1
-            self._shown = ''
-            call_id = f'{_REPLACED}-{self._texts}'
-            call = NativeToolCallPart(_REPLACED, {}, call_id, provider_name=SYSTEM)
-            yield self._parts_manager.handle_part(vendor_part_id=call_id, part=call)
-            end = NativeToolReturnPart(_REPLACED, 'The text before was replaced.', call_id, provider_name=SYSTEM)
-            yield self._parts_manager.handle_part(vendor_part_id=f'{call_id}-end', part=end)
+            yield from self._replaced()
         if delta := text[len(self._shown) :]:
             self._shown = text
             yield from self._parts_manager.handle_text_delta(vendor_part_id=f'text-{self._texts}', content=delta)
+
+    def _replaced(self) -> Iterator[ModelResponseStreamEvent]:
+        """Yield the events that separate the text so far, if any, from the text that follows."""
+        if not self._shown:
+            return
+        self._texts += 1
+        self._shown = ''
+        call_id = f'{_REPLACED}-{self._texts}'
+        call = NativeToolCallPart(_REPLACED, {}, call_id, provider_name=SYSTEM)
+        yield self._parts_manager.handle_part(vendor_part_id=call_id, part=call)
+        end = NativeToolReturnPart(_REPLACED, 'The text before was replaced.', call_id, provider_name=SYSTEM)
+        yield self._parts_manager.handle_part(vendor_part_id=f'{call_id}-end', part=end)
 
     async def close_stream(self) -> None:
         """Stop reading, and cancel the remote task."""

@@ -30,6 +30,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
 from ..conversion.files import file_part
+from ..conversion.remote_calls import CONTINUE
 from .content import digest_id
 from .details import APPROVAL, QUESTION, Turn, as_text
 from .waiting import PendingRemoteCall, WaitingTask, answer_to
@@ -60,9 +61,12 @@ def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
             that A2A has no form for.
     """
     calls = [] if turn.waiting_task is None else _calls(turn)
-    if calls:
+    signs_in = any((call.provider_details or {}).get('kind') == 'authorization' for call in calls)
+    if calls and not signs_in:
         return Outgoing(parts=_answers(calls, turn), task_id=turn.waiting_task)
     parts = [part for message in turn.new for part in _parts(message)]
+    if signs_in and not parts:
+        parts = [Part(text=CONTINUE)]
     if not parts:
         raise UserError('There is nothing to send to the remote agent. Give the run a prompt.')
     instructions = [part.content for part in parameters.instruction_parts or () if part.content]
@@ -144,7 +148,7 @@ def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
             f'{", ".join(open_calls) or "none"}.'
         )
     first = calls[0]
-    if first.provider_details is None:
+    if 'id' not in (first.provider_details or {}):
         return _output(returns[first.tool_call_id])
     waiting = WaitingTask(agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls])
     answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
@@ -163,8 +167,7 @@ def _output(result: ToolReturnPart) -> list[Part]:
 
 
 def _pending(call: ToolCallPart) -> PendingRemoteCall:
-    kind = (call.provider_details or {})['kind']
-    return PendingRemoteCall(id=call.tool_call_id, kind=kind, tool=call.args_as_dict()['tool'], text='')
+    return cast('PendingRemoteCall', call.provider_details)
 
 
 def _answer(call: ToolCallPart, result: ToolReturnPart) -> Any:

@@ -49,6 +49,8 @@ class WaitingTask(TypedDict):
     """The question for a person."""
     pending: list[PendingRemoteCall]
     """Calls that wait. Empty for a question of the agent itself, and for agents that do not list pending calls."""
+    schema: NotRequired[dict[str, Any]]
+    """JSON Schema of the answer to a question of the agent itself."""
     authorization: NotRequired[dict[str, Any]]
     """Security schemes and URL of a sign-in."""
     usage: NotRequired[dict[str, int]]
@@ -78,6 +80,8 @@ def waiting_task(agent: str, task: Task) -> WaitingTask:
     )
     for data in _data(parts):
         waiting['pending'] = [call for value in _list(data.get('pending')) if (call := _call(value)) is not None]
+        if schema := _object(data.get('schema')):
+            waiting['schema'] = schema
         if isinstance(authorization := data.get('authorization'), dict):
             waiting['authorization'] = authorization
     return waiting
@@ -106,7 +110,8 @@ def _call(value: object) -> PendingRemoteCall | None:
     texts = {name: fields.get(name) for name in ('id', 'kind', 'tool', 'text')}
     if not all(isinstance(text, str) for text in texts.values()) or texts['kind'] not in _KINDS:
         return None
-    objects = {name: _object(fields[name]) for name in ('args', 'answerSchema', 'metadata') if fields.get(name)}
+    names = ('args', 'answerSchema', 'metadata')
+    objects = {name: fields[name] for name in names if isinstance(fields.get(name), dict)}
     return cast('PendingRemoteCall', {**texts, **objects})
 
 

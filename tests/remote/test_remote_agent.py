@@ -601,3 +601,28 @@ async def test_a_file_that_is_not_base64_is_an_error_of_the_model() -> None:
     task = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'raw': 'A', 'mediaType': 'image/png'}]}]}
     with pytest.raises(ModelAPIError, match='is not base64'):
         await RemoteAgent(Canned(stream({'task': task})).app).run('hello')
+
+
+async def test_a_question_after_a_text_is_the_output() -> None:
+    question = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Which one?'}]}
+    waits = {'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED', 'message': question}}
+    text = {'taskId': 't', 'contextId': 'c', 'artifact': {'artifactId': 'a', 'parts': [{'text': 'Which'}]}}
+    canned = Canned(stream({'artifactUpdate': text}, {'statusUpdate': {'taskId': 't', **waits}}))
+    result = await RemoteAgent(canned.app).run('hello')
+    assert result.output == 'Which one?'
+
+
+@pytest.mark.parametrize('prompt', ['I am in.', None])
+async def test_a_sign_in_of_a_typed_run_goes_on_with_any_message(prompt: str | None) -> None:
+    sign_in = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Please sign in.'}]}
+    waits = {**TASK, 'status': {'state': 'TASK_STATE_AUTH_REQUIRED', 'message': sign_in}}
+    done = {**TASK, 'artifacts': [{'artifactId': 'a', 'parts': [{'data': WEATHER}]}]}
+    canned = Canned(stream({'task': waits}), stream({'task': done}))
+    remote = RemoteAgent(canned.app, [Weather, DeferredToolRequests])
+    first = await remote.run('hello')
+    assert isinstance(first.output, DeferredToolRequests)
+    results = DeferredToolResults(calls={call.tool_call_id: True for call in first.output.calls})
+    second = await remote.run(prompt, message_history=first.all_messages(), deferred_tool_results=results)
+    assert second.output == Weather(**WEATHER)
+    message = canned.requests[-1][3]['params']['message']
+    assert (message['taskId'], message['parts'][0]) == ('t', {'text': prompt or 'Please continue.'})

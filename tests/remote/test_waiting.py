@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.capabilities import RequestInput
-from pydantic_ai.exceptions import ModelRetry, UserError
+from pydantic_ai.exceptions import CallDeferred, ModelRetry, UserError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import RunContext
@@ -22,12 +22,15 @@ from pydantic_ai_a2a import (
     Approvals,
     AuthRequired,
     InputRequired,
+    Progress,
+    RemoteAgent,
+    Results,
     remote_results,
     serve,
     to_a2a,
 )
 from pydantic_ai_a2a.conversion.pending import PendingCall
-from pydantic_ai_a2a.conversion.remote_calls import WAITING, with_remote_question
+from pydantic_ai_a2a.conversion.remote_calls import WAITING, calls_for_clients
 from pydantic_ai_a2a.remote import toolset
 from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
 
@@ -284,6 +287,16 @@ def which(_: list[str]) -> Agent[None, Any]:
     return asking(InputRequired('Which?'))
 
 
+def asked_by_a_tool(target: Any, name: str) -> Agent[Any, Any]:
+    return caller(name=name, capabilities=[A2A(target)])
+
+
+def asked_as_an_agent(target: Any, name: str) -> RemoteAgent[Any]:
+    return RemoteAgent(target, name=name)
+
+
+@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
 @pytest.mark.parametrize(
     ('inner', 'answer', 'shown', 'told'),
     [
@@ -294,10 +307,12 @@ def which(_: list[str]) -> Agent[None, Any]:
         (which, {'decision': 'retry', 'reason': 'Guess.'}, 'ask', 'Guess.'),
     ],
 )
-async def test_an_answer_travels_through_three_servers(inner: Any, answer: Any, shown: str, told: str) -> None:
+async def test_an_answer_travels_through_three_servers(
+    *, inner: Any, answer: Any, shown: str, told: str, between: Any, outside: Any
+) -> None:
     innermost = to_a2a(inner([]))
-    middle = to_a2a(caller(name='middle', capabilities=[A2A(innermost)]))
-    outer = to_a2a(caller(name='outer', capabilities=[A2A(middle)]))
+    middle = to_a2a(between(innermost, 'middle'))
+    outer = to_a2a(outside(middle, 'outer'))
     async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
         task: Any = await client.send('a.txt')
         assert task['status']['state'] == 'input-required'
@@ -311,14 +326,164 @@ async def test_an_answer_travels_through_three_servers(inner: Any, answer: Any, 
         assert await states(innermost) == ['completed']
 
 
-async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too() -> None:
+@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+async def test_arguments_that_a_server_hides_are_hidden_for_remote_calls_too(between: Any) -> None:
     middle = to_a2a(
-        caller(name='middle', capabilities=[A2A(deleting([]))]), approvals=Approvals(hide_arguments=['delete_file'])
+        between(deleting([]), 'middle'),
+        approvals=Approvals(hide_arguments=['delete_file', 'files']),
+        results=Results(progress=Progress(tools=True)),
     )
     async with asyncio.timeout(LIMIT), A2AClient(middle) as client:
-        task: Any = await client.send('secret.txt')
-        assert 'May I call delete_file?' in str(task['status'])
-        assert 'secret.txt' not in str(task['status'])
+        events = [event.event async for event in client.stream('secret.txt')]
+        text = str([event for event in events if 'task' not in event])
+        assert 'May I call delete_file?' in text
+        assert 'secret.txt' not in text
+        [task] = [task async for task in client.list()]
+        decision = {'callAnswers': [{'id': pending_ids(task)[0], 'decision': 'approve'}]}
+        answer = client.stream([{'data': decision}], task_id=task['id'], context_id=task['context_id'])
+        shown = [str(update.event) async for update in answer if 'status_update' in update.event]
+        assert "'phase': 'return'" in str(shown)
+        assert 'secret.txt' not in str(shown)
+
+
+def pending_ids(task: Any) -> list[str]:
+    return [call['id'] for call in waiting_task('', task)['pending']]
+
+
+@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
+async def test_several_remote_calls_have_answers_of_their_own(between: Any, outside: Any) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if returned := returned_to(messages):
+            return ModelResponse(parts=[TextPart(' | '.join(str(part.content) for part in returned))])
+        calls = [ToolCallPart('delete', {'path': path}, f'call-{path}') for path in ('a', 'b', 'c')]
+        return ModelResponse(parts=[*calls, ToolCallPart('weigh', {}, 'call-d')])
+
+    inner: Agent[None, Any] = Agent(FunctionModel(model), name='files')
+
+    @inner.tool_plain(requires_approval=True)
+    def delete(path: str) -> str:
+        return f'deleted {path}'
+
+    @inner.tool_plain
+    def weigh() -> int:
+        raise CallDeferred
+
+    server = to_a2a(outside(to_a2a(between(inner, 'middle')), 'outer'))
+    async with asyncio.timeout(LIMIT), A2AClient(server) as client:
+        task: Any = await client.send('all')
+        calls = waiting_task('', task)['pending']
+        assert [(call['kind'], call['tool'], call.get('args')) for call in calls] == [
+            ('approval', 'delete', {'path': 'a'}),
+            ('approval', 'delete', {'path': 'b'}),
+            ('approval', 'delete', {'path': 'c'}),
+            ('external', 'weigh', {}),
+        ]
+        decisions: list[dict[str, Any]] = [
+            {'decision': 'approve'},
+            {'decision': 'approve', 'args': {'path': 'x'}},
+            {'decision': 'deny', 'reason': 'Not c.'},
+            {'decision': 'result', 'result': 7},
+        ]
+        answers = [{'id': call['id'], **decision} for call, decision in zip(calls, decisions, strict=True)]
+        first: list[Any] = [{'data': {'callAnswers': answers[:2]}}]
+        task = await client.send(first, task_id=task['id'], context_id=task['context_id'])
+        assert pending_ids(task) == [answer['id'] for answer in answers[2:]]
+        rest: list[Any] = [{'data': {'callAnswers': answers[2:]}}]
+        task = await client.send(rest, task_id=task['id'], context_id=task['context_id'])
+        assert task['status']['state'] == 'completed'
+        assert 'deleted a | deleted x | Not c. | 7' in str(task['artifacts'])
+
+
+def pizzeria(question: InputRequired | AuthRequired) -> Agent[None, Any]:
+    """An agent that asks a question of its own, without a call of a tool."""
+    prompts: list[str] = []
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompts.append(str(messages[-1]))
+        if len(prompts) == 1:
+            return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {})])
+        return ModelResponse(parts=[TextPart(f'With {prompt_of(messages)}.')])
+
+    def ask() -> InputRequired | AuthRequired:
+        raise question
+
+    return Agent(FunctionModel(model), output_type=[str, ask], name='pizzeria')
+
+
+@pytest.mark.parametrize('outside', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('between', [asked_by_a_tool, asked_as_an_agent])
+@pytest.mark.parametrize('streamed', [False, True])
+@pytest.mark.parametrize(
+    ('question', 'state', 'answer', 'told'),
+    [
+        (InputRequired('Which kind?'), 'input-required', 'salami', 'With salami.'),
+        (InputRequired('How many?', schema={'type': 'integer'}), 'input-required', '3', 'With'),
+        (AuthRequired('Please sign in.', schemes=['sso'], url='https://sso.example/'), 'auth-required', 'Done', 'With'),
+    ],
+    ids=['words', 'schema', 'sign-in'],
+)
+async def test_a_question_of_the_agent_itself_travels_through_three_servers(
+    *,
+    question: InputRequired | AuthRequired,
+    state: str,
+    answer: str,
+    told: str,
+    streamed: bool,
+    between: Any,
+    outside: Any,
+) -> None:
+    server = to_a2a(outside(to_a2a(between(pizzeria(question), 'middle')), 'outer'))
+    async with asyncio.timeout(LIMIT), A2AClient(server) as client:
+        if streamed:
+            async for update in client.stream('a pizza'):
+                assert 'artifact_update' not in update.event
+            [task] = [task async for task in client.list()]
+        else:
+            task: Any = await client.send('a pizza')
+        assert task['status']['state'] == state
+        text = question.message if isinstance(question, AuthRequired) else question.question
+        assert text in str(task['status']['message']['parts'][0])
+        if isinstance(question, AuthRequired):
+            assert 'https://sso.example/' in str(task['status']['message']['parts'])
+            assert "['sso']" in str(task['status']['message']['parts'])
+        else:
+            assert ("'integer'" in str(task['status'])) == (question.schema is not None)
+        task = await client.send(answer, task_id=task['id'], context_id=task['context_id'])
+        assert task['status']['state'] == 'completed'
+        assert told in str(task['artifacts'])
+
+
+@pytest.mark.parametrize(
+    ('question', 'answer'),
+    [
+        (InputRequired('How many?', schema={'type': 'integer'}), {'decision': 'result', 'result': 7}),
+        (InputRequired('How many?'), {'decision': 'result', 'result': '7'}),
+        (InputRequired('How many?'), {'decision': 'retry', 'reason': '7'}),
+        (AuthRequired('Please sign in.'), None),
+    ],
+)
+async def test_a_question_travels_through_a_server_of_a_typed_remote_agent(question: Any, answer: Any) -> None:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        ask, give = sorted((tool.name for tool in info.output_tools), key=len)
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart(ask, {})])
+        return ModelResponse(parts=[ToolCallPart(give, {'response': 7})])
+
+    def ask() -> InputRequired:
+        raise question
+
+    inner = Agent(FunctionModel(model), output_type=[ask, int], name='counter')
+    async with asyncio.timeout(LIMIT), A2AClient(to_a2a(RemoteAgent(inner, int))) as client:
+        task: Any = await client.send('Count.')
+        [call] = waiting_task('', task)['pending']
+        asked = question.message if isinstance(question, AuthRequired) else question.question
+        assert call['text'].startswith(asked)
+        assert call['kind'] == ('authorization' if answer is None else 'question')
+        parts: Any = 'Done.' if answer is None else [{'data': {'callAnswers': [{'id': call['id'], **answer}]}}]
+        task = await client.send(parts, task_id=task['id'], context_id=task['context_id'])
+        assert task['status']['state'] == 'completed'
+        assert task['artifacts'][0]['parts'][0]['data'] == {'result': 7}
 
 
 @pytest.mark.parametrize(
@@ -361,13 +526,11 @@ def test_schemas_of_remote_answers_may_be_odd() -> None:
     def schema(answer: Any) -> Any:
         remote = {'id': 'r', 'kind': 'approval', 'tool': 'y', 'text': 'May I?', 'answerSchema': answer}
         waiting = {'state': 'input-required', 'text': '', 'pending': [remote]}
-        return with_remote_question(replace(call, metadata={WAITING: waiting}), ()).schema
+        [shown] = calls_for_clients(ToolCallPart('x', {}), replace(call, metadata={WAITING: waiting}), ())
+        return shown.schema
 
     assert schema({'oneOf': [3, {'properties': 3}, {'properties': {'args': {'$ref': '#'}}}], '$defs': {}}) == {
         '$ref': '#',
         '$defs': {},
     }
     assert schema({'oneOf': 3}) is None
-    several = {'state': 'input-required', 'text': '', 'pending': [{'kind': 'approval'}, {'kind': 'approval'}]}
-    both = replace(call, metadata={WAITING: several})
-    assert with_remote_question(both, ()) is both
