@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from playwright.async_api import Locator, Page, expect
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent
 
-from pydantic_ai_a2a import InputRequired, serve, to_a2a
+from pydantic_ai_a2a import InputRequired, Messages, serve, to_a2a
 
 from .agents import call, keeper, scripted
 from .conftest import Visit, say
@@ -128,3 +130,35 @@ async def test_the_message_field_answers_a_question_of_the_agent(visit: Visit) -
         await say(page, 'Paris')
         await expect(page.get_by_text('Paris it is.')).to_have_count(1)
         assert len(await app.list_tasks()) == 1
+
+
+async def test_an_agent_with_typed_input_has_a_form_for_the_data(visit: Visit) -> None:
+    class Trip(BaseModel):
+        city: str
+        days: int = Field(ge=1)
+
+    app = to_a2a(Agent('test'), messages=Messages(input_type=Trip))
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        form = page.get_by_role('form', name='Data')
+        await form.get_by_label('City').fill('Rome')
+        await form.get_by_label('Days').fill('0')
+        await form.get_by_role('button', name='Send').click()
+        complaint = 'Input should be greater than or equal to 1'
+        await expect(form.get_by_label('Days')).to_have_accessible_description(complaint)
+        await form.get_by_label('Days').fill('3')
+        await page.keyboard.press('Enter')
+        await expect(page.get_by_text('success (no tool calls)')).to_have_count(1)
+        await expect(page.get_by_role('log').get_by_role('cell')).to_have_text(['Rome', '3'])
+
+
+async def test_a_direct_reply_is_a_message_of_the_conversation(visit: Visit) -> None:
+    app = to_a2a(Agent('test'), messages=Messages(reply='message'))
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        for count in (1, 2):
+            await say(page, 'Hello.')
+            await expect(page.get_by_text('success (no tool calls)')).to_have_count(count)
+        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(0)
+        assert '#context=' in page.url
+        assert await app.list_tasks() == []

@@ -52,7 +52,7 @@ export class Chat {
       task.load(snapshot);
       this.context = task.contextId;
       this.tasks.push(task);
-      if (!task.ended && task.state !== 'INPUT_REQUIRED') this.#follow(task, this.api.subscribe(task.id, '', signal));
+      if (!task.ended && task.state !== 'INPUT_REQUIRED') this.#subscribe(task);
     }
     this.changed();
   }
@@ -75,7 +75,7 @@ export class Chat {
   }
 
   // Begin a task. Throws what the server refuses.
-  async send(parts) {
+  send = async (parts) => {
     const task = new Task(this.context);
     this.tasks.push(task);
     try {
@@ -85,7 +85,7 @@ export class Chat {
       this.changed();
       throw error;
     }
-  }
+  };
 
   // Send a message to a task that waits for it.
   answer = (task, parts) => this.#deliver(task, parts, { taskId: task.id });
@@ -106,50 +106,58 @@ export class Chat {
   retry = (task) => {
     task.broken = false;
     task.clearFailure();
-    this.#follow(task, this.api.subscribe(task.id, task.lastEventId, this.left.signal));
+    this.#subscribe(task);
     this.#touch(task);
   };
 
   async #deliver(task, parts, ids) {
     const message = { messageId: newId(), role: 'ROLE_USER', parts, ...ids };
-    const isNew = task.id === null;
-    if (isNew) {
+    if (task.id === null) {
       task.addMessage(message);
       this.#touch(task);
     }
-    const { stream, first } = await this.#open(task, message);
+    const following = new AbortController();
+    const stopped = AbortSignal.any([following.signal, this.left.signal]);
+    const opened = await this.#open(task, message, stopped);
+    if (opened === null) return;
     task.following?.abort();
     task.clearFailure();
-    if (!first.done) task.take(...first.value);
-    this.#follow(task, stream);
+    if (!opened.first.done) task.take(...opened.first.value);
+    this.#follow(task, opened.stream, following, stopped);
     this.#touch(task);
   }
 
-  // Return the stream of a message and its first event. Only a server that runs a repeated message once gets the
-  // message again.
-  async #open(task, message) {
+  // Return the stream of a message and its first event; null if the user left the conversation. Only a server that
+  // runs a repeated message once gets the message again.
+  async #open(task, message, stopped) {
     for (let tries = 1, pause = FIRST_PAUSE; ; tries++, pause *= 2) {
-      const stream = this.api.send(message, this.left.signal);
+      const stream = this.api.send(message, stopped);
       try {
         const first = await stream.next();
         task.lost = false;
         return { stream, first };
       } catch (error) {
+        if (stopped.aborted) return null;
         const refused = error instanceof ApiError && error.status !== 503;
-        if (this.left.signal.aborted || refused || !this.replays || tries === TRIES) {
+        if (refused || !this.replays || tries === TRIES) {
           task.lost = false;
           throw this.#checked(error);
         }
         task.lost = true;
         this.#touch(task);
-        await sleep(Math.max(pause, error.retryAfter * 1000 || 0), this.left.signal);
+        await sleep(Math.max(pause, error.retryAfter * 1000 || 0), stopped);
       }
     }
   }
 
-  async #follow(task, opened) {
+  // Follow a task that this page has not sent a message to, or whose stream was given up.
+  #subscribe(task) {
     const following = new AbortController();
     const stopped = AbortSignal.any([following.signal, this.left.signal]);
+    this.#follow(task, this.api.subscribe(task.id, task.lastEventId, stopped), following, stopped);
+  }
+
+  async #follow(task, opened, following, stopped) {
     task.following = following;
     let stream = opened;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {

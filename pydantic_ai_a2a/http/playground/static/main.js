@@ -7,7 +7,7 @@ import { Chat, messageOf } from './chat.js';
 import { byId, el, icon, plainName } from './dom.js';
 import { Attachments, takeDrops } from './files.js';
 import { Log } from './log.js';
-import { takesText } from './pending.js';
+import { drawInput, takesText } from './pending.js';
 import { Turn } from './turns.js';
 
 const PAUSE = 100; // milliseconds between two drawings
@@ -197,6 +197,12 @@ async function start() {
     load();
   }) ?? '');
   facts.append(...drawCard(card).filter(Boolean));
+  const schema = card.skills?.find((skill) => skill.inputSchema)?.inputSchema;
+  if (schema) {
+    byId('input').append(drawInput(schema, chat.send));
+    byId('input').hidden = false;
+    byId('input').open = true;
+  }
   await load();
   text.focus();
 }

@@ -17,6 +17,13 @@ export function drawQuestion(question, answer) {
   return null;
 }
 
+// Return the form of an agent that wants data at the beginning of a task. send(parts) sends the data.
+export function drawInput(schema, send) {
+  const form = drawSchema('This agent takes data that fits a schema.', schema, send, ['Data', 'Send']);
+  form.classList.add('input');
+  return form;
+}
+
 // Whether the message field answers the question.
 export const takesText = (question) => question !== null && drawQuestion(question, () => {}) === null;
 
@@ -57,10 +64,10 @@ function drawResult(call, choices, defs, send) {
   ]);
 }
 
-function drawSchema(text, schema, answer) {
+function drawSchema(text, schema, answer, [title, label] = ['Question', 'Answer']) {
   const { $defs, ...own } = schema;
-  const form = new SchemaForm(own, $defs, undefined, SENT, 'Answer');
-  return card('Question', { text }, form, () => answer([{ data: form.read() ?? null }]), 'Answer', [form.element]);
+  const form = new SchemaForm(own, $defs, undefined, SENT, label);
+  return card(title, { text }, form, () => answer([{ data: form.read() ?? null }]), label, [form.element]);
 }
 
 function drawSignIn(text, { schemes, url }, answer, tool) {

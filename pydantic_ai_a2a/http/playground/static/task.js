@@ -33,7 +33,7 @@ export class Task {
   }
 
   get streaming() {
-    return !this.ended && !this.waiting && this.state !== 'UNSENT';
+    return !this.ended && !this.waiting;
   }
 
   // Take an event of a stream.
