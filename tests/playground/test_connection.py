@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
-from playwright.async_api import expect
+from playwright.async_api import Route, expect
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
@@ -20,6 +21,7 @@ from pydantic_ai_a2a import (
     APIKeyAuth,
     Authenticator,
     BearerAuth,
+    Caller,
     Limits,
     Workers,
     mount,
@@ -93,6 +95,59 @@ async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
         await expect(page.get_by_text('First half, second half.')).to_have_count(1)
         await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
     assert cut.resumed == ['2']
+
+
+async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Visit) -> None:
+    app = to_a2a(keeper())
+
+    async def lose(route: Route) -> None:
+        await route.fetch()
+        await route.abort()
+
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs', failures=1)
+        await page.route('**/message:stream', lose, times=1)
+        await say(page, 'Think.')
+        await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+        assert len(await app.list_tasks()) == 1
+
+
+async def test_a_task_that_is_gone_says_so(visit: Visit) -> None:
+    cut = Cut(app := to_a2a(Gate().agent))
+    with serve(cut) as server:
+        page = await visit(f'{server.url}docs', failures=5)
+        await say(page, 'Hello.')
+        await expect(page.get_by_text('First half,')).to_have_count(1)
+        cut.cut()
+        await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+        [task] = await app.list_tasks()
+        await app.cancel_task(task['id'])
+        assert await app.erase_task(task['id'])
+        gone = page.get_by_role('alert').filter(has_text='Task not found.')
+        await expect(gone).to_have_count(1)
+        await page.get_by_role('button', name='Try again').click()
+        await expect(gone).to_have_count(1)
+
+
+async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> None:
+    cookies: list[str] = []
+
+    async def note(request: Request) -> Caller:
+        cookies.extend(request.cookies)
+        return Caller(id='ada')
+
+    with serve(to_a2a(keeper(), auth=note)) as server:
+        page = await visit(f'{server.url}docs')
+        await page.context.add_cookies([{'name': 'key', 'value': TOKEN, 'url': server.url}])
+        await say(page, 'Think.')
+        await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+        assert cookies == []
+    with serve(to_a2a(keeper(), auth=APIKeyAuth({TOKEN: 'ada'}, cookie='key'))) as server:
+        page = await visit(f'{server.url}docs')
+        await page.context.add_cookies([{'name': 'key', 'value': TOKEN, 'url': server.url}])
+        await expect(page.get_by_text('The browser sends the cookie key of this site.')).to_have_count(1)
+        await say(page, 'Think.')
+        await expect(page.get_by_text('It is sunny.')).to_have_count(1)
 
 
 async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit, tmp_path: Path) -> None:

@@ -110,6 +110,17 @@ async def test_a_task_goes_on_after_a_sign_in(visit: Visit) -> None:
         await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
 
 
+async def test_a_task_goes_on_by_itself_once_the_server_has_the_credentials(visit: Visit) -> None:
+    app = to_a2a(keeper())
+    with serve(app) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Mail.')
+        await expect(page.get_by_role('form', name='Sign-in: newest_mail')).to_have_count(1)
+        [task] = await app.list_tasks()
+        await app.resume_task(task['id'])
+        await expect(page.get_by_text("Results: ['Lunch?']")).to_have_count(1)
+
+
 async def test_a_question_without_a_schema_takes_text(visit: Visit) -> None:
     with serve(to_a2a(keeper())) as server:
         page = await visit(f'{server.url}docs')
