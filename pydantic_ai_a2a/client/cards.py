@@ -122,7 +122,10 @@ def _described(status: int) -> str:
     if 300 <= status < 400:
         return f'HTTP {status} redirects, and redirects are not followed. Use the URL to which it leads.'
     if status in (401, 403):
-        return f'HTTP {status}. The agent asks for credentials: see `headers` and `auth`.'
+        return (
+            f'HTTP {status}. The agent asks for credentials: give `headers` or `auth`, on the command line '
+            '`--header` or `--token-env`.'
+        )
     return f'HTTP {status}.'
 
 

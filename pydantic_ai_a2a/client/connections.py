@@ -116,7 +116,9 @@ class Connections:
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise NotConnected(f'{shown(url)} cannot be reached: {_reason(error)}.') from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
-            raise RemoteProtocolError(f'{shown(url)} is not a URL of HTTP.') from error
+            raise RemoteProtocolError(
+                f'{shown(url)} is not a URL of HTTP. It has to begin with http:// or https://.'
+            ) from error
         except (httpx2.DecodingError, httpx2.SSEError) as error:
             raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:

@@ -24,14 +24,14 @@ from .connections import MAX_ANSWER, NotConnected, Silent
 from .patience import Patience
 from .transport import Transport
 
-__all__ = ('STOPPED', 'Follower', 'Update')
+__all__ = ('STOPPED', 'WAITING', 'Follower', 'Update')
 
 STOPPED: frozenset[TaskState] = frozenset(
     {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
 )
 """States in which a task does nothing until its client does something, if ever."""
-_WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
-"""States in which a stream may stay open."""
+WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
+"""States in which a task waits for its client, and a stream may stay open."""
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
@@ -160,7 +160,7 @@ class Follower:
                 if self._size.total > MAX_ANSWER:
                     raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
                 yield self._take(event)
-                if self._task is not None and self._task['status']['state'] in _WAITING:
+                if self._task is not None and self._task['status']['state'] in WAITING:
                     return
         if not self._done:
             raise RemoteUnavailable('The stream has ended before the task.')

@@ -13,6 +13,8 @@ from click import ClickException, Context, Group
 
 from ..app.serve import CannotListen
 from ..errors import A2AError, BackendUnusable, StoreUnavailable
+from .card import card
+from .chat import chat
 from .dead_deliveries import dead_deliveries
 from .dead_letters import dead_letters
 from .erase import erase
@@ -20,6 +22,8 @@ from .export import export
 from .hash_key import hash_key
 from .migrate import migrate
 from .running import serve, worker
+from .send import send
+from .tasks import cancel, tasks, watch
 
 __all__ = ('main',)
 
@@ -42,8 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Raises:
         SystemExit: Always: the command has ended, or uvicorn could not serve the app.
     """
-    commands = [serve, worker, migrate, export, erase, hash_key, dead_letters, dead_deliveries]
+    serving = [serve, worker, migrate, export, erase, hash_key, dead_letters, dead_deliveries]
+    calling = [card, send, chat, tasks, watch, cancel]
     names = {'help_option_names': ['-h', '--help']}
-    _CommandLine(help='Serve Pydantic AI agents over A2A.', commands=commands, context_settings=names).main(
-        arguments, prog_name='pydantic-ai-a2a'
-    )
+    _CommandLine(
+        help='Serve Pydantic AI agents over A2A, and call A2A agents.',
+        commands=[*serving, *calling],
+        context_settings=names,
+    ).main(arguments, prog_name='pydantic-ai-a2a')

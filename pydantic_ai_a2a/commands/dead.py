@@ -13,6 +13,7 @@ from pydantic_core import to_json
 from ..errors import A2AError
 from ..ports import Backend, DeadDelivery, DeadLetter
 from .stores import Store, opened, owner_options, store_options
+from .table import write_table
 from .target import say
 
 __all__ = ('Dead', 'commands_for')
@@ -80,7 +81,7 @@ async def _list(dead: Dead[Item], store: Store, owner: str | None, as_json: bool
         for row in rows:
             click.echo(to_json(row))
     elif rows:
-        _write_table(dead.columns, [[str(value or '-') for value in row.values()] for row in rows])
+        write_table(dead.columns, [[str(value or '-') for value in row.values()] for row in rows])
     return 0
 
 
@@ -95,13 +96,6 @@ async def _items(dead: Dead[Item], backend: Backend, owner: str | None) -> Async
 
 def _id(values: dict[str, Any]) -> str:
     return next(iter(values.values()))
-
-
-def _write_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    table = [[column.upper() for column in columns], *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table:
-        click.echo('  '.join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip())
 
 
 async def _retry(

@@ -1,0 +1,55 @@
+"""The command `card`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import click
+from fasta2a.schema import AgentCard, agent_card_ta
+
+from .calling import Remote, agent_options
+from .screen import as_json, safe
+
+__all__ = ('card',)
+
+_WIDTH = 12
+
+
+@click.command()
+@agent_options
+@click.option('--json', 'is_json', is_flag=True, help='Write the card as JSON.')
+def card(*, remote: Remote, is_json: bool) -> int:
+    """Show the card of an agent.
+
+    URL is the agent or its card.
+    """
+    return asyncio.run(_show(remote, is_json=is_json))
+
+
+async def _show(remote: Remote, *, is_json: bool) -> int:
+    async with remote.client() as client:
+        agent_card = await client.card()
+    if is_json:
+        click.echo(as_json(agent_card_ta.dump_python(agent_card, mode='json', by_alias=True)))
+    else:
+        for name, text in _lines(agent_card):
+            click.echo(safe(f'{name:{_WIDTH}}{text}').rstrip())
+    return 0
+
+
+def _lines(agent_card: AgentCard) -> Iterator[tuple[str, str]]:
+    yield 'Name', f'{agent_card["name"]} {agent_card.get("version", "")}'
+    yield 'Description', ' '.join(agent_card.get('description', '').split())
+    for entry in agent_card.get('supported_interfaces', ()):
+        yield 'Interface', f'{entry["url"]} ({entry["protocol_binding"]} {entry.get("protocol_version", "")})'
+    capabilities = agent_card['capabilities']
+    yield 'Streaming', 'yes' if capabilities.get('streaming') else 'no'
+    yield 'Webhooks', 'yes' if capabilities.get('push_notifications') else 'no'
+    yield 'Sign-in', ', '.join(agent_card.get('security_schemes', ())) or 'none declared'
+    yield 'Input', ', '.join(agent_card.get('default_input_modes', ()))
+    yield 'Output', ', '.join(agent_card.get('default_output_modes', ()))
+    for skill in agent_card.get('skills', ()):
+        yield 'Skill', f'{skill["name"]}: {" ".join(skill["description"].split())}'
+    for extension in capabilities.get('extensions', ()):
+        yield 'Extension', extension['uri']

@@ -1,0 +1,152 @@
+"""What a command shows of a remote task: text as it comes, then data and files; or JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import click
+from fasta2a.schema import Message, Part, Task
+
+from ..client.following import WAITING, Update
+from ..protocol.wire import event_json, task_json
+from ..remote.content import content_of, text_of
+from .target import say
+
+__all__ = ('Form', 'Screen', 'as_json', 'safe', 'screen_for')
+
+Form: TypeAlias = Literal['text', 'json', 'jsonl']
+
+_CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]')
+"""Control characters, which could move the cursor of a terminal or hide text, besides tab and line break."""
+
+
+def safe(text: str) -> str:
+    """Return text from elsewhere with its control characters written as escapes."""
+    return _CONTROL.sub(lambda match: f'\\x{ord(match[0]):02x}', text)
+
+
+def as_json(value: Any) -> str:
+    """Return a value as one line of JSON, without control characters."""
+    return json.dumps(value)
+
+
+class Screen:
+    """Shows the answer of one message as plain text."""
+
+    def __init__(self) -> None:
+        self._text = ''
+        """The text that is shown."""
+
+    def show(self, update: Update) -> None:
+        """Show what an event adds."""
+        if update.task is not None:
+            self._grow(_artifact_text(update.task))
+        if 'status_update' in update.event:
+            status = update.event['status_update']['status']
+            if status['state'] == 'working' and (message := status.get('message')) is not None:
+                self.progress(_step(message))
+
+    def progress(self, text: str) -> None:
+        """Show what the agent does."""
+        for line in text.splitlines():
+            click.echo(f'  {safe(line)}', err=True)
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        """Show the rest of the answer. A question that a prompt asks is left out."""
+        if 'status' not in outcome:
+            self._grow(text_of(outcome['parts']))
+            self.close()
+            _show_parts(outcome['parts'])
+            return
+        self.close()
+        _show_parts([part for artifact in outcome.get('artifacts', ()) for part in artifact['parts']])
+        status = outcome['status']
+        if (message := status.get('message')) is not None and not (is_asked and status['state'] in WAITING):
+            _show_status(message, failed=status['state'] in ('failed', 'rejected'))
+
+    def close(self) -> None:
+        """End the line of the text."""
+        if self._text and not self._text.endswith('\n'):
+            click.echo()
+        self._text = ''
+
+    def write(self, text: str, *, whole: str) -> None:
+        """Write more text, at the end of the whole text."""
+        click.echo(safe(text), nl=False)
+
+    def _grow(self, text: str) -> None:
+        if not text.startswith(self._text):  # the agent has replaced its text
+            self.close()
+        if more := text[len(self._text) :]:
+            self.write(more, whole=text)
+        self._text = text
+
+
+class _JsonScreen(Screen):
+    """Writes the task as JSON, at its end."""
+
+    def show(self, update: Update) -> None:
+        pass
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        click.echo(as_json(task_json(outcome) if 'status' in outcome else event_json({'message': outcome})['message']))
+
+
+class _JsonLinesScreen(Screen):
+    """Writes each event as a line of JSON."""
+
+    def show(self, update: Update) -> None:
+        click.echo(as_json(event_json(update.event)))
+
+    def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
+        pass
+
+
+def screen_for(form: Form) -> Screen:
+    """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, and in a terminal."""
+    if form != 'text':
+        return _JsonScreen() if form == 'json' else _JsonLinesScreen()
+    if sys.stdout.isatty():
+        try:
+            from .rich_screen import RichScreen  # noqa: PLC0415 - of an extra
+        except ImportError:
+            return Screen()
+        return RichScreen()
+    return Screen()
+
+
+def _artifact_text(task: Task) -> str:
+    return text_of(part for artifact in task.get('artifacts', ()) for part in artifact['parts'])
+
+
+def _step(message: Message) -> str:
+    """Return a step of the agent: its words, or the tool that the agent calls."""
+    metadata = message.get('metadata', {})
+    if metadata.get('progress') == 'tool':
+        return f'calls {metadata.get("toolName")}' if metadata.get('phase') == 'call' else ''
+    return text_of(message['parts'])
+
+
+def _show_parts(parts: Sequence[Part]) -> None:
+    """Show the data of an answer, and the names of its files."""
+    for part in parts:
+        if 'data' in part:
+            value = content_of(Message(role='agent', message_id='', parts=[part]))
+            click.echo(json.dumps(value, indent=2))
+        elif 'text' not in part:
+            name = part.get('filename') or 'a file'
+            place = part.get('url') or f'{len(part.get("raw", "")) * 3 // 4} bytes'
+            click.echo(safe(f'[{name}: {part.get("media_type", "unknown type")}, {place}]'))
+
+
+def _show_status(message: Message, *, failed: bool) -> None:
+    text = text_of(message['parts'])
+    correlation_id = message.get('metadata', {}).get('correlationId')
+    if failed:
+        say(safe(text + (f' (correlation id {correlation_id})' if correlation_id else '')))
+    elif text:
+        click.echo(safe(text))

@@ -1,0 +1,397 @@
+"""The commands that call an agent, against a server: what they write, their exit codes, and Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+
+from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.app.serve import Server
+from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.remote import tasks
+
+from ..a2a_client.canned import CARD, Canned, refusal, result, stream
+from ..bounds import LIMIT
+from .agents import PNG, shop
+from .command import Outcome, command
+from .terminal import Terminal, in_terminal, process_in_terminal
+
+Capture = pytest.CaptureFixture[str]
+IDS = re.compile(r'\b[0-9a-f]{32}\b')
+
+
+@pytest.fixture(scope='module')
+def url() -> Iterator[str]:
+    with serve(shop()) as server:
+        yield server.url.removesuffix('/')
+
+
+def plain(text: str) -> str:
+    """The text, with a word in the place of each id."""
+    return IDS.sub('ID', text)
+
+
+def ids(outcome: Outcome) -> tuple[str, str]:
+    """The task and the conversation that standard error names."""
+    task, context = IDS.findall(outcome.err.splitlines()[-1])
+    return task, context
+
+
+def test_a_card_is_shown(url: str, capsys: Capture) -> None:
+    shown = command(capsys, 'card', url)
+    assert shown.code == 0
+    assert shown.out.splitlines()[:6] == [
+        'Name        shop 1.0.0',
+        'Description Sells pizza.',
+        f'Interface   {url}/ (JSONRPC 1.0)',
+        f'Interface   {url}/ (HTTP+JSON 1.0)',
+        f'Interface   {url}/ (JSONRPC 0.3)',
+        'Streaming   yes',
+    ]
+    [card] = command(capsys, 'card', url, '--json').lines
+    assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
+
+
+def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: str, capsys: Capture) -> None:
+    sent = command(capsys, 'send', url, 'hello')
+    assert (sent.code, sent.out) == (0, 'You said **hello** with 0 files.\n')
+    assert plain(sent.err) == 'pydantic-ai-a2a: the task ID is completed; go on with --context ID\n'
+    task, context = ids(sent)
+    again = command(capsys, 'send', url, 'again', '--context', context)
+    assert ids(again)[1] == context
+    assert ids(again)[0] != task
+
+
+@pytest.mark.parametrize(
+    ('prompt', 'code', 'out', 'err'),
+    [
+        ('Rejected', 1, '', 'pydantic-ai-a2a: No \\x1b[2J\\x9b2J\\x202ethanks.'),
+        ('price', 0, '{\n  "euros": 3\n}\n', ''),
+        ('picture', 0, '[pizza.png: image/png, 9 bytes]\n', ''),
+        ('attack', 0, 'You said **attack**\\x1b[2J\\x9b2J\\x202e with 0 files.\n', ''),
+        ('break', 1, 'You said **break**\n', 'pydantic-ai-a2a: The agent failed with an internal error.'),
+        ('InputRequired', 3, 'Which pizza?\n', 'pydantic-ai-a2a: the task waits; answer with --task '),
+        ('size', 3, 'Which size?\nWrite one of these: small, large.\n', '  calls size'),
+    ],
+)
+def test_every_kind_of_answer(url: str, prompt: str, code: int, out: str, err: str, *, capsys: Capture) -> None:
+    sent = command(capsys, 'send', url, prompt)
+    assert (sent.code, sent.out) == (code, out)
+    assert err in sent.err
+    assert 'secret' not in sent.err
+
+
+def test_a_task_that_waits_is_answered_by_another_command(url: str, capsys: Capture) -> None:
+    asked = command(capsys, 'send', url, 'InputRequired')
+    task, context = ids(asked)
+    answered = command(capsys, 'send', url, 'salami', '--task', task, '--context', context)
+    assert (answered.code, answered.out) == (0, 'You said **salami** with 0 files.\n')
+
+
+def test_files_data_and_standard_input_are_sent(
+    url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / 'a.png').write_bytes(PNG)
+    (tmp_path / 'b.unknown').write_bytes(b'\x00')
+    (tmp_path / 'text').write_text('from a file')
+    with (tmp_path / 'text').open() as stdin, monkeypatch.context() as patch:
+        patch.setattr('sys.stdin', stdin)
+        sent = command(capsys, 'send', url, '-', '--file', str(tmp_path / 'a.png'), '--json')
+    [task] = sent.lines
+    assert task['artifacts'][0]['parts'][0]['text'] == 'You said **from a file** with 1 files.'
+    assert task['history'][0]['parts'][1]['filename'] == 'a.png'
+    [task] = command(capsys, 'send', url, '--data', '{"a": [1]}', '--json').lines
+    assert task['history'][0]['parts'] == [{'data': {'a': [1]}, 'mediaType': 'application/json'}]
+    refused = command(capsys, 'send', url, '--file', str(tmp_path / 'b.unknown'))
+    assert refused.code == 1
+    assert 'message.parts[0].raw: needs a mediaType.' in refused.err
+
+
+def test_each_event_is_a_line(url: str, capsys: Capture) -> None:
+    events = command(capsys, 'send', url, 'hello', '--jsonl').lines
+    kinds = [key for event in events for key in event]
+    assert kinds[0] == 'task'
+    assert kinds[-1] == 'statusUpdate'
+    assert {*kinds} == {'task', 'statusUpdate', 'artifactUpdate'}
+    assert events[-1]['statusUpdate']['status']['state'] == 'TASK_STATE_COMPLETED'
+    assert 'artifact' in events[-2]['artifactUpdate']
+
+
+def test_tasks_are_listed_watched_and_canceled(url: str, capsys: Capture) -> None:
+    task, context = ids(command(capsys, 'send', url, 'InputRequired'))
+    listed = command(capsys, 'tasks', url, '--context', context)
+    assert plain(listed.out).splitlines()[0].split() == ['TASK', 'CONTEXT', 'STATE', 'STATUS', 'SINCE']
+    assert listed.out.splitlines()[1].split()[:3] == [task, context, 'input-required']
+    assert len(command(capsys, 'tasks', url, '--json', '--limit', '1').lines) == 1
+    assert command(capsys, 'tasks', url, '--context', 'c' * 32).out == ''
+    watched = command(capsys, 'watch', url, task)
+    assert (watched.code, watched.out) == (3, 'Which pizza?\n')
+    canceled = command(capsys, 'cancel', url, task)
+    assert (canceled.code, plain(canceled.err)) == (0, 'pydantic-ai-a2a: the task ID is canceled\n')
+    [listed_task] = command(capsys, 'tasks', url, '--context', context, '--state', 'canceled', '--json').lines
+    assert listed_task['id'] == task
+    again = command(capsys, 'cancel', url, task)
+    assert again.code == 1
+    assert 'The agent has refused the request: Task cannot be canceled' in again.err
+
+
+def test_a_message_in_the_place_of_a_task(capsys: Capture) -> None:
+    message = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}, {'data': 1}]}
+    canned = Canned(stream({'message': message}), stream({'message': message}), stream({'message': message}))
+    with at_its_url(canned) as server:
+        assert command(capsys, 'send', server.url, 'hello') == (0, 'Hi.\n1\n', '')
+        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [message]
+        assert command(capsys, 'send', server.url, 'hello', '--jsonl').lines == [{'message': message}]
+
+
+def test_a_task_without_a_time(capsys: Capture) -> None:
+    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED'}}
+    with at_its_url(Canned(stream({'task': task}))) as server:
+        assert command(capsys, 'send', server.url, 'hello', '--json').lines == [task]
+
+
+def at_its_url(canned: Canned, app: Any = None) -> Server:
+    """A server whose card names its URL."""
+    served = serve(app or canned.app, anonymous=True)
+    canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': served.url}]}
+    return served
+
+
+def test_text_that_the_agent_replaces_is_written_anew(capsys: Capture) -> None:
+    def chunk(text: str, **fields: Any) -> dict[str, Any]:
+        artifact = {'artifactId': 'a', 'parts': [{'text': text}, {'url': 'http://x/y', 'mediaType': 'text/html'}]}
+        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, **fields}}
+
+    task = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}
+    thought = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hm.\nWell.'}]}
+    data = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'data': 1}]}
+    working = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING', 'message': thought}}
+    end = {'taskId': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_COMPLETED', 'message': data}}
+    events = [{'task': task}, {'statusUpdate': working}, chunk('One.'), chunk('Two.\n'), {'statusUpdate': end}]
+    with at_its_url(Canned(stream(*events))) as server:
+        sent = command(capsys, 'send', server.url, 'hello')
+    assert sent.out == 'One.\nTwo.\n[a file: text/html, http://x/y]\n'
+    assert sent.err.startswith('  Hm.\n  Well.\n')
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'text'),
+    [
+        (('send', 'URL'), 'There is nothing to send: give TEXT, --file or --data.'),
+        (('send', 'URL', '--data', '{'), '--data is not JSON'),
+        (('send', 'URL', 'x', '--json', '--jsonl'), '--json and --jsonl cannot be combined: give one of them.'),
+        (('send', 'URL', 'x', '--header', 'nothing'), '--header takes a name and a value with a colon between them'),
+        (('send', 'URL', 'x', '--header', 'x: \x00'), 'has characters that HTTP does not allow'),
+        (('card', 'URL', '--token-env', 'NOT_SET'), 'The environment variable NOT_SET of --token-env is not set.'),
+        (('card', 'URL', '--timeout', '0'), '--timeout takes a number of seconds above zero.'),
+        (('tasks', 'URL', '--state', 'odd'), "'odd' is not one of"),
+    ],
+)
+def test_a_wrong_command_line_has_the_exit_code_2(
+    url: str, arguments: tuple[str, ...], text: str, capsys: Capture
+) -> None:
+    refused = command(capsys, *(url if part == 'URL' else part for part in arguments))
+    assert refused.code == 2
+    assert text in refused.err
+
+
+def test_an_agent_that_cannot_be_called_is_one_sentence(url: str, capsys: Capture) -> None:
+    for place, text in (
+        ('http://127.0.0.1:9', 'cannot be reached: no connection could be opened.'),
+        (f'{url}/nothing', 'has no agent card: HTTP 404.'),
+        ('localhost:1', 'is not a URL of HTTP. It has to begin with http:// or https://.'),
+        (url.replace('http:', 'https:'), 'its TLS certificate or protocol is not accepted.'),
+    ):
+        refused = command(capsys, 'send', place, 'hello')
+        assert refused.code == 1
+        assert text in refused.err.splitlines()[-1]
+    assert 'Traceback' in command(capsys, 'send', 'http://127.0.0.1:9', 'x', '--debug').err
+
+
+def test_credentials_come_from_headers_and_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('SHOP_TOKEN', 'a-token-of-ann-1234')
+    app = to_a2a(shop_agent(), auth=BearerAuth({'a-token-of-ann-1234': 'ann'}))
+    with serve(app) as server:
+        refused = command(capsys, 'send', server.url, 'hello')
+        assert refused.code == 1
+        assert 'Give credentials with --token-env or --header.' in refused.err
+        assert command(capsys, 'send', server.url, 'hello', '--token-env', 'SHOP_TOKEN').code == 0
+        header = 'Authorization: Bearer a-token-of-ann-1234'
+        assert command(capsys, 'send', server.url, 'hello', '--header', header).code == 0
+
+
+def shop_agent() -> Any:
+    return Agent('test', name='shop')
+
+
+# --- at a terminal --------------------------------------------------------------------------------------------------
+
+
+def at(monkeypatch: pytest.MonkeyPatch, typed: str, *arguments: str) -> tuple[object, str]:
+    """The exit code and the output of a command at a terminal where somebody types."""
+    with in_terminal(monkeypatch, typed) as terminal, pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    return exit_.value.code, terminal.close()
+
+
+@pytest.mark.parametrize(
+    ('prompt', 'typed', 'answer'),
+    [
+        ('delete', 'y\n', 'The tool says: deleted a.txt'),
+        ('delete', 'maybe\ne\n{\n[]\n{"path": "b.txt"}\n', 'The tool says: deleted b.txt'),
+        ('delete', 'n\nToo risky.\n', 'The tool says: Too risky.'),
+        ('delete', 'n\n\n', 'The tool says: The tool call was denied.'),
+        ('order', 'three\n3\n', 'The tool says: 3'),
+        ('size', 'large\n', 'The tool says: large'),
+        ('InputRequired', 'salami\n', 'You said salami with 0 files.'),
+        ('pay', '\n', 'The tool says: paid'),
+        ('ring', 'in words\n', 'The tool says: in words'),
+    ],
+)
+def test_a_person_answers_at_the_prompt(
+    url: str, prompt: str, typed: str, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, text = at(monkeypatch, typed, 'send', url, prompt)
+    assert code == 0, text
+    assert answer in text
+    assert 'messageSchema' not in text
+
+
+def test_a_sign_in_that_is_denied_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = at(monkeypatch, 'n\n', 'send', url, 'pay')
+    assert code == 1
+    assert 'Sign in at https://bank.example/sign-in' in text
+    assert 'is canceled' in text
+
+
+def test_the_end_of_the_input_at_a_prompt_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, text = at(monkeypatch, '\x04', 'send', url, 'delete')
+    assert code == 130
+    assert 'is canceled' in text
+
+
+def test_control_characters_of_an_agent_do_not_reach_the_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_terminal(monkeypatch) as terminal, pytest.raises(SystemExit):
+        main(('send', url, 'attack'))
+    assert '\\x1b[2J\\x9b2J\\x202e' in terminal.close()
+    assert '\x1b[2J' not in terminal.raw
+
+
+def test_ctrl_c_cancels_the_task_of_a_message(url: str, capsys: Capture) -> None:
+    with process_in_terminal('send', url, 'wait') as (terminal, process):
+        terminal.until('You said wait')
+        terminal.type('\x03')
+        assert process.wait(LIMIT) == 130
+    assert 'is canceled' in terminal.close()
+    listed = command(capsys, 'tasks', url, '--state', 'working')
+    assert listed.out == ''
+
+
+class Interrupting:
+    """A server that answers like a canned one. A message is never answered: the command gets Ctrl-C instead."""
+
+    def __init__(self, canned: Canned, *, messages: int) -> None:
+        self._canned = canned
+        self._left = messages
+        """Number of requests that are answered before."""
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope['type'] == 'http' and scope['method'] == 'POST':
+            self._left -= 1
+            if self._left < 0:
+                os.kill(os.getpid(), signal.SIGINT)
+                while (await receive())['type'] != 'http.disconnect':
+                    pass
+                return
+        await self._canned.app(scope, receive, send)
+
+
+def test_ctrl_c_ends_the_watching_of_a_task_which_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    canned = Canned(result({'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_WORKING'}}))
+    with at_its_url(canned, Interrupting(canned, messages=1)) as server:
+        code, text = at(monkeypatch, '', 'watch', server.url, 't')
+    assert (code, 'the task t goes on' in text) == (130, True)
+
+
+def test_ctrl_c_before_the_agent_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, '_FIRST_LIMIT', 0.0)
+    canned = Canned()
+    with at_its_url(canned, Interrupting(canned, messages=0)) as server:
+        code, text = at(monkeypatch, '', 'send', server.url, 'hello')
+    assert (code, 'interrupted before the agent has named its task' in text) == (130, True)
+
+
+def test_a_task_that_cannot_be_canceled_after_ctrl_c_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = {'id': 't', 'contextId': 'c', 'status': {'state': 'TASK_STATE_INPUT_REQUIRED'}}
+    canned = Canned(stream({'task': waiting}), result(waiting), refusal(-32002, 'Too late.'))
+    with at_its_url(canned) as server:
+        code, text = at(monkeypatch, '\x04', 'send', server.url, 'hello')
+    assert (code, 'the task t could not be canceled: Too late.' in text) == (130, True)
+
+
+@pytest.mark.parametrize(('end', 'code'), [('Ctrl-C', 130), ('Ctrl-D', 0)])
+def test_without_the_extra_the_terminal_is_plain(
+    url: str, end: str, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen', 'prompt_toolkit'):
+        monkeypatch.setitem(sys.modules, module, None)
+
+    def leave() -> None:
+        terminal.until('> ', times=2)
+        if end == 'Ctrl-C':
+            os.kill(os.getpid(), signal.SIGINT)
+        else:
+            terminal.type('\x04')
+
+    with in_terminal(monkeypatch, 'hello\n') as terminal:
+        Thread(target=leave, daemon=True).start()
+        with pytest.raises(SystemExit) as exit_:
+            main(('chat', url))
+    assert exit_.value.code == code
+    assert 'You said **hello** with 0 files.' in terminal.close()
+
+
+def test_a_chat_at_a_terminal(url: str) -> None:
+    with process_in_terminal('chat', url) as (terminal, process):
+        terminal.until('/exit ends')
+        say(terminal, 'hello', 'You said hello with 0 files.')
+        say(terminal, 'delete', 'Approve?')
+        say(terminal, 'y', 'The tool says: deleted a.txt')
+        say(terminal, 'wait', 'You said wait')
+        terminal.type('\x03')
+        terminal.until('is canceled')
+        say(terminal, '/new', '> ')
+        terminal.type('/exit\r')
+        assert process.wait(LIMIT) == 0
+    terminal.close()
+
+
+def say(terminal: Terminal, text: str, answer: str) -> None:
+    terminal.type(f'{text}\r')
+    terminal.until(answer)
+
+
+def test_a_chat_without_a_terminal_reads_lines(
+    url: str, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chat(lines: str) -> Outcome:
+        (tmp_path / 'lines').write_text(lines)
+        with (tmp_path / 'lines').open() as stdin, monkeypatch.context() as patch:
+            patch.setattr('sys.stdin', stdin)
+            return command(capsys, 'chat', url)
+
+    said = chat('one\n\n/new\ntwo')
+    assert (said.code, said.out) == (0, 'You said **one** with 0 files.\nYou said **two** with 0 files.\n')
+    assert plain(said.err) == 'pydantic-ai-a2a: /new begins a new conversation, /exit ends\n'
+    assert chat('/exit\nthree\n').out == ''
+    waiting = chat('InputRequired\nthree\n')
+    assert (waiting.code, waiting.out) == (3, 'Which pizza?\n')
