@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,7 +17,7 @@ from inline_snapshot import snapshot
 
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of
-from .server import LIMIT, ROOT, Process, uvicorn
+from .server import LIMIT, ROOT, Process, process, uvicorn
 
 
 @asynccontextmanager
@@ -93,3 +94,29 @@ async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() 
             card = (await http.get(f'{server.url}.well-known/agent-card.json')).json()
     assert text_of(done).splitlines() == ['Day 1: Rome', 'Day 2: Rome', 'Slowly.']
     assert [*card['skills'][0]['inputSchema']['properties']] == ['city', 'days']
+
+
+def test_the_answer_of_the_user_reaches_the_tool_of_a_remote_agent() -> None:
+    with process('examples/remote_tools.py') as example:
+        assert example.exit_code() == 0, example.output
+    question = "The clerk asks for approval of delete_file with {'path': 'report.txt'}."
+    assert example.output.splitlines() == [
+        *[question, 'The user approves.', 'report.txt is deleted.'],
+        *[question, 'The user denies.', 'The report is still needed.'],
+    ]
+
+
+def test_a_remote_agent_answers_with_typed_output_in_a_conversation_and_in_a_stream() -> None:
+    with process('examples/remote_agent.py') as example:
+        assert example.exit_code() == 0, example.output
+    assert example.output.splitlines() == [
+        "city='Paris' temperature=21.0 sky='sunny'",
+        "city='Rome' temperature=27.5 sky='sunny'",
+        'Hello! I am the weather agent. Ask me how the weather is in Oslo, in Paris or in Rome.',
+    ]
+
+
+def test_the_readme_of_the_examples_lists_each_example() -> None:
+    listed = re.findall(r'^\| `([^`]+)`', (ROOT / 'examples/README.md').read_text(), re.MULTILINE)
+    folder = (path for path in (ROOT / 'examples').iterdir() if path.suffix == '.py' or (path / 'README.md').exists())
+    assert sorted(listed) == sorted(path.name for path in folder)
