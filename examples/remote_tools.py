@@ -1,7 +1,7 @@
 """An agent that calls a remote agent as a tool, and passes an approval and a denial of its user on.
 
-Run the example from this directory with `python remote_tools.py`. The models need no API key: each follows a script. The
-remote agent runs in a server of this process.
+Run the example from this directory with `python remote_tools.py`. The models need no API key: each follows a script.
+The remote agent runs in a server of this process.
 """
 
 from __future__ import annotations
