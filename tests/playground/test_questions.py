@@ -55,7 +55,7 @@ async def test_calls_are_answered_one_by_one_and_denied_with_a_reason(visit: Vis
 
 async def test_a_form_of_the_schema_keeps_what_the_server_refuses(visit: Visit) -> None:
     with serve(to_a2a(keeper())) as server:
-        page = await visit(f'{server.url}docs', failures=2)
+        page = await visit(f'{server.url}docs', failures=3)
         await say(page, 'Pizza.')
         form = page.get_by_role('form', name='Question: order')
         await expect(form).to_contain_text('Which pizza?')
@@ -79,6 +79,9 @@ async def test_a_form_of_the_schema_keeps_what_the_server_refuses(visit: Visit) 
         await extras.fill('olives')
         await form.get_by_role('button', name='Answer').click()
         await expect(extras).to_have_accessible_description('is not JSON. Put text in double quotes.')
+        await extras.fill('["olives", 3]')
+        await form.get_by_role('button', name='Answer').click()
+        await expect(extras).to_have_accessible_description('[1] must be a string')
         await extras.fill('["olives"]')
         await form.get_by_role('button', name='Answer').click()
         await expect(page.get_by_text("{'kind': 'Funghi', 'size': 'large', 'count': 2, 'thin': True,")).to_have_count(1)

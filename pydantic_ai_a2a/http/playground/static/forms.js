@@ -31,7 +31,8 @@ export class SchemaForm {
       const path = [...this.fields.keys()].filter((own) => field === own || field.startsWith(`${own}.`) || field.startsWith(`${own}[`));
       const longest = path.sort((a, b) => b.length - a.length)[0];
       if (longest === undefined) return true;
-      this.fields.get(longest).complain(field === longest ? description : `${field.slice(longest.length + 1)}: ${description}`);
+      const inner = field.slice(longest.length).replace(/^\./, '');
+      this.fields.get(longest).complain(inner ? `${inner} ${description}` : description);
       return false;
     });
     [...this.fields.values()].find((field) => field.faulty)?.input.focus();
