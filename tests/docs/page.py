@@ -130,7 +130,7 @@ class Page:
             return
         ends = command == 'pydantic-ai-a2a' and block.words[0][1] not in ('serve', 'worker')
         if ends or '--help' in block.words[0]:
-            self._program(_arguments(block.text), output)
+            self._program(_arguments(self._with_address(block.text)), output)
             return
         if command == 'pytest':
             self._program(['-m', *block.words[0]], output, fork=False)
