@@ -443,17 +443,3 @@ async def test_a_toolset_may_be_called_without_a_run() -> None:
         returned = await toolset.call_tool('echo', {'message': 'hi'}, without_run(), tools['echo'])
     assert returned.return_value == 'hi (0)'
     assert toolset.id is None
-
-
-async def test_the_cancel_of_the_outermost_task_stops_the_innermost_run() -> None:
-    stuck = Stuck()
-    innermost = to_a2a(stuck.agent)
-    middle = to_a2a(caller(name='middle', capabilities=[A2A(innermost)]))
-    outer = to_a2a(caller(capabilities=[A2A(middle)]))
-    async with asyncio.timeout(LIMIT), innermost.router.lifespan_context(innermost), A2AClient(outer) as client:
-        task: Any = await client.send('hello', return_immediately=True)
-        await stuck.reached.wait()
-        ended = await client.cancel(task['id'])
-        assert ended['status']['state'] == 'canceled'
-        await stuck.stopped.wait()
-        assert await states(innermost) == ['canceled']
