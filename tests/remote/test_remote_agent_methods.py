@@ -1,11 +1,15 @@
-"""The methods of a Pydantic AI agent on a remote agent: run_sync, iter, run_stream_events, override, several loops."""
+"""The methods of a Pydantic AI agent on a remote agent: run_sync, iter, run_stream_events, override, to_cli."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.output import DummyOutput
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults
 from pydantic_ai.exceptions import CallDeferred, ModelRetry
 from pydantic_ai.messages import ModelMessage, ModelResponse, PartStartEvent, TextPart, ToolCallPart
@@ -35,6 +39,20 @@ async def test_the_events_of_a_run() -> None:
     )
     assert isinstance(events[-1], AgentRunResultEvent)
     assert events[-1].result.output == 'hello (0)'
+
+
+async def test_a_chat_in_a_terminal_is_one_conversation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr('pydantic_ai._cli.PYDANTIC_AI_HOME', tmp_path)
+    async with asyncio.timeout(LIMIT), RemoteAgent(echo()) as remote:
+        with create_pipe_input() as keys, create_app_session(input=keys, output=DummyOutput()):
+            for line in ('hello', 'again', '/exit'):
+                keys.send_text(f'{line}\n')
+            await remote.to_cli()
+    written = capsys.readouterr().out
+    assert 'hello (0)' in written
+    assert 'again (2)' in written
 
 
 async def test_the_name_the_model_and_the_instructions_can_be_overridden() -> None:
