@@ -155,7 +155,7 @@ class A2AApp(FastA2A):
         await Starlette.__call__(self, scope, receive, send)
 
     async def get_task(self, task_id: str) -> Task:
-        """Return a task as it is now, with its whole history.
+        """Return a task as it is now, with its whole history (GetTask, §3.1.3).
 
         Raises:
             TaskNotFoundError: No task has this id.
@@ -173,13 +173,13 @@ class A2AApp(FastA2A):
         state: TaskState | None = None,
         limit: int = 100,
     ) -> list[Task]:
-        """Return the tasks with the newest status, with history and artifacts.
+        """Return the tasks with the newest status first, with history and artifacts (ListTasks, §3.1.4).
 
         Args:
             caller: Only this caller's tasks.
             context_id: Only tasks of this context.
             state: Only tasks in this state.
-            limit: Maximum number of tasks.
+            limit: Maximum number of tasks, 1 or more. Default 100.
 
         Raises:
             ValueError: `limit` is less than 1.
@@ -192,7 +192,7 @@ class A2AApp(FastA2A):
         return [stored.load_task(task) for task in page.tasks]
 
     async def cancel_task(self, task_id: str) -> Task:
-        """Cancel a task and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
+        """Cancel a task (§3.1.5) and wait until its run has stopped, at most `Limits.cancel_grace` seconds.
 
         Raises:
             TaskNotFoundError: No task has this id.

@@ -25,7 +25,7 @@ def mount(parent: Starlette, path: str, app: Starlette) -> None:
     Args:
         parent: A Starlette or FastAPI app that has not started yet.
         path: Begins with a slash, such as `/agent`.
-        app: What `to_a2a` returned.
+        app: The app that `to_a2a` returned.
 
     Raises:
         TypeError: An argument has another type.

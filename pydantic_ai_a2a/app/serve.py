@@ -43,7 +43,7 @@ _CUT_OFF = 5
 
 
 class CannotListen(OSError):
-    """The address is not to be had: taken, not of this machine, or not allowed."""
+    """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
 
 
 @checked

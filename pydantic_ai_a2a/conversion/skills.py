@@ -33,12 +33,12 @@ def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = 
     ```
 
     Args:
-        agent: The agent, with all tools that it has by then. Those of servers, such as MCP's, are not known before a
-            run.
-        names: The only tools to tell of, by the names that their functions are registered under; None takes all.
+        agent: The agent, after all its tools are registered. Tools of servers, such as MCP's, are left out, because
+            they are unknown before a run.
+        names: Names of the tools to list, as registered with the agent. Default None: all function tools.
 
     Raises:
-        ValueError: There is no such tool.
+        ValueError: `names` has a name that is no function tool of the agent.
     """
     tools = _tools(agent)
     if unknown := set(names or ()) - tools.keys():

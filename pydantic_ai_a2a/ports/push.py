@@ -162,7 +162,7 @@ class Outbox(ABC):
         """Try a dead delivery again, with as many tries as a new delivery, before later events.
 
         Raises:
-            UnsupportedOperationError: There is no such dead delivery.
+            UnsupportedOperationError: No dead delivery has this id.
         """
 
     @abstractmethod
