@@ -62,6 +62,18 @@ async def recording(backend: MemoryBackend, queue: Slow, **options: Any) -> Reco
     return Recorder(await claim_one(backend, 't'), queue, lambda: AT, flush_delay=0.001, **options)
 
 
+async def begun(backend: MemoryBackend, queue: Slow, **options: Any) -> Recorder:
+    """A recorder that has stored a first piece, and waits for the store of a second one."""
+    recorder = await recording(backend, queue, **options)
+    queue.gate.set()
+    await recorder.write(delta(0))
+    queue.gate.clear()
+    queue.asked.clear()
+    await recorder.write(delta(1))
+    await queue.asked.wait()
+    return recorder
+
+
 def delta(n: int) -> TextDelta:
     return TextDelta(f'{n} ', first=n == 0)
 
@@ -82,63 +94,66 @@ async def write_on(recorder: Recorder) -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_first_piece_goes_at_once_and_what_comes_meanwhile_goes_together(backend: MemoryBackend) -> None:
+async def test_a_run_waits_for_the_store_of_its_first_piece(backend: MemoryBackend) -> None:
     queue = Slow(backend)
     recorder = await recording(backend, queue)
-    await recorder.write(delta(0))
+    writing = asyncio.ensure_future(recorder.write(delta(0)))
     await queue.asked.wait()
-    for n in range(1, 5):
+    assert not writing.done()
+    queue.gate.set()
+    await writing
+    assert queue.stored == [1]
+
+
+async def test_pieces_that_come_while_others_are_stored_go_together(backend: MemoryBackend) -> None:
+    queue = Slow(backend)
+    recorder = await begun(backend, queue)
+    for n in range(2, 6):
         await recorder.write(delta(n))
     queue.gate.set()
     await recorder.write(Note('a note'))
-    assert queue.stored == [1, 5]
-    assert await numbers(backend) == [1, 2, 3, 4, 5, 6, 7]
+    assert queue.stored == [1, 1, 5]
+    assert await numbers(backend) == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 async def test_a_writer_that_is_too_fast_waits_for_the_store(backend: MemoryBackend) -> None:
     queue = Slow(backend)
-    recorder = await recording(backend, queue)
-    await recorder.write(delta(0))
-    await queue.asked.wait()
-    for n in range(1, 10):
+    recorder = await begun(backend, queue)
+    for n in range(2, 11):
         await recorder.write(delta(n))
     waiting = asyncio.ensure_future(recorder.write(TextDelta('x' * 500, first=False)))
     await asyncio.sleep(0)
     assert not waiting.done()
     queue.gate.set()
     await waiting
-    assert queue.stored == [1, 10]
+    assert queue.stored == [1, 1, 10]
 
 
 async def test_pieces_become_one_but_for_those_that_are_being_stored(backend: MemoryBackend) -> None:
     queue = Slow(backend)
-    recorder = await recording(backend, queue, results=Results(interval=0.001))
-    await recorder.write(delta(0))
-    await queue.asked.wait()
-    for n in range(1, 10):
+    recorder = await begun(backend, queue, results=Results(interval=0.001))
+    for n in range(2, 10):
         await recorder.write(delta(n))
     queue.gate.set()
     await recorder.write(Note('a note'))
-    assert queue.stored == [1, 2]
+    assert queue.stored == [1, 1, 2]
     updates = [from_json(event.payload) for event in await events(backend, 't')]
     texts = [
         update['artifactUpdate']['artifact']['parts'][0]['text'] for update in updates if 'artifactUpdate' in update
     ]
-    assert texts == ['0 ', '1 2 3 4 5 6 7 8 9 ']
+    assert texts == ['0 ', '1 ', '2 3 4 5 6 7 8 9 ']
 
 
 async def test_what_is_not_stored_when_a_run_ends_is_stored_with_its_end(backend: MemoryBackend) -> None:
     queue = Slow(backend)
-    recorder = await recording(backend, queue)
-    await recorder.write(delta(0))
-    await queue.asked.wait()
-    await recorder.write(delta(1))
+    recorder = await begun(backend, queue)
+    await recorder.write(delta(2))
     ending = asyncio.ensure_future(complete(recorder))
     await asyncio.sleep(0)
     queue.gate.set()
     await ending
-    assert queue.stored == [1]
-    assert await numbers(backend) == [1, 2, 3, 4, 5]  # working, two pieces, the mark of the last one, completed
+    assert queue.stored == [1, 1]
+    assert await numbers(backend) == [1, 2, 3, 4, 5, 6]  # working, three pieces, the mark of the last one, completed
 
 
 async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(backend: MemoryBackend) -> None:
@@ -158,10 +173,9 @@ async def test_a_run_that_is_cancelled_while_something_is_stored_knows_what_was(
 
 async def test_who_writes_after_something_could_not_be_stored_is_told(backend: MemoryBackend) -> None:
     queue = Slow(backend)
+    recorder = await begun(backend, queue)
     queue.fails = 1
     queue.gate.set()
-    recorder = await recording(backend, queue)
-    await recorder.write(delta(0))
     with pytest.raises(StoreFailed):
         await write_on(recorder)
     await recorder.fail(Failure('internal', 'It failed.'), 'id')  # with what was not stored then

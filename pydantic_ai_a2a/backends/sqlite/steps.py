@@ -39,8 +39,9 @@ def perform(connection: sqlite3.Connection, transaction: Transaction[T]) -> T:
             rows: Rows = []
             match step:
                 case list():
-                    for write in step:
-                        connection.executemany(*write)
+                    for statement, rows_of in step:
+                        if rows_of:  # a statement without rows would be prepared
+                            connection.executemany(statement, rows_of)
                 case Lock() | LockTasks():
                     pass  # SQLite has one writer: row locks are not needed
                 case _:
