@@ -23,6 +23,8 @@ from pydantic_ai_a2a import (
     BearerAuth,
     Caller,
     Limits,
+    Progress,
+    Results,
     Workers,
     mount,
     serve,
@@ -186,6 +188,18 @@ async def test_a_task_is_cancelled(visit: Visit) -> None:
         assert [task['status']['state'] for task in await app.list_tasks()] == ['canceled']
 
 
+async def test_a_waiting_task_is_cancelled_with_its_tools(visit: Visit) -> None:
+    with serve(to_a2a(keeper(), results=Results(progress=Progress(tools=True)))) as server:
+        page = await visit(f'{server.url}docs')
+        await say(page, 'Mail.')
+        step = page.get_by_role('log').get_by_role('group').filter(has_text='newest_mail')
+        await expect(step).to_contain_text('runs')
+        await page.get_by_role('button', name='Cancel task').click()
+        await expect(step).to_contain_text('stopped')
+        await expect(page.get_by_role('form', name='Sign-in')).to_have_count(0)
+        await expect(page.get_by_role('textbox', name='Message', exact=True)).to_be_focused()
+
+
 @pytest.mark.parametrize(
     ('auth', 'label'),
     [
@@ -264,5 +278,6 @@ async def test_a_failed_task_has_its_text(visit: Visit) -> None:
         await say(page, 'Hello.')
         await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)
         await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('failed')
+        await expect(page.get_by_text('Correlation id: ')).to_have_count(1)
         await page.reload()
         await expect(page.get_by_role('alert').filter(has_text='failed')).to_have_count(1)

@@ -91,12 +91,23 @@ export class Task {
     this.state = status.state.replace('TASK_STATE_', '');
     this.question = this.waiting ? (status.message ?? { parts: [] }) : null;
     this.version++;
+    if (this.ended) this.#stopTools();
     if (!status.message || this.waiting) return;
     if (this.state === 'FAILED' || this.state === 'REJECTED') {
-      this.#put('end', { kind: 'failure', text: textOf(status.message.parts.filter((part) => part.text)) });
+      const text = textOf(status.message.parts.filter((part) => part.text));
+      this.#put('end', { kind: 'failure', text, id: status.message.metadata?.correlationId });
     } else {
       this.addMessage(status.message);
       this.#hideArtifacts(textOf(status.message.parts));
+    }
+  }
+
+  #stopTools() {
+    for (const block of this.blocks.values()) {
+      if (block.kind === 'tool' && block.outcome === null) {
+        block.outcome = 'stopped';
+        block.version++;
+      }
     }
   }
 

@@ -116,7 +116,10 @@ const DRAW = {
       args === undefined ? el('p', { class: 'faint' }, 'The server hides the arguments.') : drawData(args, { python_type: 'Arguments' }),
     ),
   ],
-  failure: ({ text }) => [el('p', { class: 'failure', role: 'alert' }, text || 'The task failed.')],
+  failure: ({ text, id }) => [
+    el('p', { role: 'alert' }, text || 'The task failed.'),
+    id ? el('p', { class: 'hint' }, `Correlation id: ${plainName(id)}`) : null,
+  ],
 };
 
 const questions = (message) => message.parts.find(isPending)?.data?.pending ?? [];
