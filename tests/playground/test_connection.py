@@ -62,26 +62,31 @@ class Gate:
 
 
 class Cut:
-    """Middleware that can cut the connections of streams, and counts what clients ask for."""
+    """Middleware that cuts the stream of a message, and holds the next stream until the test releases the stream."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
-        self.streams: list[asyncio.Task[object] | None] = []
+        self.sent: asyncio.Task[object] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.released = asyncio.Event()
         self.resumed: list[str] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope['type'] == 'http' and scope['path'].endswith((':stream', ':subscribe')):
-            self.loop = asyncio.get_running_loop()
-            self.streams.append(asyncio.current_task())
+        if scope['type'] == 'http' and scope['path'].endswith(':stream'):
+            self.loop, self.sent = asyncio.get_running_loop(), asyncio.current_task()
+        elif scope['type'] == 'http' and scope['path'].endswith(':subscribe'):
             self.resumed += [value.decode() for name, value in scope['headers'] if name == b'last-event-id']
+            await self.released.wait()
         await self.app(scope, receive, send)
 
     def cut(self) -> None:
-        stream = self.streams[-1]
         assert self.loop is not None
-        assert stream is not None
-        self.loop.call_soon_threadsafe(stream.cancel)
+        assert self.sent is not None
+        self.loop.call_soon_threadsafe(self.sent.cancel)
+
+    def release(self) -> None:
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(self.released.set)
 
 
 async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
@@ -94,6 +99,7 @@ async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
         cut.cut()
         await expect(page.get_by_text('Connection lost.')).to_have_count(1)
         gate.open()
+        cut.release()
         await expect(page.get_by_text('First half, second half.')).to_have_count(1)
         await expect(page.get_by_role('navigation', name='Tasks')).to_contain_text('completed')
     assert cut.resumed == ['2']
@@ -125,6 +131,7 @@ async def test_a_task_that_is_gone_says_so(visit: Visit) -> None:
         [task] = await app.list_tasks()
         await app.cancel_task(task['id'])
         assert await app.erase_task(task['id'])
+        cut.release()
         gone = page.get_by_role('alert').filter(has_text='Task not found.')
         await expect(gone).to_have_count(1)
         await page.get_by_role('button', name='Try again').click()

@@ -100,6 +100,13 @@ def test_there_is_a_page_for_each_tenant() -> None:
         assert client.get('/acme/docs/').url.path == '/acme/docs'
 
 
+@pytest.mark.parametrize('name', ['', 'index.html', 'page.py', '../page.py', '%2e%2e/page.py', 'vendor', 'style.css/x'])
+def test_other_files_are_not_served(name: str) -> None:
+    with TestClient(to_a2a(Agent('test'))) as client:
+        answer = client.get(f'/docs/{name}', follow_redirects=False)
+    assert answer.status_code == (404 if name else 307)
+
+
 def test_an_app_without_docs_url_has_no_page() -> None:
     with TestClient(to_a2a(Agent('test'), docs_url=None)) as client:
         assert client.get('/docs').status_code == 404

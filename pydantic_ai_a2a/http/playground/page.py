@@ -100,11 +100,15 @@ class Playground:
             takes: Returns whether a route takes a path with these params; None: the routes take all params.
         """
         folder = below + self._path.removesuffix('/')
-        endpoints = {
-            folder or '/': _Page(lambda: self._page, self._path),
-            **{f'{folder}/{name}': _File(name) for name in FILES},
-        }
-        return [AnyPath(path, endpoint, methods=['GET', 'HEAD'], takes=takes) for path, endpoint in endpoints.items()]
+
+        def takes_file(params: Mapping[str, str]) -> bool:
+            return params['file'] in FILES and (takes is None or takes(params))
+
+        methods = ('GET', 'HEAD')
+        return [
+            AnyPath(folder or '/', _Page(lambda: self._page, self._path), methods=methods, takes=takes),
+            AnyPath(folder + '/{file:path}', _File(), methods=methods, takes=takes_file),
+        ]
 
     @cached_property
     def _page(self) -> CachedAnswer:
@@ -131,13 +135,10 @@ class _Page:
 
 
 class _File:
-    """Serves a file of the page, as an ASGI app."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
+    """Serves the files of the page, as an ASGI app."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_cached(scope, send, _file(self._name))
+        await send_cached(scope, send, _file(scope['path_params']['file']))
 
 
 @cache
