@@ -56,7 +56,7 @@ DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
 
-APP_MODULES = 200
+APP_MODULES = 195
 """Modules of the package that an app over the memory of the process loads."""
 
 WARM_UP, REPEATS = 4, 9
@@ -485,7 +485,8 @@ def test_importing_the_package_loads_only_what_gives_agents_their_method() -> No
 def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     modules = loaded('from pydantic_ai_a2a import to_a2a; to_a2a(pydantic_ai.Agent())')
     backends = ('backends.postgres.backend', 'backends.sqlite.backend')
-    rooms = ('commands', 'push', 'testing', 'auth.api_key', 'auth.starlette', 'app.serve', *backends)
+    own_parts = ('fasta2a.broker', 'fasta2a.storage')
+    rooms = ('commands', 'push', 'testing', 'auth.api_key', 'auth.starlette', 'app.serve', *backends, *own_parts)
     foreign = ('asyncpg', 'click', 'jwt', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
     unneeded = (*(f'pydantic_ai_a2a.{room}' for room in rooms), *foreign)
     assert [name for name in modules if name.startswith(unneeded)] == []

@@ -11,8 +11,6 @@ from fasta2a.worker import Worker
 
 from ..backends.memory.backend import MemoryBackend
 from ..ports import Backend
-from .broker import BrokeredBackend
-from .storage import FastA2ABackend
 from .worker import AgentWorker
 
 __all__ = ('OwnParts', 'foreign_worker', 'own_parts')
@@ -35,8 +33,14 @@ class OwnParts:
         """Return the backend of the user's parts and a backend in memory."""
         inner = memory
         if self.storage is not None:
+            from .storage import FastA2ABackend  # noqa: PLC0415 - apps without an own storage need none
+
             inner = FastA2ABackend(self.storage, memory, worker_writes=self.foreign is not None)
-        return inner if self.broker is None else BrokeredBackend(inner, self.broker)
+        if self.broker is None:
+            return inner
+        from .broker import BrokeredBackend  # noqa: PLC0415 - apps without an own broker need none
+
+        return BrokeredBackend(inner, self.broker)
 
 
 def foreign_worker(worker: Worker[Any] | None) -> Worker[Any] | None:
