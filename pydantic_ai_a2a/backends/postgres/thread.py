@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -116,7 +117,7 @@ class _Life:
     """One run of the thread."""
 
     def __init__(self, settings: Postgres, clock: DatabaseClock, beside: Work) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = _new_event_loop()
         self._settings = settings
         self._clock = clock
         self._beside = beside
@@ -160,6 +161,12 @@ class _Life:
     def stop(self) -> None:
         """End soon, called in the thread."""
         self._stopping.set()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    """Return an event loop of uvloop if this process uses uvloop, as Uvicorn does: it takes less CPU time."""
+    uvloop = sys.modules.get('uvloop')
+    return asyncio.new_event_loop() if uvloop is None else uvloop.new_event_loop()
 
 
 class PoolThread:

@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,6 +67,21 @@ async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:
     [thread] = {*threading.enumerate()} - before
     backend.close()
     assert not thread.is_alive()
+
+
+@pytest.mark.parametrize('used', [True, False])
+async def test_the_thread_uses_the_event_loop_of_uvloop_if_the_process_does(
+    another: Open, monkeypatch: pytest.MonkeyPatch, used: bool
+) -> None:
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def new_event_loop() -> asyncio.AbstractEventLoop:
+        loops.append(asyncio.new_event_loop())
+        return loops[-1]
+
+    monkeypatch.setitem(sys.modules, 'uvloop', SimpleNamespace(new_event_loop=new_event_loop) if used else None)
+    await submit(another(), message(new='t'))
+    assert len(loops) == used
 
 
 async def test_a_backend_that_nobody_has_any_longer_closes_its_connections(postgres: Server, postgres_url: str) -> None:
