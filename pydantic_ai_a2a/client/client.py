@@ -97,14 +97,15 @@ class A2AClient:
 
     Args:
         target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
-        headers: Headers of every request, such as credentials.
-        auth: Authentication of every request: a bearer token, user name and password, or an `httpx2.Auth`.
+        headers: Headers of every request, such as credentials. Default: none.
+        auth: Authentication of every request: a bearer token, user name and password, or an `httpx2.Auth`. Default:
+            none.
         http_client: An HTTP client of your own, with its proxies and limits. The client stays open. Default: a client
             for each event loop.
         timeout: Seconds for a connection, for silence of the agent, and for repetitions while the agent does not
-            answer. No task is ended by it. Default 30.
+            answer. The end of the time ends no task. Default 30.
         trusted_origins: Origins besides the card's, such as `https://api.example.com`, that may get requests and
-            credentials.
+            credentials. Default: none.
         binding: `'JSONRPC'` or `'HTTP+JSON'`. Default: the first that the card names.
         version: `'1.0'` or `'0.3'`. Default: the first that the card names.
 
@@ -260,7 +261,15 @@ class A2AClient:
                 yield update
 
     async def get(self, task_id: str, *, history_length: int | None = None) -> Task:
-        """Return a task (§3.1.3), with at most `history_length` messages."""
+        """Return a task (§3.1.3).
+
+        Args:
+            task_id: The task.
+            history_length: Most messages in the returned task. Default: as the agent decides.
+
+        Raises:
+            TaskNotFoundError: The caller has no such task.
+        """
         transport = await self._transport()
         params = GetParams(id=task_id, history_length=history_length, tenant=transport.tenant)
         return await transport.call('GetTask', params)
@@ -280,8 +289,8 @@ class A2AClient:
             context_id: Only tasks of this conversation.
             state: Only tasks in this state.
             since: Only tasks whose status is not older.
-            history_length: Number of messages in each task.
-            include_artifacts: True to include artifacts.
+            history_length: Most messages in each task. Default: as the agent decides.
+            include_artifacts: True to include artifacts. Default False.
         """
         transport = await self._transport()
         params = ListParams(
@@ -296,12 +305,27 @@ class A2AClient:
             yield task
 
     async def cancel(self, task_id: str, *, metadata: dict[str, Any] | None = None) -> Task:
-        """Cancel a task, and return the task (§3.1.5)."""
+        """Cancel a task, and return the task (§3.1.5).
+
+        Args:
+            task_id: The task.
+            metadata: Metadata of the request. Default: none.
+
+        Raises:
+            TaskNotFoundError: The caller has no such task.
+            TaskNotCancelableError: The task has ended.
+        """
         transport = await self._transport()
         return await transport.call('CancelTask', CancelParams(id=task_id, metadata=metadata, tenant=transport.tenant))
 
     async def create_push_config(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Register a webhook for the events of a task (§3.1.7)."""
+        """Register a webhook for the events of a task (§3.1.7). Return the webhook with its id.
+
+        Raises:
+            PushNotificationNotSupportedError: The agent calls no webhooks.
+            TaskNotFoundError: The caller has no such task.
+            InvalidParamsError: The agent does not accept the URL.
+        """
         transport = await self._transport()
         params = CreatePushParams(task_id=task_id, target=_target(config), tenant=transport.tenant)
         return await transport.call('CreateTaskPushNotificationConfig', params)

@@ -36,12 +36,14 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
     waits is the output: its pending calls are calls of `remote_approval` and `remote_question`, and the next run gets
     their answers as `deferred_tool_results`. A question without a call is the output, and the next prompt answers it.
 
-    A run opens the connections that it needs and closes them. `async with` keeps them open for several runs.
+    A run opens the connections that it needs and closes them. `async with` keeps them open for several runs. A run
+    raises `ModelAPIError` if the remote agent refuses, fails or does not answer; the cause is the error of the client.
 
     Args:
         target: The agent: its URL, the URL of its card, its card, an app or agent in this process, or an `A2AClient`.
         output_type: Type of the output, as in `Agent`. Default: text.
-        name: Name of the agent.
+        name: Name of the agent, in traces and as the model's name. Default: the name of an agent in this process, else
+            `remote-agent`.
 
     Raises:
         TypeError: The target is none of these.

@@ -53,17 +53,19 @@ class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
     """Options of `A2AToolset` and `A2A`."""
 
     headers: Mapping[str, str] | HeadersOf[AgentDepsT] | None
-    """Headers of every request, or a function of the run's context that returns the headers of the run."""
+    """Headers of every request, or a function of the run's context that returns the headers of the run. Default:
+    none."""
     auth: Auth | AuthOf[AgentDepsT] | None
-    """A bearer token, user name and password, or an `httpx2.Auth`; or a function of the run's context."""
+    """A bearer token, user name and password, or an `httpx2.Auth`; or a function of the run's context. Default:
+    none."""
     http_client: httpx2.AsyncClient | None
-    """An HTTP client of your own. The client stays open."""
+    """An HTTP client of your own. The client stays open. Default: a client of the package."""
     timeout: float | timedelta
     """Seconds for a connection, and for silence of the agent. Default 30."""
     trusted_origins: Collection[str]
-    """Origins besides the card's that may get requests and credentials."""
+    """Origins besides the card's that may get requests and credentials. Default: none."""
     id: str | None
-    """Id of the toolset, for durable execution and for error messages."""
+    """Id of the toolset, for durable execution and for error messages. Default: none."""
     max_retries: int | None
     """Most times that the model may correct a call. Default: as the tools of the agent."""
     tool_error_behavior: ErrorBehavior
