@@ -122,12 +122,12 @@ class Connections:
         except (httpx2.DecodingError, httpx2.SSEError) as error:
             raise RemoteProtocolError(f'{shown(url)} has sent an answer that cannot be read.') from error
         except httpx2.TimeoutException as error:
-            raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds.') from error
+            raise Silent(f'{shown(url)} was silent for {self.timeout:g} seconds, the `timeout`.') from error
         except httpx2.LocalProtocolError:
             reason = 'HTTP does not allow a header that `auth` or `http_client` adds'
             raise ValueError(f'The request to {shown(url)} cannot be sent: {reason}.') from None
         except httpx2.TransportError as error:
-            raise RemoteUnavailable(f'{shown(url)} has cut the connection.') from error
+            raise RemoteUnavailable(f'{shown(url)} has cut the connection. Try again later.') from error
 
     async def read(self, response: httpx2.Response, limit: int = MAX_ANSWER) -> bytes:
         """Return the body of an answer.

@@ -224,7 +224,7 @@ class Transport:
         if 300 <= status < 400:
             raise self.unreadable(f'HTTP {status} redirects, and redirects are not followed')
         if status in (502, 504):
-            raise RemoteUnavailable(f'{shown(self._interface.url)} has answered with HTTP {status}.')
+            raise RemoteUnavailable(f'{shown(self._interface.url)} has answered with HTTP {status}. Try again later.')
         if status >= 400:
             raise _with_headers(status_error(status) if answer is None else http_error(answer, status), response)
         if answer is None:

@@ -42,7 +42,9 @@ def remote_results(requests: DeferredToolRequests, answers: Mapping[str, Any]) -
     for call_id, answer in answers.items():
         metadata = waiting_calls.get(call_id, {})
         if WAITING not in metadata:
-            raise UserError(f'The tool call {call_id!r} waits for no remote task.')
+            raise UserError(
+                f'The tool call {call_id!r} waits for no remote task. Answer calls with the metadata "a2a_waiting".'
+            )
         # Pydantic AI executes approved calls only. The tool tells a denial to the remote agent.
         results.approvals[call_id] = ToolApproved()
         results.metadata[call_id] = {**metadata, ANSWER: answer_to(metadata[WAITING], answer)}
