@@ -259,7 +259,8 @@ class QuotaExceededError(A2AError):
     def of(cls, quota: str, wait: int) -> QuotaExceededError:
         """Return the error for a quota, with the milliseconds until the quota may have room again."""
         seconds = max(1, -(-wait // 1000))
-        return cls(metadata={'quota': quota}, headers={'Retry-After': str(seconds)})
+        text = f'The caller has used up the quota {quota}; try again in {seconds} seconds.'
+        return cls(text, metadata={'quota': quota}, headers={'Retry-After': str(seconds)})
 
 
 class StoreUnavailable(OverloadedError):
