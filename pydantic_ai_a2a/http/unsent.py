@@ -120,15 +120,27 @@ class UnsentAnswer:
     async def write(self, pieces: Iterable[bytes]) -> None:
         """Store the pieces to send; serve other requests between many pieces."""
         if self.left <= _PIECES_AT_ONCE:
-            pieces = (b''.join(pieces),)  # a task of 1,000 messages and 1,000 artifacts: 20,000 calls fewer
-        size, paused = 0, 0
+            pieces = (b''.join(pieces),)  # a task of 500 messages and 500 artifacts: 10,000 calls fewer
+        short: list[bytes] = []
+        size = stored = paused = 0
         for piece in pieces:
-            self._pieces.append(piece)
+            short.append(piece)
             size += len(piece)
+            if size - stored < CHUNK:
+                continue
+            self._store(short)
+            stored = size
             if size - paused > _PIECES_AT_ONCE:
                 paused = size
                 await asyncio.sleep(0)
+        self._pieces.append(b''.join(short))
         self._readers.unsent.change(self, size)
+
+    def _store(self, pieces: list[bytes]) -> None:
+        """Store pieces, and clear the list. Joined short pieces take a sixth of the time."""
+        long = pieces.pop() if len(pieces[-1]) >= CHUNK else b''  # not copied
+        self._pieces += (b''.join(pieces), long)
+        pieces.clear()
 
     async def send(self, send: Send, *, more: bool = False) -> None:
         """Send the pieces as the client takes them.
