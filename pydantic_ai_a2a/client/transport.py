@@ -22,7 +22,7 @@ from ..types import ListParams, ListPushParams, SendParams
 from .cards import Interface
 from .connections import MAX_ANSWER, Connections, shown
 
-__all__ = ('Received', 'Transport')
+__all__ = ('Received', 'Request', 'Transport')
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     'SendMessage': read_event,
@@ -59,7 +59,9 @@ class Received(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class Request:
+    """One request of HTTP."""
+
     verb: str
     url: str
     headers: dict[str, str]
@@ -166,26 +168,27 @@ class Transport:
             RemoteProtocolError: The answer is no event stream.
         """
         if response.status_code != 200 or _media_type(response) != 'text/event-stream':
-            self._result(response, await self._connections.read(response))
+            self.result(response, await self._connections.read(response))
             raise self.unreadable(f'the answer to {name} is no event stream')
         response.encoding = 'utf-8'  # event streams have no other; the agent may name one that does not decode
         return httpx2.EventSource(response, MAX_ANSWER)
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
-            return reader(self._result(response, body))
+            return reader(self.result(response, body))
         except AnswerUnreadable as error:
             raise self.unreadable(str(error)) from None
 
     def _open(
         self, codec: Codec, operation: Operation, params: Params, headers: Mapping[str, str]
     ) -> AbstractAsyncContextManager[httpx2.Response]:
-        request = self._request(codec, operation, params)
+        request = self.request(codec, operation, params)
         return self._connections.open(
             request.verb, request.url, headers={**request.headers, **headers}, content=request.body
         )
 
-    def _request(self, codec: Codec, operation: Operation, params: Params) -> _Request:
+    def request(self, codec: Codec, operation: Operation, params: Params) -> Request:
+        """Return the request of an operation."""
         url = self._interface.url
         headers = {'content-type': 'application/json', 'accept': 'application/json'}
         if codec.dialect != 'fasta2a':
@@ -193,12 +196,12 @@ class Transport:
         if isinstance(params, SendParams) and params.extensions:
             headers[codec.extensions_header] = ', '.join(params.extensions)
         if self._interface.binding == 'JSONRPC':
-            return _Request('POST', url, headers, codec.encode_request(operation, params))
+            return Request('POST', url, headers, codec.encode_request(operation, params))
         sent = cast('HttpCodec', codec).http_request(operation, params)
         query = f'?{sent.query}' if sent.query else ''
-        return _Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)
+        return Request(sent.verb, f'{url.rstrip("/")}{sent.path}{query}', headers, sent.body)
 
-    def _result(self, response: httpx2.Response, body: bytes | str) -> object:
+    def result(self, response: httpx2.Response, body: bytes | str) -> object:
         """Return the result in an answer.
 
         Raises:

@@ -17,6 +17,7 @@ from .card import card
 from .chat import chat
 from .dead_deliveries import dead_deliveries
 from .dead_letters import dead_letters
+from .doctor import doctor
 from .erase import erase
 from .export import export
 from .hash_key import hash_key
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         SystemExit: Always: the command has ended, or uvicorn could not serve the app.
     """
     serving = [serve, worker, migrate, export, erase, hash_key, dead_letters, dead_deliveries]
-    calling = [card, send, chat, tasks, watch, cancel]
+    calling = [card, send, chat, tasks, watch, cancel, doctor]
     names = {'help_option_names': ['-h', '--help']}
     _CommandLine(
         help='Serve Pydantic AI agents over A2A, and call A2A agents.',

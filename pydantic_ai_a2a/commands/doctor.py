@@ -1,0 +1,47 @@
+"""The command `doctor`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import asdict
+
+import click
+
+from ..doctor.examination import examine
+from ..doctor.finding import Finding
+from .calling import Remote, agent_options
+from .screen import as_json, safe
+
+__all__ = ('doctor',)
+
+
+@click.command()
+@agent_options
+@click.option('--json', 'is_json', is_flag=True, help='Write each step as a line of JSON.')
+def doctor(*, remote: Remote, is_json: bool) -> int:
+    """Examine an agent, and say what to change.
+
+    URL is the agent or its card. The agent gets harmless text, and tasks that go on are canceled. The exit code is 1
+    if there is a fault.
+    """
+    return asyncio.run(_examine(remote, is_json=is_json))
+
+
+async def _examine(remote: Remote, *, is_json: bool) -> int:
+    has_fault = False
+    steps = examine(remote.url, headers=remote.headers, auth=remote.token, patience=remote.timeout)
+    async with aclosing(steps):
+        async for finding in steps:
+            has_fault |= finding.level == 'fault'
+            click.echo(as_json(asdict(finding)) if is_json else _lines(finding))
+    return int(has_fault)
+
+
+def _lines(finding: Finding) -> str:
+    section = f' (§{finding.section})' if finding.section else ''
+    lines = [f'{finding.level:<12}{finding.step}: {finding.text}{section}']
+    if finding.level in ('hint', 'warning', 'fault'):
+        details = (('sent', finding.sent), ('came', finding.came), ('change', finding.advice))
+        lines += [f'{"":12}{name}: {text}' for name, text in details if text]
+    return '\n'.join(map(safe, lines))

@@ -1,0 +1,29 @@
+"""The result of one step of an examination."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+__all__ = ('Finding', 'Level')
+
+Level: TypeAlias = Literal['ok', 'hint', 'warning', 'fault', 'not checked']
+"""`ok`; `hint`, allowed but worth to know; `warning`, some clients will fail; `fault`, against the specification."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The result of one step."""
+
+    step: str
+    level: Level
+    text: str
+    """What was found."""
+    section: str = ''
+    """Section of the A2A specification."""
+    sent: str = ''
+    """The request."""
+    came: str = ''
+    """The answer."""
+    advice: str = ''
+    """What to change."""

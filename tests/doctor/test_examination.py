@@ -1,0 +1,322 @@
+"""Each fault of a server is named, and none where there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any
+
+import pytest
+from fasta2a.pydantic_ai import agent_to_a2a
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.doctor.examination import examine
+from pydantic_ai_a2a.doctor.finding import Finding
+
+from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
+from ..a2a_client.peers import Talker, official
+from ..bounds import LIMIT
+from ..commands.command import command
+
+TOKEN = 'a-token-of-ann-1234'
+GONE = refusal(-32001, 'Gone.')
+BAD = refusal(-32602, 'Bad.')
+NO_METHOD = refusal(-32601, 'No method.')
+LATE = refusal(-32002, 'Too late.')
+DONE = result({'task': TASK})
+EVENTS = stream({'task': TASK}, ids=True)
+
+
+async def findings(url: str, token: str | None = None, patience: float = LIMIT) -> list[Finding]:
+    async with asyncio.timeout(LIMIT):
+        return [finding async for finding in examine(url, headers={}, auth=token, patience=patience)]
+
+
+def bad(found: list[Finding]) -> list[str]:
+    """The findings that are neither good nor left out."""
+    return [f'{finding.level} {finding.step}' for finding in found if finding.level not in ('ok', 'not checked')]
+
+
+def plain() -> Any:
+    return to_a2a(Agent(TestModel(), name='plain'))
+
+
+def mounted() -> Any:
+    return Starlette(routes=[Mount('/agent', app=plain())])
+
+
+@pytest.mark.parametrize(('make', 'path'), [(plain, ''), (mounted, 'agent')])
+async def test_a_server_of_this_package_has_no_fault(make: Callable[[], Any], path: str) -> None:
+    with serve(make(), anonymous=True) as server:
+        found = await findings(f'{server.url}{path}')
+    assert {*bad(found)} == {'hint security'}
+    steps = [finding.step for finding in found if finding.level == 'ok']
+    assert steps[:2] == ['card', 'interface']
+    assert steps.count('repeated message') == steps.count('stream') == steps.count('ended task') == 3
+
+
+async def test_a_server_with_credentials_is_examined_with_and_without_them() -> None:
+    app = to_a2a(Agent(TestModel(), name='secret'), auth=BearerAuth({TOKEN: 'ann'}))
+    with serve(app) as server:
+        with_token = await findings(server.url, TOKEN)
+        without = await findings(server.url)
+    assert bad(with_token) == []
+    assert {*bad(without)} == {'warning security'}
+
+
+class Collecting:
+    """A proxy that collects an answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] != 'http':
+            await self._app(scope, receive, send)
+            return
+        messages: list[Message] = []
+
+        async def collect(message: Message) -> None:
+            messages.append(message)
+
+        await self._app(scope, receive, collect)
+        for message in messages:
+            await send(message)
+
+
+@pytest.mark.parametrize('is_collected', [True, False])
+async def test_a_proxy_that_collects_events_is_named(is_collected: bool) -> None:
+    async def slow(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'One, '
+        await asyncio.sleep(0.35)  # the times of the events tell how long the agent has worked
+        yield 'two.'
+
+    app = to_a2a(Agent(FunctionModel(_quick, stream_function=slow)))
+    with serve(Collecting(app) if is_collected else app, anonymous=True) as server:
+        found = await findings(server.url)
+    [finding, *_] = [finding for finding in found if finding.step == 'live stream']
+    assert finding.level == ('warning' if is_collected else 'ok'), finding
+
+
+def _quick(messages: list[ModelMessage], info: AgentInfo) -> Any:
+    return ModelResponse([TextPart('One.')])
+
+
+def answers(**changed: Response) -> list[Response]:
+    """The answers of a sound server to each request of an examination."""
+    sound = {
+        'unknown': GONE,
+        'anonymous': GONE,
+        'bad': BAD,
+        'nonsense': NO_METHOD,
+        'message': DONE,
+        'cancel': LATE,
+        'again': DONE,
+        'stream': EVENTS,
+    }
+    return [{**sound, **changed}[name] for name in sound]
+
+
+def html(status: int) -> Response:
+    return Response('<html>', status, media_type='text/html')
+
+
+WORKING = {**TASK, 'status': {'state': 'TASK_STATE_WORKING'}}
+
+
+@pytest.mark.parametrize(
+    ('changed', 'finding', 'text'),
+    [
+        ({}, 'hint security', 'Everybody may call the agent'),
+        ({'unknown': html(404)}, 'fault interface', 'JSONRPC 1.0 is declared and not served'),
+        ({'unknown': NO_METHOD}, 'fault interface', 'JSONRPC 1.0 is declared and not served'),
+        ({'unknown': html(500)}, 'fault unknown task', 'not the error -32001'),
+        ({'unknown': html(500)}, 'fault content type', 'text/html'),
+        ({'unknown': refusal(-32603, 'Oops.')}, 'fault unknown task', 'not the error -32001'),
+        ({'anonymous': html(401)}, 'fault security', 'the card does not say so'),
+        ({'bad': refusal(-32603, 'Oops.', 500)}, 'fault bad params', 'not the error -32602'),
+        ({'nonsense': GONE}, 'fault unknown method', 'not the error -32601'),
+        ({'message': html(500)}, 'fault message', 'not answered with a task or a message'),
+        ({'message': result({'task': {**TASK, 'contextId': ''}})}, 'fault context', 'no contextId'),
+        (
+            {'message': result({'task': {**TASK, 'status': {'state': 'TASK_STATE_FAILED'}}})},
+            'warning message',
+            'is failed',
+        ),
+        ({'cancel': result(TASK)}, 'fault ended task', 'Canceling an ended task'),
+        ({'again': result({'task': {**TASK, 'id': 'other'}})}, 'hint repeated message', 'runs twice'),
+        ({'stream': refusal(-32004, 'No streams.')}, 'fault stream', 'Streaming is declared'),
+        ({'stream': stream('data: nonsense\n\n')}, 'fault stream', 'Streaming is declared'),
+        ({'stream': stream({'task': TASK})}, 'hint event ids', 'cannot resume'),
+    ],
+)
+async def test_each_fault_is_named(changed: dict[str, Response], finding: str, text: str) -> None:
+    canned = Canned(*answers(**changed))
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        found = await findings(server.url)
+    named = [one for one in found if f'{one.level} {one.step}' == finding]
+    assert named, bad(found)
+    assert text in named[0].text
+    assert named[0].sent.startswith('POST http://127.0.0.1:')
+
+
+def card_at(url: str, **changed: Any) -> dict[str, Any]:
+    return {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': url}], **changed}
+
+
+def interface(url: str, binding: str = 'JSONRPC') -> dict[str, str]:
+    return {'url': url, 'protocolBinding': binding, 'protocolVersion': '1.0'}
+
+
+CARDS: list[tuple[Callable[[str], Any], str, str]] = [
+    (lambda url: html(404), 'fault card', 'no agent card'),
+    (lambda url: Response('{}'), 'fault card', 'no agent card'),
+    (lambda url: card_at(url, supportedInterfaces=[]), 'fault interface', 'names no interface'),
+    (
+        lambda url: card_at(url, supportedInterfaces=[interface('https://other.example')]),
+        'fault interface',
+        'another origin',
+    ),
+    (
+        lambda url: card_at(url, supportedInterfaces=[interface(url, 'GRPC')]),
+        'not checked interface',
+        'GRPC 1.0 is a binding that is not examined',
+    ),
+    (
+        lambda url: card_at(
+            url,
+            securitySchemes={'bearer': {'httpAuthSecurityScheme': {'scheme': 'Bearer'}}},
+            securityRequirements=[{'schemes': {'bearer': {'list': []}}}],
+        ),
+        'fault security',
+        'requests without credentials are served',
+    ),
+    (lambda url: card_at(url, capabilities={}), 'not checked stream', 'declares no streaming'),
+]
+
+
+@pytest.mark.parametrize(('change', 'finding', 'text'), CARDS)
+async def test_each_fault_of_a_card_is_named(change: Callable[[str], Any], finding: str, text: str) -> None:
+    canned = Canned(*answers())
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = change(server.url)
+        found = await findings(server.url)
+    named = [one for one in found if f'{one.level} {one.step}' == finding]
+    assert named, found
+    assert text in named[0].text
+
+
+async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
+    assert bad(await findings('http://127.0.0.1:9')) == ['fault card']
+    canned = Canned()
+
+    async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] == 'http' and scope['method'] == 'POST':
+            while (await receive())['type'] != 'http.disconnect':
+                pass
+            return
+        await canned.app(scope, receive, send)
+
+    with serve(silent, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        [_, finding] = await findings(server.url, patience=0.2)
+    assert finding.text == 'JSONRPC 1.0 is declared and cannot be reached.'
+    assert 'was silent' in finding.came
+
+
+async def test_tasks_that_go_on_are_canceled() -> None:
+    message = {'message': {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': 'Hi.'}]}}
+    working = result({'task': {**WORKING, 'id': 'first'}})
+    second = result({'task': {**WORKING, 'id': 'second'}})
+    third = stream({'task': {**WORKING, 'id': 'third'}})
+    canceled = result({**TASK, 'status': {'state': 'TASK_STATE_CANCELED'}})
+    canned = Canned(GONE, GONE, BAD, NO_METHOD, working, canceled, second, canceled, third, canceled)
+    with serve(canned.app, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        await findings(server.url)
+        ids = [body['params']['id'] for _, _, _, body in canned.requests if body and body['method'] == 'CancelTask']
+        assert ids == ['first', 'second', 'third']
+        canned.answers = [GONE, GONE, BAD, NO_METHOD, result(message)]
+        assert bad(await findings(server.url)) == ['hint security']
+        canned.answers = [GONE, GONE, BAD, NO_METHOD, DONE, LATE, DONE, stream('data:\n\n', message)]
+        assert bad(await findings(server.url)) == ['hint security', 'hint event ids']
+
+
+async def test_a_card_at_the_older_path() -> None:
+    canned = Canned(*answers())
+
+    async def older(scope: Scope, receive: Receive, send: Send) -> None:
+        newer = scope['type'] == 'http' and scope['path'].endswith('agent-card.json')
+        await (Response(status_code=404) if newer else canned.app)(scope, receive, send)
+
+    with serve(older, anonymous=True) as server:
+        canned.card = card_at(server.url)
+        assert 'warning card' in bad(await findings(server.url))
+
+
+@pytest.fixture
+def official_url() -> Generator[str]:
+    app = official(Talker(), 'JSONRPC', '1.0')
+    with serve(At(app), anonymous=True) as server:
+        yield server.url
+
+
+class At:
+    """An app whose card names the URL that it is called at."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] != 'http' or not scope['path'].endswith('agent-card.json'):
+            await self._app(scope, receive, send)
+            return
+        body = b''
+
+        async def change(message: Message) -> None:
+            nonlocal body
+            body += message.get('body', b'')
+
+        await self._app(scope, receive, change)
+        host, port = scope['server']
+        card = re.sub(r'http://localhost(:\d+)?', f'http://{host}:{port}', body.decode())
+        await Response(card, media_type='application/json')(scope, receive, send)
+
+
+async def test_what_is_said_of_the_official_server(official_url: str) -> None:
+    found = await findings(official_url)
+    assert [one.text for one in found if one.level == 'fault'] == []
+    assert {'hint security', 'hint repeated message', 'hint event ids'} <= {*bad(found)}
+
+
+async def test_what_is_said_of_fasta2a() -> None:
+    with serve(At(agent_to_a2a(Agent(TestModel()), url='http://localhost:8000')), anonymous=True) as server:
+        found = await findings(server.url)
+    assert [one for one in bad(found) if one.startswith('fault')] == ['fault bad params', 'fault unknown method']
+
+
+def test_the_command_writes_each_step(capsys: pytest.CaptureFixture[str]) -> None:
+    with serve(plain()) as server:
+        written = command(capsys, 'doctor', server.url)
+        assert written.code == 0
+        assert written.out.startswith('ok          card: The card of plain is valid. (§8.2)\n')
+        assert '            sent: POST http://127.0.0.1:' in written.out
+        lines = command(capsys, 'doctor', server.url, '--json').lines
+        assert lines[0]['step'] == 'card'
+    with pytest.raises(SystemExit) as exit_:
+        main(('doctor', 'http://127.0.0.1:9'))
+    assert exit_.value.code == 1
+    assert 'fault       card: There is no agent card that clients can use.' in capsys.readouterr().out
+    assert json.dumps(lines)
