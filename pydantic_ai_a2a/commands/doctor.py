@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 from dataclasses import asdict
+from textwrap import fill
 
 import click
 
@@ -14,6 +15,8 @@ from .calling import Remote, agent_options
 from .screen import as_json, safe
 
 __all__ = ('doctor',)
+
+_INDENT = 12
 
 
 @click.command()
@@ -40,8 +43,15 @@ async def _examine(remote: Remote, *, is_json: bool) -> int:
 
 def _lines(finding: Finding) -> str:
     section = f' (§{finding.section})' if finding.section else ''
-    lines = [f'{finding.level:<12}{finding.step}: {finding.text}{section}']
+    lines = [_wrapped(finding.level, f'{finding.step}: {finding.text}{section}')]
     if finding.level in ('hint', 'warning', 'fault'):
         details = (('sent', finding.sent), ('came', finding.came), ('change', finding.advice))
-        lines += [f'{"":12}{name}: {text}' for name, text in details if text]
-    return '\n'.join(map(safe, lines))
+        lines += [_wrapped('', f'{name}: {text}') for name, text in details if text]
+    return '\n'.join(lines)
+
+
+def _wrapped(head: str, text: str) -> str:
+    first, rest = f'{head:{_INDENT}}', ' ' * _INDENT
+    return fill(
+        safe(text), 80, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
