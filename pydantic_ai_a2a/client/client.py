@@ -181,10 +181,10 @@ class A2AClient:
                 await lifespan.stop()
 
     async def card(self) -> AgentCard:
-        """Return the agent's card (§8). The card is kept as long as its cache headers say, else five minutes.
+        """Return the agent's card (§8). The client keeps the card as long as the cache headers say, else five minutes.
 
         Raises:
-            CardRefused: There is no card, or it cannot be used.
+            CardRefused: There is no card, or the card cannot be used.
             RemoteUnavailable: The agent cannot be reached.
         """
         card, _ = await self._found()
@@ -204,17 +204,17 @@ class A2AClient:
         max_wait: float | timedelta | None = None,
         **options: Unpack[SendOptions],
     ) -> Task | Message:
-        """Send a message, and wait until its task has ended or waits for its client (§3.1.1).
+        """Send a message, and wait until the task has ended or waits for the client (§3.1.1).
 
         Args:
             content: The message.
             history_length: Most messages in the returned task. Default: as the agent decides.
-            return_immediately: True to get the task as soon as it is stored.
+            return_immediately: True to get the task as soon as the agent has stored the task. Default False.
             max_wait: Seconds after which the task is returned as it is. The task goes on. Default: no limit.
             options: See `SendOptions`.
 
         Returns:
-            The task, or the message with which the agent has answered in its place.
+            The task, or the message of an agent that answers without a task.
 
         Raises:
             A2AError: The agent has refused the message.
@@ -234,9 +234,9 @@ class A2AClient:
         return await _last(updates, max_wait=0 if return_immediately else max_wait)
 
     async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
-        """Send a message, and yield the events of its task until it has ended or waits for its client (§3.1.2).
+        """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
 
-        A cut stream is resumed. A task of an agent that does not stream is polled. The errors are those of `send`.
+        The client resumes a cut stream, and polls the task of an agent that does not stream. Errors: see `send`.
 
         Args:
             content: The message.
@@ -249,7 +249,7 @@ class A2AClient:
                 yield update
 
     async def subscribe(self, task_id: str, *, last_event_id: int | None = None) -> AsyncGenerator[Update, None]:
-        """Yield the events of a task from now on, until it has ended or waits for its client (§3.1.6).
+        """Yield the events of a task from now on, until the task ends or waits for the client (§3.1.6).
 
         Args:
             task_id: The task.

@@ -44,7 +44,7 @@ class Remote(NamedTuple):
 
 
 def agent_options(command: Command) -> Command:
-    """Add the argument and the options that name a remote agent. The command gets them as `remote`."""
+    """Add the argument and the options that name a remote agent. The command gets both as `remote`."""
 
     @argument('url')
     @option('--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Repeatable.')

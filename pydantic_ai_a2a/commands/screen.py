@@ -1,4 +1,4 @@
-"""What a command shows of a remote task: text as it comes, then data and files; or JSON."""
+"""Output of a remote task in a command: text as the agent writes, then data and files; or JSON."""
 
 from __future__ import annotations
 

@@ -33,10 +33,10 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
     """A remote A2A agent with the methods of a Pydantic AI agent.
 
     `message_history` continues a conversation. With `DeferredToolRequests` among the output types, a remote task that
-    waits is the output: its pending calls are calls of `remote_approval` and `remote_question`, and the next run gets
-    their answers as `deferred_tool_results`. A question without a call is the output, and the next prompt answers it.
+    waits is the output: the pending calls are calls of `remote_approval` and `remote_question`, and the next run gets
+    the answers as `deferred_tool_results`. A question without a call is the output, and the next prompt is the answer.
 
-    A run opens the connections that it needs and closes them. `async with` keeps them open for several runs. A run
+    Each run opens and closes connections. `async with` keeps connections open for several runs. A run
     raises `ModelAPIError` if the remote agent refuses, fails or does not answer; the cause is the error of the client.
 
     Args:
@@ -64,7 +64,7 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
 
 
 class _RemoteCalls(AbstractToolset[object]):
-    """The tools whose calls are the pending calls of a remote task. They are never called without an answer.
+    """The tools whose calls are the pending calls of a remote task. No tool is called without an answer.
 
     The toolset opens the client for each run.
     """

@@ -29,7 +29,7 @@ class A2A(AbstractCapability[AgentDepsT]):
     agent = Agent('test', capabilities=[A2A('https://weather.example.com')])
     ```
 
-    A tool call that waits for the remote agent is denied with `remote_results`. If a call is denied without it, this
+    Deny a call that waits for the remote agent with `remote_results`. If a call is denied in another way, this
     capability cancels the remote task before the next request to the model, in the process that has started the task.
 
     Args:

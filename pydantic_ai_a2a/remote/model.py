@@ -53,8 +53,8 @@ class _Request:
 class A2AModel(Model[A2AClient]):
     """A remote A2A agent as a model: the prompts of a run go out, and the agent's answer is the response.
 
-    The conversation is in the messages: `message_history` continues it, on any object. An agent with this model has no
-    function tools, because remote agents call tools of their own.
+    The messages hold the conversation: `message_history` continues the conversation, on any object.
+    An agent with this model has no function tools, because remote agents call tools of their own.
 
     Args:
         client: The client of the remote agent. The caller opens and closes the client.
@@ -110,7 +110,7 @@ class A2AModel(Model[A2AClient]):
         model_request_parameters: ModelRequestParameters,
         run_context: RunContext[Any] | None = None,
     ) -> AsyncGenerator[StreamedResponse]:
-        """Send the messages that the agent has not seen, and stream its answer. The errors are those of `request`."""
+        """Send the messages that the agent has not seen, and stream its answer. Errors: see `request`."""
         stream = await self._open(messages, model_settings, model_request_parameters)
         async with aclosing(stream.request.updates):
             yield stream
