@@ -1,9 +1,9 @@
 # Needs Python 3.11 or newer with venv, git and make. Everything is installed into .venv of this checkout.
 
 PYTHON ?= python3
-# Test processes, and more arguments for pytest: make test WORKERS=4 ARGS='-k cancel'
+# Test processes, and more arguments for pytest: make test WORKERS=2 ARGS='-k cancel'
 # Arguments of chaos: make chaos ARGS='--tasks 1000 --seed 7'
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 PYTEST ?= python -m pytest
 

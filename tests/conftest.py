@@ -17,6 +17,27 @@ settings.register_profile('steady', max_examples=size(40, 100), deadline=None, d
 settings.load_profile('steady')
 
 
+LONGEST = (
+    'tests/chaos',
+    'tests/test_benchmarks',
+    'tests/test_memory_cost',
+    'tests/behaviour/durable',
+    'tests/playground',
+)
+"""Files and folders with the longest tests."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin the longest tests first, in all processes: at the end, one process would run them alone."""
+    longest = [item for item in items if item.nodeid.startswith(LONGEST)]
+    others = [item for item in items if not item.nodeid.startswith(LONGEST)]
+    processes: int = getattr(config, 'workerinput', {}).get('workercount', 1)
+    share = -(-len(others) // processes)
+    items[:] = [
+        item for n in range(processes) for item in (*longest[n::processes], *others[n * share : (n + 1) * share])
+    ]
+
+
 @pytest.fixture(scope='session')
 def anyio_backend() -> str:
     return 'asyncio'
