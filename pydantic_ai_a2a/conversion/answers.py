@@ -145,7 +145,7 @@ def _answer(call: PendingCall, item: dict[str, Any], where: str, rules: Approval
             f'{where}.{min(unknown)}', f'is not a field of an answer with the decision {decision}'
         )
     if name in item:
-        if name == 'args' and not rules.may_change(call.tool):
+        if name == 'args' and not (call.may_change and rules.may_change(call.tool)):
             raise InvalidParamsError.of(
                 f'{where}.args', 'the arguments of this tool may not be changed: leave args out'
             )

@@ -187,7 +187,7 @@ def _choices(call: PendingCall, rules: Approvals, defs: str = '') -> tuple[list[
         rules: Rules for the answers of clients.
         defs: Prefix of the names of the `$defs`.
     """
-    if call.kind == 'approval' and not rules.may_change(call.tool):
+    if call.kind == 'approval' and not (call.may_change and rules.may_change(call.tool)):
         return [_choice(call.id, 'approve'), _choice(call.id, 'deny', reason=_TEXT)], {}
     own, own_defs = _hoisted(call.schema or {}, defs)
     if call.kind == 'approval':

@@ -44,6 +44,8 @@ class PendingCall:
     """JSON Schema of the arguments that an approval may change, or of the answer to a question; None: any."""
     changed: dict[str, Any] | None = None
     """Arguments of an earlier approval of the call, in place of the model's."""
+    may_change: bool = True
+    """True if an approval may change the arguments. The server of a remote call may refuse changes."""
     local_id: str = ''
     """For a call of a remote agent: id of the local call that waits for it. One local call may wait for several."""
 

@@ -99,6 +99,7 @@ def _as_remote(
     """Return a call with the question of a remote call."""
     tool = remote['tool']
     is_hidden = tool in hidden
+    schema = _schema(remote.get('answerSchema'))
     foreign = {name: value for name, value in remote.get('metadata', {}).items() if name not in PRIVATE}
     return replace(
         call,
@@ -106,7 +107,8 @@ def _as_remote(
         tool=tool,
         text=_HIDDEN[remote['kind']].format(tool) if is_hidden else remote['text'],
         args=None if is_hidden else remote.get('args'),
-        schema=_schema(remote.get('answerSchema')) or remote.get('schema'),
+        schema=schema or remote.get('schema'),
+        may_change='answerSchema' not in remote or schema is not None,
         changed=None,
         metadata={**foreign, **private},
     )

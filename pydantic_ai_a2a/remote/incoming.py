@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from fasta2a.schema import Message, Part, Task
-from pydantic_ai.exceptions import ModelAPIError
+from pydantic_ai.exceptions import ModelAPIError, UserError
 from pydantic_ai.messages import BinaryContent, FilePart, FileUrl, ModelResponsePart, TextPart, ToolCallPart
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_core import from_json
@@ -34,6 +34,7 @@ def response_parts(
 
     Raises:
         ModelAPIError: The task has failed, or was rejected or canceled.
+        UserError: The task waits for an answer, and the run has no tools for answers.
     """
     if 'status' in answer:
         state = answer['status']['state']
@@ -78,10 +79,19 @@ def _failure(task: Task) -> str:
 # --- a waiting task -------------------------------------------------------------------------------------------------
 
 
+_ALONE = (
+    'The remote task {} waits for an answer: {}. An agent with A2AModel cannot pass the answer on. Use '
+    'RemoteAgent(client, [..., DeferredToolRequests]).'
+)
+
+
 def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list[ModelResponsePart]:
     """Return the pending calls as tool calls. A question without a call is text, or a call if text is no output."""
     waiting = waiting_task(agent, task)
     calls = [call for call in waiting['pending'] if call['kind'] != 'authorization']
+    tools = {tool.name for tool in parameters.function_tools}
+    if calls and not {APPROVAL, QUESTION} <= tools:
+        raise UserError(_ALONE.format(task['id'], ', '.join(sorted({call['tool'] for call in calls}))))
     if calls:
         return [
             ToolCallPart(
@@ -96,6 +106,8 @@ def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list
     text = waiting['text'] or 'The remote agent waits for an answer.'
     if parameters.allow_text_output and parameters.output_object is None:
         return [TextPart(text, provider_name=SYSTEM, provider_details={'state': waiting['state']})]
+    if QUESTION not in tools:
+        raise UserError(_ALONE.format(task['id'], text))
     kind = 'question' if waiting['state'] == 'input-required' else 'authorization'
     details = {'kind': kind, 'text': text, **({'schema': waiting['schema']} if 'schema' in waiting else {})}
     call_id = f'{waiting["task"]}-question'

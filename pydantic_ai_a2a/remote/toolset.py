@@ -30,7 +30,7 @@ from .events import A2ATaskEvent, RemoteTaskEvent
 from .tasks import RemoteTasks
 from .tools import RemoteTool, remote_tools
 from .usage import difference, totals
-from .waiting import RemoteAnswer, WaitingTask, answer_to, waiting_task
+from .waiting import RemoteAnswer, WaitingTask, approval_of, waiting_task
 
 __all__ = ('A2AToolset', 'ToolsetOptions')
 
@@ -226,10 +226,15 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         if not ctx.tool_call_approved:
             return None, {}
         metadata = cast('Mapping[str, Any]', ctx.tool_call_metadata or {})
-        waiting = self._waiting.pop((ctx.conversation_id, ctx.tool_call_id), None)
+        call = (ctx.conversation_id, ctx.tool_call_id)
         if ANSWER in metadata:
+            self._waiting.pop(call, None)
             return metadata[WAITING], metadata[ANSWER]
-        return waiting, {} if waiting is None else answer_to(waiting, True)
+        if (waiting := self._waiting.get(call)) is None:
+            return None, {}
+        answer = approval_of(waiting)
+        del self._waiting[call]
+        return waiting, answer
 
     async def _follow(
         self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
@@ -306,12 +311,15 @@ def _context_of(ctx: RunContext[Any], place: str) -> str | None:
     """Return the remote conversation of the tool's last return in this conversation."""
     for message in reversed(ctx.messages):
         for part in reversed(message.parts if isinstance(message, ModelRequest) else ()):
-            metadata = part.metadata if isinstance(part, ToolReturnPart) else None
-            if isinstance(metadata, dict):
-                found = cast('dict[str, Any]', metadata).get(PLACE, {})
-                if found.get('tool') == place:
-                    return found.get('context')
+            metadata = _object(part.metadata) if isinstance(part, ToolReturnPart) else {}
+            conversation = _object(metadata.get(PLACE))
+            if conversation.get('tool') == place:
+                return conversation.get('context')
     return None
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast('dict[str, Any]', value) if isinstance(value, dict) else {}
 
 
 def _message_id(ctx: RunContext[Any], task_id: str, parts: list[Part]) -> str:
@@ -325,9 +333,9 @@ def _returned(place: str, answer: Task | Message, task_id: str | None) -> ToolRe
 
 
 def _sentence(agent: str, error: A2AError | RemoteError) -> str:
-    text = error.message if isinstance(error, A2AError) else str(error)
-    correlation_id = error.correlation_id if isinstance(error, A2AError) else None
-    return f'The agent {agent} has not answered: {text}' + _named(correlation_id)
+    if isinstance(error, A2AError):
+        return f'The agent {agent} has refused the request: {error.message}' + _named(error.correlation_id)
+    return f'The agent {agent} has not answered: {error}'
 
 
 def _end(agent: str, task: Task) -> str:

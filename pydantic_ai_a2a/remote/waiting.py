@@ -14,7 +14,7 @@ from ..conversion.asking import MEDIA_TYPE
 from ..conversion.remote_calls import CONTINUE, open_calls
 from .content import text_of
 
-__all__ = ('PendingRemoteCall', 'RemoteAnswer', 'WaitingTask', 'answer_to', 'waiting_task')
+__all__ = ('PendingRemoteCall', 'RemoteAnswer', 'WaitingTask', 'answer_to', 'approval_of', 'waiting_task')
 
 _KINDS = frozenset({'approval', 'question', 'external', 'authorization'})
 
@@ -136,6 +136,21 @@ def answer_to(waiting: WaitingTask, answer: Any) -> RemoteAnswer:
     if answer is True or isinstance(answer, ToolApproved):
         return RemoteAnswer(parts=[Part(text=CONTINUE)])
     return RemoteAnswer(parts=[Part(text=answer) if isinstance(answer, str) else Part(data=answer)])
+
+
+def approval_of(waiting: WaitingTask) -> RemoteAnswer:
+    """Return the answer of a local call that was approved without `remote_results`.
+
+    Raises:
+        UserError: The task asks a question, which an approval does not answer.
+    """
+    calls = open_calls(waiting)
+    if waiting['state'] == 'input-required' and not (calls and all(call['kind'] == 'approval' for call in calls)):
+        raise UserError(
+            f'The remote task {waiting["task"]} asks: {waiting["text"]!r}. An approval is no answer: answer with '
+            '`remote_results`.'
+        )
+    return answer_to(waiting, True)
 
 
 def _is_denial(answer: object) -> bool:

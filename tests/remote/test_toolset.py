@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, BinaryContent, CancellationToken, ImageUrl
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import ModelMessage, ModelResponse, ToolReturnPart
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.tools import RunContext
@@ -153,7 +153,7 @@ async def test_a_failed_task_is_a_failed_call_with_the_sentence_of_the_remote_ag
 async def test_a_refusal_and_a_silent_agent_are_failed_calls() -> None:
     refusing = Canned(refusal(-32004, 'Not today.', headers={'x-correlation-id': 'the-name'}))
     ended = await caller(toolsets=[A2AToolset(refusing.app)]).run('hello')
-    assert 'The agent canned has not answered: Not today. (correlation id the-name)' in ended.output
+    assert 'The agent canned has refused the request: Not today. (correlation id the-name)' in ended.output
     broken = Canned(result('x'))
     assert 'is no event stream' in (await caller(toolsets=[A2AToolset(broken.app)]).run('hello')).output
     with pytest.raises(RemoteError):
@@ -443,3 +443,13 @@ async def test_a_toolset_may_be_called_without_a_run() -> None:
         returned = await toolset.call_tool('echo', {'message': 'hi'}, without_run(), tools['echo'])
     assert returned.return_value == 'hi (0)'
     assert toolset.id is None
+
+
+async def test_metadata_of_other_tools_is_no_conversation() -> None:
+    history: list[ModelMessage] = [
+        ModelResponse(parts=[ToolCallPart('look', {}, 'c1')]),
+        ModelRequest(parts=[ToolReturnPart('look', 'seen', 'c1', metadata={'a2a': 'a text'})]),
+        ModelResponse(parts=[TextPart('I have seen.')]),
+    ]
+    ended = await caller(toolsets=[A2AToolset(echo())]).run('hello', message_history=history)
+    assert ended.output == 'hello (0)'

@@ -10,7 +10,7 @@ import pytest
 from pydantic import TypeAdapter
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.capabilities import RequestInput
-from pydantic_ai.exceptions import CallDeferred, ModelRetry, UserError
+from pydantic_ai.exceptions import CallDeferred, ModelAPIError, ModelRetry, UserError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import RunContext
@@ -18,6 +18,7 @@ from pydantic_ai.tools import RunContext
 from pydantic_ai_a2a import (
     A2A,
     A2AClient,
+    A2AModel,
     A2AToolset,
     Approvals,
     AuthRequired,
@@ -31,6 +32,7 @@ from pydantic_ai_a2a import (
 )
 from pydantic_ai_a2a.conversion.pending import PendingCall
 from pydantic_ai_a2a.conversion.remote_calls import WAITING, calls_for_clients
+from pydantic_ai_a2a.errors import InvalidParamsError
 from pydantic_ai_a2a.remote import toolset
 from pydantic_ai_a2a.remote.waiting import answer_to, waiting_task
 
@@ -225,14 +227,53 @@ async def test_a_sign_in_that_is_denied_cancels_the_remote_task() -> None:
 
 async def test_an_answer_to_an_ended_task_says_so() -> None:
     app = to_a2a(deleting([]))
-    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+    async with asyncio.timeout(LIMIT), A2AClient(app) as client:
         agent = caller(toolsets=[A2AToolset(app)])
         ended = await agent.run('a.txt')
         requests, _ = pending(ended)
         results = remote_results(requests, {'outer-call': True})
-        for told in ('deleted a.txt', 'has not answered'):
+        for told in ('deleted a.txt', 'has refused the request: The task is completed and accepts no more messages'):
             again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
             assert told in again.output
+        remote = RemoteAgent(app, [str, DeferredToolRequests])
+        waits = await remote.run('a.txt')
+        await client.cancel((waits.response.provider_details or {})['taskId'])
+        approvals = DeferredToolResults(approvals={'inner-call': True})
+        with pytest.raises(ModelAPIError, match='The task is canceled and accepts no more messages'):
+            await remote.run(message_history=waits.all_messages(), deferred_tool_results=approvals)
+
+
+async def test_an_approval_without_remote_results_answers_no_question() -> None:
+    app = to_a2a(asking(InputRequired('Which pizza?')))
+    async with asyncio.timeout(LIMIT), app.router.lifespan_context(app):
+        agent = caller(toolsets=[A2AToolset(app)])
+        ended = await agent.run('pizza')
+        requests, _ = pending(ended)
+        approval = DeferredToolResults(approvals={'outer-call': True})
+        with pytest.raises(UserError, match='answer with `remote_results`'):
+            await agent.run(message_history=ended.all_messages(), deferred_tool_results=approval)
+        results = remote_results(requests, {'outer-call': 'salami'})
+        again = await agent.run(message_history=ended.all_messages(), deferred_tool_results=results)
+        assert again.output == 'pizza: salami'
+
+
+async def test_a_model_without_tools_for_answers_says_so() -> None:
+    typed = Agent(A2AModel(A2AClient(pizzeria(InputRequired('Which kind?')))), output_type=int)
+    for agent in (Agent(A2AModel(A2AClient(deleting([])))), typed):
+        with pytest.raises(UserError, match='Use RemoteAgent'):
+            await agent.run('a.txt')
+
+
+async def test_arguments_that_the_remote_server_holds_fast_cannot_be_changed() -> None:
+    innermost = to_a2a(deleting([]), approvals=Approvals(change_arguments=False))
+    for between in (asked_by_a_tool, asked_as_an_agent):
+        async with asyncio.timeout(LIMIT), A2AClient(to_a2a(between(innermost, 'middle'))) as client:
+            task: Any = await client.send('a.txt')
+            [call] = waiting_task('', task)['pending']
+            assert 'args' not in call.get('answerSchema', {})['oneOf'][0]['properties']
+            answer = {'id': call['id'], 'decision': 'approve', 'args': {'path': 'b.txt'}}
+            with pytest.raises(InvalidParamsError, match='may not be changed'):
+                await client.send([{'data': {'callAnswers': [answer]}}], task_id=task['id'])
 
 
 async def test_an_agent_that_only_writes_its_question_gets_text() -> None:
