@@ -90,7 +90,7 @@ def _talk(browser: Browser, server: Server, *messages: str, events: bool = False
     for message in messages:
         page.get_by_role('textbox', name='Message', exact=True).fill(message)
         page.keyboard.press('Enter')
-        state = page.locator('#state').get_by_text('required' if message.startswith('Book') else 'Completed')
+        state = page.locator('#state').get_by_text('required' if message.startswith('Book') else 'completed')
         state.wait_for(state='attached')
     if events:
         page.get_by_role('button', name='Events').click()

@@ -17,6 +17,7 @@ const [thread, text, state, composer, events, about] = ['thread', 'text', 'state
 let timer = null;
 let drawnAt = 0;
 let card = null;
+let drawnStates = '';
 const turns = new Map();
 
 const access = new Access();
@@ -43,8 +44,8 @@ function draw() {
   chat.writePlace();
   const asking = takesText(chat.asking?.question ?? null);
   text.placeholder = asking ? 'Answer the question' : 'Send a message';
-  const status = chat.tasks.at(-1);
-  state.textContent = status ? `${status.state.charAt(0)}${status.state.slice(1).toLowerCase().replace('_', ' ')}` : '';
+  const status = (chat.tasks.at(-1)?.state ?? '').toLowerCase().replace('_', ' ');
+  if (state.textContent !== status) state.textContent = status; // A screen reader says each new text.
 }
 
 function drawTurns() {
@@ -68,8 +69,8 @@ function drawTurns() {
     text.focus();
   }));
   const states = JSON.stringify(chat.tasks.map((task) => [task.id, task.state]));
-  if (tasks.dataset.states !== states) {
-    tasks.dataset.states = states;
+  if (states !== drawnStates) {
+    drawnStates = states;
     tasks.replaceChildren(...drawTasks(chat.tasks));
   }
 }

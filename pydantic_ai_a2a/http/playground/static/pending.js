@@ -25,7 +25,10 @@ export function drawInput(schema, send) {
 }
 
 // Whether the message field answers the question.
-export const takesText = (question) => question !== null && drawQuestion(question, () => {}) === null;
+export function takesText(question) {
+  const data = question?.parts.find(isPending)?.data ?? {};
+  return question !== null && !data.pending?.length && !data.authorization && !data.schema;
+}
 
 function drawCall(call, answer) {
   if (call.kind === 'authorization') return drawSignIn(call.text, call.metadata ?? {}, answer, call.tool);
