@@ -91,6 +91,7 @@ export class Chat {
   answer = (task, parts) => this.#deliver(task, parts, { taskId: task.id });
 
   cancel = async (task) => {
+    if (task.cancelling) return;
     task.cancelling = true;
     this.#touch(task);
     try {

@@ -89,7 +89,7 @@ export class Turn {
     status.className = task.streaming || lost ? 'working' : 'end';
     const focused = foot.contains(document.activeElement);
     stop.hidden = !task.id || task.ended;
-    stop.disabled = task.cancelling === true;
+    stop.setAttribute('aria-disabled', String(task.cancelling === true)); // A disabled button would lose the focus.
     again.hidden = !task.broken;
     foot.hidden = stop.hidden && again.hidden && !status.textContent;
     if (focused && stop.hidden && again.hidden) byId('text').focus();
