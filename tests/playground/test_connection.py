@@ -93,7 +93,7 @@ async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))
     with serve(cut) as server:
-        page = await visit(f'{server.url}docs', failures=1)
+        page = await visit(f'{server.url}docs')
         await say(page, 'Hello.')
         await expect(page.get_by_text('First half,')).to_have_count(1)
         cut.cut()
@@ -113,7 +113,7 @@ async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Vi
         await route.abort()
 
     with serve(app) as server:
-        page = await visit(f'{server.url}docs', failures=1)
+        page = await visit(f'{server.url}docs')
         await page.route('**/message:stream', lose, times=1)
         await say(page, 'Think.')
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
@@ -123,7 +123,7 @@ async def test_a_message_without_an_answer_is_sent_again_and_runs_once(visit: Vi
 async def test_a_task_that_is_gone_says_so(visit: Visit) -> None:
     cut = Cut(app := to_a2a(Gate().agent))
     with serve(cut) as server:
-        page = await visit(f'{server.url}docs', failures=5)
+        page = await visit(f'{server.url}docs', failures=4)
         await say(page, 'Hello.')
         await expect(page.get_by_text('First half,')).to_have_count(1)
         cut.cut()
