@@ -24,7 +24,7 @@ from pydantic_ai_a2a.testing import READER_LAG
 from .client import LIMIT, Client, lifespan, state_of
 
 COMMITS = {'plain': 2, 'tool': 4}
-ROUND_TRIPS = {'plain': 2, 'tool': 20}
+ROUND_TRIPS = {'plain': 2, 'tool': 13}
 WARM_UP, REPEATS = 3, 7
 
 

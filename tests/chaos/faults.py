@@ -178,6 +178,8 @@ class Faults:
                 async with self._store.hold():
                     return begin
             except TimeoutError:
+                # Several stops one after another leave no time to renew leases.
+                self.away.append(Away(victim.process.pid, begin, time.monotonic() + self._lease))
                 victim.process.signal(SIGCONT)
             async with self._database:  # what went wrong with it is over
                 pass
