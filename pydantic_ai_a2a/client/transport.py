@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
@@ -21,6 +21,7 @@ from ..protocol.versions import codec_of
 from ..types import ListParams, ListPushParams, SendParams
 from .cards import Interface
 from .connections import MAX_ANSWER, Connections, shown
+from .sse import EventTooLong, ServerEvent, events
 
 __all__ = ('Received', 'Request', 'Transport')
 
@@ -55,7 +56,7 @@ class Received(NamedTuple):
     id: int | None
     """Number of the event, from which a stream can be resumed; None if the agent numbers no events."""
     size: int
-    """Characters of the event."""
+    """Bytes of the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,14 @@ class Transport:
         while True:
             try:
                 async with self._open(codec, operation, params, headers) as response:
-                    async for message in await self._events(response, name):
-                        if message.data:
-                            event = self._read(read_event, response, message.data)
+                    async for data, event_id in await self._events(response, name):
+                        if data:
+                            event = self._read(read_event, response, data)
                             self._codec = codec
-                            yield Received(event, _number(message.id), len(message.data))
+                            yield Received(event, _number(event_id), len(data))
                 return
+            except EventTooLong:
+                raise self.unreadable(f'an event has more than {MAX_ANSWER} bytes') from None
             except MethodNotFoundError:
                 if not self._may_be_older(codec, name):
                     raise
@@ -160,7 +163,7 @@ class Transport:
             body = await self._connections.read(response)
         return self._read(_READERS[operation.name], response, body)
 
-    async def _events(self, response: httpx2.Response, name: str) -> httpx2.EventSource:
+    async def _events(self, response: httpx2.Response, name: str) -> AsyncIterator[ServerEvent]:
         """Return the events of an answer.
 
         Raises:
@@ -170,8 +173,8 @@ class Transport:
         if response.status_code != 200 or _media_type(response) != 'text/event-stream':
             self.result(response, await self._connections.read(response))
             raise self.unreadable(f'the answer to {name} is no event stream')
-        response.encoding = 'utf-8'  # event streams have no other; the agent may name one that does not decode
-        return httpx2.EventSource(response, MAX_ANSWER)
+        coded = 'content-encoding' in response.headers
+        return events(response.aiter_bytes() if coded else response.aiter_raw(), MAX_ANSWER)
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
@@ -257,5 +260,5 @@ def _tasks(page: ListTasksResult) -> tuple[list[Task], str]:
     return page['tasks'], page.get('next_page_token', '')
 
 
-def _number(event_id: str) -> int | None:
-    return int(event_id) if event_id.isdecimal() and len(event_id) <= _LONGEST_NUMBER else None
+def _number(event_id: bytes) -> int | None:
+    return int(event_id) if event_id.isdigit() and len(event_id) <= _LONGEST_NUMBER else None

@@ -48,6 +48,9 @@ def _role(value: object) -> str:
 
 def _set(wire: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are set."""
+    values = wire.values()
+    if 'kind' not in wire and None not in values and '' not in values:
+        return cast('dict[str, Any]', wire)
     return {name: value for name, value in wire.items() if value is not None and value != '' and name != 'kind'}
 
 
@@ -72,6 +75,8 @@ class _Part(TypedDict, total=False):
 
 
 def _part(wire: _Part) -> Part:
+    if len(wire) == 1 and wire.get('text') is not None:
+        return cast('Part', wire)  # a piece of streamed text
     part: dict[str, Any] = {key: value for key, value in wire.items() if key in _CONTENTS and value is not None}
     if (file := wire.get('file')) is not None:
         content = file.get('bytes')
