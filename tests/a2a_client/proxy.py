@@ -24,6 +24,7 @@ class Cutter:
         self._share = share
         self._random = Random(seed)
         self._connections: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
         self.cuts = 0
         """Number of cut connections."""
 
@@ -35,6 +36,7 @@ class Cutter:
 
     def begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Begin a connection."""
+        self._writers.append(writer)
         self._connections.append(asyncio.create_task(self._connect(reader, writer)))
 
     async def end(self) -> None:
@@ -42,6 +44,8 @@ class Cutter:
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
+        for writer in self._writers:  # a task that was cancelled before its first step has closed nothing
+            writer.transport.abort()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         limit = self._limit()
