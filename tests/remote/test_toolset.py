@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
-from pydantic_ai.tools import RunContext
+from pydantic_ai.tools import DeferredToolResults, RunContext
 from pydantic_ai.usage import RunUsage
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -443,6 +443,14 @@ async def test_a_toolset_may_be_called_without_a_run() -> None:
         returned = await toolset.call_tool('echo', {'message': 'hi'}, without_run(), tools['echo'])
     assert returned.return_value == 'hi (0)'
     assert toolset.id is None
+
+
+async def test_a_local_approval_comes_before_the_remote_task() -> None:
+    agent = caller(toolsets=[A2AToolset(echo()).approval_required()])
+    first = await agent.run('hello')
+    approved = DeferredToolResults(approvals={'outer-call': True})
+    second = await agent.run(message_history=first.all_messages(), deferred_tool_results=approved)
+    assert second.output == 'hello (0)'
 
 
 async def test_metadata_of_other_tools_is_no_conversation() -> None:
