@@ -173,8 +173,9 @@ class Transport:
         if response.status_code != 200 or _media_type(response) != 'text/event-stream':
             self.result(response, await self._connections.read(response))
             raise self.unreadable(f'the answer to {name} is no event stream')
-        coded = 'content-encoding' in response.headers
-        return events(response.aiter_bytes() if coded else response.aiter_raw(), MAX_ANSWER)
+        # Hooks of the user's HTTP client may have read the answer already.
+        raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
+        return events(response.aiter_raw() if raw else response.aiter_bytes(), MAX_ANSWER)
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:
