@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import MISSING
 from dataclasses import fields as dataclass_fields
-from itertools import islice
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NoReturn, NotRequired, Union, cast
 from urllib.parse import parse_qsl
 
 from pydantic import ConfigDict, Discriminator, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails, from_json, to_json
+from pydantic_core import from_json, to_json
 from typing_extensions import TypedDict
 
 from ..errors import (
@@ -29,16 +28,14 @@ from ..errors import (
     MethodNotFoundError,
 )
 from .codec import Params, RpcRefused, RpcRequest
-from .fields import MAX_ID, MAX_ITEMS
+from .fields import MAX_ID
 from .operations import Operation
+from .violations import bad_fields, details, has_lone_surrogates, invalid, invalid_fields
 
 __all__ = (
     'Requests',
-    'bad_fields',
     'check_params',
     'encode_id',
-    'invalid',
-    'invalid_fields',
     'parse_json',
     'read_params',
     'read_query',
@@ -46,13 +43,7 @@ __all__ = (
     'with_path',
 )
 
-_MAX_VIOLATIONS = 100
-_MAX_DETAILS = 1_000
-"""Most bad fields with details: Pydantic can only list all of them, which takes time."""
-_MAX_NAMED = 5
-_MAX_DEPTH = 8
 _MAX_QUERY = 100
-_OPAQUE = {('data',), ('metadata',)}
 _NAN = re.compile(rb'NaN(?<=[\s:,\[]NaN)')
 """NaN at the beginning of a value."""
 _FLAGS: Mapping[str, object] = MappingProxyType({'true': True, 'false': False})
@@ -320,7 +311,7 @@ def _envelope(body: bytes) -> tuple[dict[str, object], bytes]:
         raise RpcRefused(InvalidRequestError(f'Invalid request: it must be one JSON object{batch}'))
     envelope = cast('dict[str, object]', request)
     id = envelope.get('id')
-    if _unpaired(id):
+    if has_lone_surrogates(id):
         raise RpcRefused(InvalidRequestError('Invalid request: id must not hold lone surrogates'))
     return envelope, encode_id(id)
 
@@ -331,106 +322,19 @@ def _fault(
     method = request.get('method')
     if request.get('jsonrpc') != '2.0':
         return InvalidRequestError('Invalid request: jsonrpc must be "2.0"')
-    if not isinstance(method, str) or _unpaired(method):
+    if not isinstance(method, str) or has_lone_surrogates(method):
         return InvalidRequestError('Invalid request: method must be a string')
     if method not in methods:
         return MethodNotFoundError()
-    if error.error_count() == 1 and _details(error)[0]['type'] == 'json_invalid':
+    if error.error_count() == 1 and details(error)[0]['type'] == 'json_invalid':
         return _unreadable(request, fields)
     return invalid(error, fields, envelope=2)
 
 
 def _unreadable(request: dict[str, object], fields: Mapping[str, str]) -> A2AError:
     """Return the error of a body that one JSON parser accepts and the stricter parser refuses."""
-    if names := bad_fields(request.get('params'), _unpaired, fields):
+    if names := bad_fields(request.get('params'), has_lone_surrogates, fields):
         return invalid_fields(FieldViolation(name, 'must not hold lone surrogates') for name in names)
-    if _unpaired(request):
+    if has_lone_surrogates(request):
         return InvalidRequestError('Invalid request: it must not hold lone surrogates')
     raise RpcRefused(JSONParseError('Invalid JSON payload: nested too deeply.'))
-
-
-def _details(error: ValidationError) -> Sequence[ErrorDetails]:
-    return error.errors(include_url=False, include_context=False, include_input=False)
-
-
-def invalid(
-    error: ValidationError,
-    fields: Mapping[str, str] = MappingProxyType({}),
-    *,
-    envelope: int = 0,
-) -> InvalidParamsError:
-    """Return the error of invalid params for the client.
-
-    Args:
-        error: The result of validation.
-        fields: As for `Requests`.
-        envelope: Number of path steps before the params.
-    """
-    if (count := error.error_count()) > _MAX_DETAILS:
-        return InvalidParamsError(f'Invalid parameters: {count} problems')
-    return invalid_fields(
-        FieldViolation(
-            _path(detail['loc'][envelope:], fields),
-            'must not hold control characters' if detail['type'] == 'string_pattern_mismatch' else detail['msg'],
-        )
-        for detail in _details(error)
-    )
-
-
-def _path(loc: tuple[int | str, ...], fields: Mapping[str, str]) -> str:
-    path = ''.join(f'[{key}]' if isinstance(key, int) else f'.{fields.get(key, key)}' for key in loc)
-    return path.removeprefix('.') or 'params'
-
-
-def invalid_fields(violations: Iterable[FieldViolation]) -> InvalidParamsError:
-    """Return the error of several bad fields: all in the details, the first few also in the message."""
-    listed = list(islice(violations, _MAX_VIOLATIONS))
-    named = '; '.join(f'{violation.field}: {violation.description}' for violation in listed[:_MAX_NAMED])
-    more = '; and more' if len(listed) > _MAX_NAMED else ''
-    return InvalidParamsError(f'Invalid parameters: {named}{more}', violations=listed)
-
-
-def bad_fields(value: object, bad: Callable[[object], bool], fields: Mapping[str, str]) -> list[str]:
-    """Return the paths of the fields with a bad value, as deep as the codec has names for them.
-
-    Only bad values are entered, so `bad` may be a fast check of a whole tree.
-    """
-    return [_path(path, fields) for path in islice(_bad_paths(value, bad, fields), _MAX_VIOLATIONS)]
-
-
-def _bad_paths(
-    value: object, bad: Callable[[object], bool], fields: Mapping[str, str], path: tuple[int | str, ...] = ()
-) -> Iterator[tuple[int | str, ...]]:
-    if not bad(value):
-        return
-    deeper = _members(value, path, fields)
-    nothing = True
-    for member, item in deeper:
-        for inner in _bad_paths(item, bad, fields, member):
-            nothing = False
-            yield inner
-    if nothing:
-        yield path
-
-
-def _members(
-    value: object, path: tuple[int | str, ...], fields: Mapping[str, str]
-) -> Iterator[tuple[tuple[int | str, ...], object]]:
-    if len(path) >= _MAX_DEPTH or path[-1:] in _OPAQUE:
-        return
-    if isinstance(value, dict):
-        for key, item in cast('dict[str, object]', value).items():
-            if key in fields:
-                yield (*path, key), item
-    elif isinstance(value, list):
-        for index, item in enumerate(cast('list[object]', value)[:MAX_ITEMS]):
-            yield (*path, index), item
-
-
-def _unpaired(value: object) -> bool:
-    """Return True if a value holds lone surrogates, which no encoding of Unicode can express."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except (UnicodeEncodeError, RecursionError) as error:
-        return isinstance(error, UnicodeEncodeError)
-    return False
