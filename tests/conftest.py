@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 from hypothesis import settings
@@ -28,14 +29,13 @@ LONGEST = (
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin the longest tests first, in all processes: at the end, one process would run them alone."""
+    """Begin the longest tests first, in half of the processes: most of them wait, and others compute meanwhile."""
     longest = [item for item in items if item.nodeid.startswith(LONGEST)]
-    others = [item for item in items if not item.nodeid.startswith(LONGEST)]
+    others = iter([item for item in items if not item.nodeid.startswith(LONGEST)])
     processes: int = getattr(config, 'workerinput', {}).get('workercount', 1)
-    share = -(-len(others) // processes)
-    items[:] = [
-        item for n in range(processes) for item in (*longest[n::processes], *others[n * share : (n + 1) * share])
-    ]
+    half, share = -(-processes // 2), -(-len(items) // processes)
+    shares = [longest[n::half] if n < half else [] for n in range(processes)]
+    items[:] = [item for first in shares for item in (*first, *islice(others, max(0, share - len(first))))]
 
 
 @pytest.fixture(scope='session')

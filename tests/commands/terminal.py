@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import termios
@@ -19,7 +20,8 @@ from ..bounds import LIMIT
 ESCAPES = re.compile(r'\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|[@-Z\\-_=>78])')
 
 _RUN = """
-import os, runpy
+import os, runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first terminal that the leader of a session opens controls it
 runpy.run_module('pydantic_ai_a2a', run_name='__main__', alter_sys=True)
 """
@@ -78,12 +80,16 @@ def in_terminal(monkeypatch: pytest.MonkeyPatch, typed: str = '') -> Generator[T
     attributes[3] &= ~termios.ECHO
     termios.tcsetattr(terminal.slave, termios.TCSANOW, attributes)
     terminal.type(typed)
-    with os.fdopen(os.dup(terminal.slave), 'r') as stdin, os.fdopen(os.dup(terminal.slave), 'w') as stdout:
-        with monkeypatch.context() as patch:
-            for name, stream in (('stdin', stdin), ('stdout', stdout), ('stderr', stdout)):
-                patch.setattr(sys, name, stream)
-            yield terminal
-        stdout.flush()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background may ignore it
+    try:
+        with os.fdopen(os.dup(terminal.slave), 'r') as stdin, os.fdopen(os.dup(terminal.slave), 'w') as stdout:
+            with monkeypatch.context() as patch:
+                for name, stream in (('stdin', stdin), ('stdout', stdout), ('stderr', stdout)):
+                    patch.setattr(sys, name, stream)
+                yield terminal
+            stdout.flush()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
