@@ -163,7 +163,9 @@ class Follower:
                 if self._task is not None and self._task['status']['state'] in WAITING:
                     return
         if not self._done:
-            raise RemoteUnavailable('The stream has ended before the task. `get` and `subscribe` read the task.')
+            raise RemoteUnavailable(
+                f'{self._transport.url} has ended the stream before the task. `get` and `subscribe` read the task.'
+            )
 
     def _take(self, event: StreamResponse) -> Update:
         if self._task_id not in (None, task_id_of(event)):

@@ -88,6 +88,11 @@ class Transport:
         return self._codec.dialect
 
     @property
+    def url(self) -> str:
+        """URL of the interface for errors, without credentials."""
+        return shown(self._interface.url)
+
+    @property
     def tenant(self) -> str:
         """Tenant of the interface; empty for none."""
         return self._interface.tenant
@@ -231,17 +236,23 @@ class Transport:
         if 300 <= status < 400:
             raise self.unreadable(f'HTTP {status} redirects, and redirects are not followed')
         if status in (502, 504):
-            raise RemoteUnavailable(f'{shown(self._interface.url)} has answered with HTTP {status}. Try again later.')
+            raise RemoteUnavailable(f'{self.url} has answered with HTTP {status}. Try again later.')
         if status >= 400:
-            raise _with_headers(status_error(status) if answer is None else http_error(answer, status), response)
+            has_refusal = isinstance(answer, dict) and 'error' in answer
+            error = http_error(cast('object', answer), status) if has_refusal else status_error(status, self.url)
+            raise _with_headers(error, response)
         if answer is None:
             kind = _media_type(response) or 'no media type'
-            raise self.unreadable(f'the answer is not JSON but {kind[:100]}')
+            raise self.unreadable(
+                'the answer is broken JSON'
+                if kind == 'application/json'
+                else f'the answer is not JSON but {kind[:100]}'
+            )
         return answer
 
     def unreadable(self, reason: str) -> RemoteProtocolError:
         """Return the error for an answer that is not A2A."""
-        return RemoteProtocolError(f'{shown(self._interface.url)} has not answered in the form of A2A: {reason}.')
+        return RemoteProtocolError(f'{self.url} has not answered in the form of A2A: {reason}.')
 
 
 def _media_type(response: httpx2.Response) -> str:

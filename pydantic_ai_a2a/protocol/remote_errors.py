@@ -80,9 +80,9 @@ def http_error(body: object, status: int) -> A2AError:
     return _error(_BY_STATUS.get(status), wire.get('message'), _list(wire.get('details')), status)
 
 
-def status_error(status: int) -> A2AError:
-    """Return the error of an answer without a readable body."""
-    return _error(_BY_STATUS.get(status), None, [], status)
+def status_error(status: int, url: str) -> A2AError:
+    """Return the error of an answer without a readable refusal."""
+    return _error(_BY_STATUS.get(status), f'{url} has answered with HTTP {status}.', [], status)
 
 
 def _error(kind: type[A2AError] | None, text: object, details: list[object], code: object) -> A2AError:

@@ -50,7 +50,7 @@ def plain(body: str, status: int = 200, kind: str = 'text/html', **headers: str)
     ('answer', 'text'),
     [
         (plain('<html>'), 'not JSON but text/html'),
-        (Response(b'{"jsonrpc"', media_type='application/json'), 'not JSON but application/json'),
+        (Response(b'{"jsonrpc"', media_type='application/json'), 'the answer is broken JSON'),
         (Response(b'hello'), 'not JSON but no media type'),
         (Response(b'[]', media_type='application/json'), 'no JSON-RPC response'),
         (Response(b'', media_type='application/json'), 'no JSON-RPC response'),
@@ -88,6 +88,16 @@ async def test_a_refusal_is_the_error_of_its_code_or_status(answer: Response, ki
     assert refused.value.headers.get('Www-Authenticate') == answer.headers.get('www-authenticate')
 
 
+@pytest.mark.parametrize('status', [401, 403, 418, 429, 500, 503])
+@pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
+async def test_a_refusal_without_a_body_names_the_url(status: int, binding: str) -> None:
+    interface = {**CARD['supportedInterfaces'][0], 'protocolBinding': binding}
+    canned = Canned(Response(status_code=status), card={**CARD, 'supportedInterfaces': [interface]})
+    async with calling(canned) as client:
+        with pytest.raises(A2AError, match=rf'http://agent.example/rpc has answered with HTTP {status}\.'):
+            await client.get('t')
+
+
 async def test_a_gateway_without_its_server_has_perhaps_passed_the_message_on() -> None:
     async with calling(Canned(plain('', 502))) as client:
         with pytest.raises(RemoteUnavailable, match='may have been started'):
@@ -123,7 +133,7 @@ async def test_an_agent_that_is_busy_all_the_time_is_given_up() -> None:
     [
         (plain('data: x', 200, 'text/html'), RemoteProtocolError, 'not JSON but text/html'),
         (result({'task': TASK}), RemoteProtocolError, 'is no event stream'),
-        (stream('data: nonsense\n\n'), RemoteProtocolError, 'not JSON but'),
+        (stream('data: nonsense\n\n'), RemoteProtocolError, 'not JSON but text/event-stream'),
         (stream({'task': {}}), RemoteProtocolError, 'task.id'),
         (stream('data: {"error": {"code": -32004, "message": "No."}}\n\n'), A2AError, 'No.'),
         (refusal(-32602, 'Bad.'), A2AError, 'Bad.'),

@@ -316,7 +316,9 @@ def test_an_unknown_code_stays_readable() -> None:
     assert rpc_error({'code': 7, 'message': 'Odd'}, 200).metadata['code'] == '7'
     assert type(rpc_error({'code': -32001, 'message': 'No'}, 404)) is errors.TaskNotFoundError
     assert type(rpc_error({'code': 0}, 401)) is errors.UnauthenticatedError
-    assert type(status_error(403)) is errors.PermissionDeniedError
+    refused = status_error(403, 'http://agent.example/')
+    assert type(refused) is errors.PermissionDeniedError
+    assert refused.message == 'http://agent.example/ has answered with HTTP 403.'
     assert type(http_error([], 418)) is A2AError
 
 
