@@ -95,8 +95,9 @@ async def test_a_request_without_an_answer_is_not_sent_again_to_an_agent_that_wo
         async with asyncio.timeout(LIMIT), cutting(server.url, share=1, seed=4) as (url, _):
             card = await card_with(url, server.url)
             async with A2AClient(card, timeout=60) as client:
-                with pytest.raises(RemoteUnavailable, match='may have been started'):
-                    await asyncio.gather(*(client.send('hello') for _ in range(20)))
+                answers = await asyncio.gather(*(client.send('hello') for _ in range(20)), return_exceptions=True)
+            lost = [error for error in answers if isinstance(error, RemoteUnavailable)]
+            assert any('may have been started' in str(error) for error in lost)
 
 
 async def test_an_agent_that_is_gone_is_given_up() -> None:

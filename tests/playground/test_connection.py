@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from fastapi import FastAPI
@@ -16,7 +15,6 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
-    A2AApp,
     Access,
     APIKeyAuth,
     Authenticator,
@@ -25,7 +23,6 @@ from pydantic_ai_a2a import (
     Limits,
     Progress,
     Results,
-    Workers,
     mount,
     serve,
     to_a2a,
@@ -157,28 +154,6 @@ async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> N
         await expect(page.get_by_text('The browser sends the cookie key of this site.')).to_have_count(1)
         await say(page, 'Think.')
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
-
-
-async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit, tmp_path: Path) -> None:
-    gate = Gate()
-
-    def app() -> A2AApp:
-        return to_a2a(gate.agent, backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
-
-    with serve(app()) as server:
-        page = await visit(f'{server.url}docs', failures=None)
-        await say(page, 'Hello.')
-        await expect(page.get_by_text('First half,')).to_have_count(1)
-        port = int(server.url.rsplit(':', 1)[1].strip('/'))
-    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
-    gate.open()
-    with serve(app(), port=port):
-        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
-        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
-        await page.reload()
-        await expect(page.get_by_text('First half, second half.')).to_have_count(1)
-        await say(page, 'And now?')
-        await expect(page.get_by_text('First half, second half.')).to_have_count(2)
 
 
 async def test_a_task_is_cancelled(visit: Visit) -> None:
