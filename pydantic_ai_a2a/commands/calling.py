@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from click import ClickException, UsageError, argument, option
 
 from ..client.client import A2AClient
+from ..client.connections import Connections
 from ..errors import A2AError, RemoteError
 from .target import Command
 
@@ -32,13 +33,17 @@ class Remote(NamedTuple):
     timeout: float
 
     def client(self) -> A2AClient:
-        """Return a client of the agent.
+        """Return a client of the agent."""
+        return A2AClient(self.url, headers=self.headers, auth=self.token, timeout=self.timeout)
+
+    def connections(self) -> Connections:
+        """Return connections to the agent.
 
         Raises:
             UsageError: A header has characters that HTTP does not allow.
         """
         try:
-            return A2AClient(self.url, headers=self.headers, auth=self.token, timeout=self.timeout)
+            return Connections(headers=self.headers, auth=self.token, client=None, timeout=self.timeout)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
@@ -60,6 +65,7 @@ def agent_options(command: Command) -> Command:
         if timeout <= 0:
             raise UsageError('--timeout takes a number of seconds above zero.')
         remote = Remote(url, dict(map(_header, headers)), _token(token_env), timeout)
+        remote.connections()  # refuses bad headers before the command does anything
         try:
             return command(remote=remote, **options)
         except (A2AError, RemoteError) as error:

@@ -33,7 +33,7 @@ def doctor(*, remote: Remote, is_json: bool) -> int:
 
 async def _examine(remote: Remote, *, is_json: bool) -> int:
     has_fault = False
-    steps = examine(remote.url, headers=remote.headers, auth=remote.token, patience=remote.timeout)
+    steps = examine(remote.url, remote.connections())
     async with aclosing(steps):
         async for finding in steps:
             has_fault |= finding.level == 'fault'

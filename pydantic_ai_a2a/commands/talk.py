@@ -19,7 +19,7 @@ from fasta2a.schema import Message, Part, Task
 
 from ..client.client import SendOptions
 from ..client.following import STOPPED, WAITING, Update
-from ..errors import A2AError, RemoteError
+from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.tasks import RemoteTasks
 from ..remote.waiting import waiting_task
 from .calling import INTERRUPTED, WAITS, Remote
@@ -48,22 +48,22 @@ class Talk:
         self._form: Form = form
         self._hints = hints
         self._asks = sys.stdin.isatty() and sys.stderr.isatty()
-        self._loop = ExitStack()
+        self._exits = ExitStack()
         self._task: Task | None = None
         self.context_id: str | None = None
         """The conversation that the last answer belongs to."""
 
     def __enter__(self) -> Self:
-        with ExitStack() as loop:
-            self._portal = loop.enter_context(start_blocking_portal())
-            loop.enter_context(self._portal.wrap_async_context_manager(self.client))
-            self._loop = loop.pop_all()
+        with ExitStack() as exits:
+            self._portal = exits.enter_context(start_blocking_portal())
+            exits.enter_context(self._portal.wrap_async_context_manager(self.client))
+            self._exits = exits.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._loop.close()
+        self._exits.close()
 
     def _run(self, function: Callable[[], Awaitable[T]]) -> T:
         """Call a function in the event loop. After Ctrl-C, the function is cancelled, and its end is waited for."""
@@ -92,11 +92,7 @@ class Talk:
         try:
             outcome = self._follow(parts, task_id, context_id)
             while self._asks and 'status' in outcome and outcome['status']['state'] in WAITING:
-                answer = decide(waiting_task('', outcome))
-                if 'denied' in answer:
-                    outcome = self._run(partial(self.client.cancel, outcome['id']))
-                else:
-                    outcome = self._follow(answer.get('parts', []), outcome['id'], outcome['context_id'])
+                outcome = self._answered(outcome)
         except (KeyboardInterrupt, click.Abort):
             return self._interrupted()
         return self._ended(outcome)
@@ -109,6 +105,17 @@ class Talk:
             say(f'the task {task_id} goes on')
             return INTERRUPTED
         return self._ended(outcome)
+
+    def _answered(self, task: Task) -> Task | Message:
+        """Ask for the answers of a task that waits. Return the task after the answers, or as before if refused."""
+        answer = decide(waiting_task('', task))
+        if 'denied' in answer:
+            return self._run(partial(self.client.cancel, task['id']))
+        try:
+            return self._follow(answer.get('parts', []), task['id'], task['context_id'])
+        except InvalidParamsError as error:
+            say(f'the agent refuses the answer: {safe(error.message)}')
+            return task
 
     def _follow(self, parts: Sequence[Part], task_id: str, context_id: str) -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
