@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import Any, Literal, cast
+from dataclasses import replace
 
-from fasta2a.schema import AgentCard
+from fasta2a.schema import AgentCard, AgentInterface
 
-from ..client.cards import Interface, RemoteCards, choose
-from ..client.connections import Connections
+from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose
+from ..client.connections import Connections, shown
 from ..errors import A2AError, CardRefused, RemoteError
 from .finding import Finding
 
@@ -28,66 +28,58 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
             level='fault',
             text='There is no agent card that clients can use.',
             section='8.2',
-            sent=f'GET {url}',
+            sent=f'GET {shown(url)}',
             came=str(error),
             advice='Serve the card as JSON at /.well-known/agent-card.json below the URL of the agent.',
         )
         return
-    if place.endswith('agent.json'):
-        yield Finding(
-            step='card',
+    valid = Finding(
+        step='card',
+        level='ok',
+        text=f'The card of {card["name"][:100]} is valid.',
+        section='8.2',
+        sent=f'GET {shown(place)}',
+    )
+    yield valid
+    if place.endswith(WELL_KNOWN[1]):
+        yield replace(
+            valid,
             level='warning',
             text='The card is only at the path of older versions of A2A.',
-            section='8.2',
-            sent=f'GET {place}',
             advice='Serve the card at /.well-known/agent-card.json too.',
         )
-    else:
-        yield Finding(step='card', level='ok', text=f'The card of {card["name"][:100]} is valid.', section='8.2')
     yield card, place
 
 
 def interfaces(card: AgentCard, place: str) -> list[Interface | Finding]:
     """Return the interfaces that can be called, and a finding for each interface that cannot."""
-    found: list[Interface | Finding] = []
-    declared = card.get('supported_interfaces', ())
-    for entry in declared:
-        binding, version = entry['protocol_binding'], entry.get('protocol_version', '')[:3]
-        name = f'{binding} {version}'
-        if (binding, version) not in _KNOWN:
-            found.append(
-                Finding(step='interface', level='not checked', text=f'{name[:40]} is a binding that is not examined.')
-            )
-            continue
-        try:
-            found.append(
-                choose(
-                    cast('Any', {**card, 'supported_interfaces': [entry]}),
-                    place,
-                    binding=cast('Literal["JSONRPC"]', binding),
-                    version=cast('Literal["1.0"]', version),
-                    trusted_origins=(),
-                )
-            )
-        except CardRefused as error:
-            found.append(
-                Finding(
-                    step='interface',
-                    level='fault',
-                    text=f'The interface {name} has another origin than the card. Clients refuse to call it.',
-                    section='8.2',
-                    came=str(error),
-                    advice='Set the public URL of the agent, such as url= of to_a2a.',
-                )
-            )
-    if not declared:
-        found.append(
-            Finding(
-                step='interface',
-                level='fault',
-                text='The card names no interface.',
-                section='4.4.6',
-                advice='List the URL, the binding and the version of each interface in supportedInterfaces.',
-            )
-        )
-    return found
+    if entries := card.get('supported_interfaces'):
+        return [_interface(card, entry, place) for entry in entries]
+    advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'
+    return [
+        Finding(step='interface', level='fault', text='The card names no interface.', section='4.4.6', advice=advice)
+    ]
+
+
+def _interface(card: AgentCard, entry: AgentInterface, place: str) -> Interface | Finding:
+    binding, version = entry['protocol_binding'], entry.get('protocol_version', '')[:3]
+    name = f'{binding} {version}'
+    if (binding, version) not in _KNOWN:
+        return Finding(step='interface', level='not checked', text=f'{name[:40]} is a binding that is not examined.')
+    alone: AgentCard = {**card, 'supported_interfaces': [entry]}
+    fault = Finding(
+        step='interface',
+        level='fault',
+        text=f'The interface {name} has another origin than the card. Clients refuse to call the interface.',
+        section='8.2',
+        sent=f'GET {shown(place)}',
+        advice='Set the public URL of the agent, such as url= of to_a2a.',
+    )
+    try:
+        chosen = choose(alone, place, binding=binding, version=version, trusted_origins=())
+    except CardRefused as error:
+        return replace(fault, came=str(error))
+    if chosen.url != entry['url']:
+        text = f'The interface {name} has an address that only the machine of the agent can reach.'
+        return replace(fault, text=text, came=shown(entry['url']))
+    return chosen

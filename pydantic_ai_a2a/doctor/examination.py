@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from ..client.cards import Interface
-from ..client.connections import Auth, Connections
+from ..client.connections import Connections
 from .calls import examined_calls
 from .card import examined_card, interfaces
 from .finding import Finding
@@ -15,21 +15,13 @@ from .probe import Probe
 __all__ = ('examine',)
 
 
-async def examine(
-    url: str, *, headers: Mapping[str, str], auth: Auth | None, patience: float
-) -> AsyncGenerator[Finding, None]:
+async def examine(url: str, connections: Connections) -> AsyncGenerator[Finding, None]:
     """Examine an agent. The agent gets harmless text only, and tasks that go on are canceled.
 
     Args:
         url: URL of the agent or of its card.
-        headers: Headers of every request.
-        auth: Authentication of every request.
-        patience: Seconds of silence after which a step fails.
-
-    Raises:
-        ValueError: A header has characters that HTTP does not allow.
+        connections: Connections with the credentials of the caller. They are closed at the end.
     """
-    connections = Connections(headers=headers, auth=auth, client=None, timeout=patience)
     try:
         async with aclosing(examined_card(connections, url)) as steps:
             async for step in steps:

@@ -18,7 +18,7 @@ class Finding:
     step: str
     level: Level
     text: str
-    """What was found."""
+    """The result in words."""
     section: str = ''
     """Section of the A2A specification."""
     sent: str = ''
@@ -26,4 +26,4 @@ class Finding:
     came: str = ''
     """The answer."""
     advice: str = ''
-    """What to change."""
+    """The necessary change; empty for a good result."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pydantic_ai_a2a import A2AClient
+from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
@@ -86,6 +87,7 @@ async def test_over_cut_connections_every_started_task_is_complete_and_its_artif
 
 async def test_what_an_examination_says_of_the_server(url: str) -> None:
     async with asyncio.timeout(LIMIT):
-        found = [finding async for finding in examine(url, headers={}, auth=None, patience=LIMIT)]
+        connections = Connections(headers={}, auth=None, client=None, timeout=LIMIT)
+        found = [finding async for finding in examine(url, connections)]
     noticed = {(finding.level, finding.step) for finding in found if finding.level not in ('ok', 'not checked')}
     assert noticed == {('hint', 'security'), ('hint', 'repeated message'), ('hint', 'event ids')}

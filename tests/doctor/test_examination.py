@@ -20,9 +20,12 @@ from starlette.routing import Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a.client.connections import Connections
 from pydantic_ai_a2a.commands.cli import main
+from pydantic_ai_a2a.doctor.card import interfaces
 from pydantic_ai_a2a.doctor.examination import examine
 from pydantic_ai_a2a.doctor.finding import Finding
+from pydantic_ai_a2a.protocol.cards import read_card
 
 from ..a2a_client.canned import CARD, TASK, Canned, refusal, result, stream
 from ..a2a_client.peers import Talker, official
@@ -40,7 +43,8 @@ EVENTS = stream({'task': TASK}, ids=True)
 
 async def findings(url: str, token: str | None = None, patience: float = LIMIT) -> list[Finding]:
     async with asyncio.timeout(LIMIT):
-        return [finding async for finding in examine(url, headers={}, auth=token, patience=patience)]
+        connections = Connections(headers={}, auth=token, client=None, timeout=patience)
+        return [finding async for finding in examine(url, connections)]
 
 
 def bad(found: list[Finding]) -> list[str]:
@@ -216,6 +220,14 @@ async def test_each_fault_of_a_card_is_named(change: Callable[[str], Any], findi
     named = [one for one in found if f'{one.level} {one.step}' == finding]
     assert named, found
     assert text in named[0].text
+
+
+def test_an_address_of_the_machine_of_the_agent_is_named() -> None:
+    card = read_card(card_at('http://localhost:8000/'))
+    [finding] = interfaces(card, 'https://agent.example/.well-known/agent-card.json')
+    assert isinstance(finding, Finding)
+    assert finding.level == 'fault'
+    assert 'only the machine of the agent can reach' in finding.text
 
 
 async def test_an_agent_that_is_away_and_one_that_is_silent() -> None:
