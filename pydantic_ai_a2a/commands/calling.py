@@ -19,7 +19,7 @@ from .target import Command
 __all__ = ('INTERRUPTED', 'WAITS', 'Remote', 'agent_options', 'json_options')
 
 WAITS = 3
-"""Exit code of a command whose task waits for an answer that nobody can give."""
+"""Exit code for a waiting task, without a terminal for the answer."""
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 
@@ -49,7 +49,7 @@ class Remote(NamedTuple):
 
 
 def agent_options(command: Command) -> Command:
-    """Add the argument and the options that name a remote agent. The command gets both as `remote`."""
+    """Add the argument and the options for a remote agent. The command gets both as `remote`."""
 
     @argument('url')
     @option('--header', 'headers', multiple=True, metavar='"NAME: VALUE"', help='Header of each request. Repeatable.')

@@ -1,4 +1,4 @@
-"""Asks a person for the answers to a remote task that waits."""
+"""Asks a person for the answers to a waiting remote task."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _choices(call: PendingRemoteCall) -> list[dict[str, Any]]:
 
 
 def _value(text: str, schema: Mapping[str, Any]) -> Any:
-    """Ask for a value. Text is taken as it is; other values are JSON."""
+    """Ask for a value. Text stays unchanged; other values are JSON."""
     if isinstance(options := schema.get('enum'), list):
         click.echo(safe(f'One of: {json.dumps(options)}'), err=True)
     if schema.get('type') == 'string':

@@ -1,4 +1,4 @@
-"""A screen with Markdown that grows, for terminals. Needs rich, of the extra `cli`."""
+"""A screen with growing Markdown, for terminals. Needs rich, of the extra `cli`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ('RichScreen',)
 
 
 class RichScreen(Screen):
-    """Shows the answer of one message as Markdown."""
+    """Shows the answer to a message as Markdown."""
 
     def __init__(self, console: Console | None = None) -> None:
         super().__init__()
@@ -30,19 +30,19 @@ class RichScreen(Screen):
         self._live.update(Markdown(safe(whole), hyperlinks=False))
 
     def close(self) -> None:
-        """Leave the text as it is."""
+        """Draw the text for the last time."""
         if self._live is not None:
             self._live.stop()
             self._live = None
         self._text = ''
 
     def progress(self, text: str) -> None:
-        """Show what the agent does, in a faint colour."""
+        """Show a step of the agent, in a faint colour."""
         for line in text.splitlines():
             self._errors.print(Text(f'  {safe(line)}', style='dim'))
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        """Show the rest of the answer. A question that a prompt asks is left out."""
+        """Show the rest of the answer. A question of a prompt is left out."""
         try:
             super().end(outcome, is_asked=is_asked)
         finally:

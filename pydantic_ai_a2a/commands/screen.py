@@ -21,28 +21,28 @@ __all__ = ('Form', 'Screen', 'as_json', 'safe', 'screen_for')
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
 
 _CONTROL = re.compile(r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]')
-"""Control characters, which could move the cursor of a terminal or hide text, besides tab and line break."""
+"""Control characters except tab and line break. They could move the cursor of a terminal or hide text."""
 
 
 def safe(text: str) -> str:
-    """Return text from elsewhere with its control characters written as escapes."""
+    """Return foreign text with control characters written as escapes."""
     return _CONTROL.sub(lambda match: f'\\x{ord(match[0]):02x}', text)
 
 
 def as_json(value: Any) -> str:
-    """Return a value as one line of JSON, without control characters."""
+    """Return a value as a line of JSON, without control characters."""
     return json.dumps(value)
 
 
 class Screen:
-    """Shows the answer of one message as plain text."""
+    """Shows the answer to a message as plain text."""
 
     def __init__(self) -> None:
         self._text = ''
-        """The text that is shown."""
+        """The text on the screen."""
 
     def show(self, update: Update) -> None:
-        """Show what an event adds."""
+        """Show the news of an event."""
         if update.task is not None:
             self._grow(_artifact_text(update.task))
         if 'status_update' in update.event:
@@ -51,12 +51,12 @@ class Screen:
                 self.progress(_step(message))
 
     def progress(self, text: str) -> None:
-        """Show what the agent does."""
+        """Show a step of the agent."""
         for line in text.splitlines():
             click.echo(f'  {safe(line)}', err=True)
 
     def end(self, outcome: Task | Message, *, is_asked: bool = False) -> None:
-        """Show the rest of the answer. A question that a prompt asks is left out."""
+        """Show the rest of the answer. A question of a prompt is left out."""
         if 'status' not in outcome:
             self._grow(text_of(outcome['parts']))
             self.close()
@@ -87,7 +87,7 @@ class Screen:
 
 
 class _JsonScreen(Screen):
-    """Writes the task as JSON, at its end."""
+    """Writes the task as JSON, at the end."""
 
     def show(self, update: Update) -> None:
         pass
@@ -124,7 +124,7 @@ def _artifact_text(task: Task) -> str:
 
 
 def _step(message: Message) -> str:
-    """Return a step of the agent: its words, or the tool that the agent calls."""
+    """Return a step of the agent: words, or the name of a called tool."""
     metadata = message.get('metadata', {})
     if metadata.get('progress') == 'tool':
         return f'calls {metadata.get("toolName")}' if metadata.get('phase') == 'call' else ''
@@ -132,7 +132,7 @@ def _step(message: Message) -> str:
 
 
 def _show_parts(parts: Sequence[Part]) -> None:
-    """Show the data of an answer, and the names of its files."""
+    """Show the data of an answer, and the names of the files."""
     for part in parts:
         if 'data' in part:
             value = content_of(Message(role='agent', message_id='', parts=[part]))

@@ -1,4 +1,4 @@
-"""A conversation with a remote agent: messages, answers to its questions, and Ctrl-C.
+"""A conversation with a remote agent: messages, answers to questions, and Ctrl-C.
 
 The event loop runs in a thread of its own. The main thread waits for answers, asks at the prompt and gets Ctrl-C.
 """
@@ -51,7 +51,7 @@ class Talk:
         self._exits = ExitStack()
         self._task: Task | None = None
         self.context_id: str | None = None
-        """The conversation that the last answer belongs to."""
+        """The conversation of the last answer."""
 
     def __enter__(self) -> Self:
         with ExitStack() as exits:
@@ -66,7 +66,7 @@ class Talk:
         self._exits.close()
 
     def _run(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function in the event loop. After Ctrl-C, the function is cancelled, and its end is waited for."""
+        """Call a function in the event loop. After Ctrl-C, cancel the function and wait for the end."""
         ended = threading.Event()
 
         async def call() -> T:
@@ -84,7 +84,7 @@ class Talk:
             raise
 
     def send(self, parts: Sequence[Part], *, task_id: str = '', context_id: str = '') -> int:
-        """Send a message, show the answer, and ask for what the agent asks. Return the exit code.
+        """Send a message, show the answer, and ask the questions of the agent. Return the exit code.
 
         Ctrl-C cancels the task.
         """
@@ -107,7 +107,7 @@ class Talk:
         return self._ended(outcome)
 
     def _answered(self, task: Task) -> Task | Message:
-        """Ask for the answers of a task that waits. Return the task after the answers, or as before if refused."""
+        """Ask for the answers of a waiting task. Return the task after the answers, or as before if refused."""
         answer = decide(waiting_task('', task))
         if 'denied' in answer:
             return self._run(partial(self.client.cancel, task['id']))
@@ -167,7 +167,7 @@ class Talk:
         return INTERRUPTED
 
     async def _canceled(self, task: Task) -> Task:
-        """Return the task after its cancellation. A task that waits is canceled here, a running one was before."""
+        """Return the task after the cancellation. Cancel a waiting task; a running task is canceled already."""
         latest = await self.client.get(task['id'], history_length=0)
         if latest['status']['state'] in STOPPED - WAITING:
             return latest

@@ -41,20 +41,20 @@ def tasks(*, remote: Remote, context: str | None, state: TaskState | None, limit
 
 
 async def _list(remote: Remote, context: str | None, state: TaskState | None, *, limit: int, json_lines: bool) -> int:
-    found: list[Task] = []
+    listed_tasks: list[Task] = []
     async with remote.client() as client:
-        listed: Any = client.list(context_id=context, state=state, history_length=0)
-        async with aclosing(listed):
-            async for task in listed:
-                found.append(task)
-                if len(found) == limit:
+        pages: Any = client.list(context_id=context, state=state, history_length=0)
+        async with aclosing(pages):
+            async for task in pages:
+                listed_tasks.append(task)
+                if len(listed_tasks) == limit:
                     break
     if json_lines:
-        for task in found:
+        for task in listed_tasks:
             click.echo(as_json(task_json(task)))
-    elif found:
+    elif listed_tasks:
         columns = ('task', 'context', 'state', 'status since')
-        write_table(columns, [[safe(value) for value in _row(task)] for task in found])
+        write_table(columns, [[safe(value) for value in _row(task)] for task in listed_tasks])
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Examines a remote agent as a client meets the agent, and names what does not follow the specification.
+"""Examines a remote agent as a client meets the agent, and names violations of the specification.
 
-The URL of an agent comes in. Findings go out, one for each step, as soon as the step is done.
+The URL of an agent comes in. Findings go out, as soon as each step is done.
 """

@@ -1,4 +1,4 @@
-"""Examines one interface: errors, security, messages, cancellation and streams."""
+"""Examines an interface: errors, security, messages, cancellation and streams."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ __all__ = ('examined_calls',)
 _TEXT = 'Hello. This is a test of the connection. Please answer with one short sentence.'
 _ENDED = ('completed', 'failed', 'canceled', 'rejected')
 _TELLING = 0.3
-"""Shortest time between events, by the server's clock, that tells a collected stream from a live one, in seconds."""
+"""Seconds between the first and the last event, by the server's clock, from which a collected stream is noticed."""
 
 
 async def examined_calls(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None]:
-    """Yield the findings about one interface."""
+    """Yield the findings about an interface."""
     unknown = await probe.ask('GetTask', GetParams(id=uuid4().hex))
     served = _served(probe, unknown)
     yield served

@@ -1,4 +1,4 @@
-"""Examines the agent card: is there one, is it valid, and can its interfaces be called?"""
+"""Examines the agent card: the place, the content, and the URLs of the interfaces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KNOWN = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
 
 
 async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Finding | tuple[AgentCard, str], None]:
-    """Yield the findings about the card, and at the end the card with its URL, if there is one."""
+    """Yield the findings about the card, and at the end a valid card with the URL of the card."""
     cards = RemoteCards(connections, url)
     try:
         card, place = await cards.get()
@@ -52,7 +52,7 @@ async def examined_card(connections: Connections, url: str) -> AsyncGenerator[Fi
 
 
 def interfaces(card: AgentCard, place: str) -> list[Interface | Finding]:
-    """Return the interfaces that can be called, and a finding for each interface that cannot."""
+    """Return the interfaces to call, and a finding for each interface without a usable URL or binding."""
     if entries := card.get('supported_interfaces'):
         return [_interface(card, entry, place) for entry in entries]
     advice = 'List the URL, the binding and the version of each interface in supportedInterfaces.'

@@ -1,4 +1,4 @@
-"""The steps of an examination, in their order."""
+"""The steps of an examination, in order."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ('examine',)
 
 
 async def examine(url: str, connections: Connections) -> AsyncGenerator[Finding, None]:
-    """Examine an agent. The agent gets harmless text only, and tasks that go on are canceled.
+    """Examine an agent. The agent gets harmless text only, and running tasks are canceled.
 
     Args:
         url: URL of the agent or of its card.
-        connections: Connections with the credentials of the caller. They are closed at the end.
+        connections: Connections with the credentials of the caller, closed at the end.
     """
     try:
         async with aclosing(examined_card(connections, url)) as steps:

@@ -1,4 +1,4 @@
-"""The result of one step of an examination."""
+"""The result of a step of an examination."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Level: TypeAlias = Literal['ok', 'hint', 'warning', 'fault', 'not checked']
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The result of one step."""
+    """The result of a step."""
 
     step: str
     level: Level

@@ -1,4 +1,4 @@
-"""Requests to one interface of an agent, with the answers as they are."""
+"""Requests to an interface of an agent, with the unchanged answers."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from ..protocol.versions import codec_of
 __all__ = ('Answer', 'Probe', 'StreamEvent')
 
 _LONGEST = 10_000_000
-"""Longest answer that is read, in bytes."""
+"""Longest accepted answer, in bytes."""
 _SHOWN = 200
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamEvent:
-    """One event of a stream."""
+    """An event of a stream."""
 
     at: float
     """Time of the arrival, in seconds."""
     id: str
     data: Any
-    """The parsed data; None for data that is no JSON."""
+    """The parsed data; None for broken JSON."""
 
 
 @dataclass(kw_only=True)
 class Answer:
-    """The answer to one request."""
+    """The answer to a request."""
 
     sent: str
     status: int = 0
     """HTTP status; 0 without an answer."""
     media_type: str = ''
     result: Any = None
-    """The result, if the agent has done what was asked."""
+    """The result of an accepted request."""
     error: A2AError | RemoteError | None = None
     """The refusal, or the reason why there is no answer."""
     code: int | None = None
@@ -61,7 +61,7 @@ class Answer:
 
 
 class Probe:
-    """Sends requests to one interface.
+    """Sends requests to an interface.
 
     Args:
         interface: The interface.
@@ -80,7 +80,7 @@ class Probe:
         return f'{self.interface.binding} {self.interface.version}'
 
     def without_credentials(self) -> Probe:
-        """Return a probe of the same interface whose requests have no credentials."""
+        """Return a probe of the same interface, without credentials."""
         anonymous = Connections(headers={}, auth=None, client=None, timeout=self._connections.timeout)
         return Probe(self.interface, anonymous)
 
@@ -94,7 +94,7 @@ class Probe:
         return await self._send(request, name, streams=streams)
 
     async def ask_wrongly(self, name: str, params: Params) -> Answer:
-        """Perform an operation with params that no agent may accept: an empty object."""
+        """Perform an operation with an empty object as params, to be refused by every agent."""
         request = self._transport.request(self._codec, OPERATIONS[name], params)
         body: dict[str, Any] = {}
         if self.interface.binding == 'JSONRPC':
@@ -102,7 +102,7 @@ class Probe:
         return await self._send(replace(request, body=to_json(body)), f'{name} with empty params')
 
     async def ask_nonsense(self) -> Answer:
-        """Call a method that no agent has, over JSON-RPC."""
+        """Call an unknown method, over JSON-RPC."""
         body = to_json({'jsonrpc': '2.0', 'id': 1, 'method': 'NoSuchMethod', 'params': {}})
         headers = {'content-type': 'application/json', 'a2a-version': self.interface.version}
         return await self._send(Request('POST', self.interface.url, headers, body), 'NoSuchMethod')
