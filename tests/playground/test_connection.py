@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from threading import Event
 
 import pytest
 from fastapi import FastAPI
@@ -11,10 +13,12 @@ from playwright.async_api import Route, expect
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import (
+    A2AApp,
     Access,
     APIKeyAuth,
     Authenticator,
@@ -23,12 +27,14 @@ from pydantic_ai_a2a import (
     Limits,
     Progress,
     Results,
+    Workers,
     mount,
     serve,
     to_a2a,
 )
 from pydantic_ai_a2a.types import TaskQuery
 
+from ..bounds import LIMIT
 from .agents import keeper, scripted
 from .conftest import Visit, say
 
@@ -39,17 +45,21 @@ class Gate:
     """A model that waits within an answer until the test opens the gate, perhaps in the loops of several servers."""
 
     def __init__(self) -> None:
-        self.opened = False
+        self.reached, self.opened = Event(), False
         self.waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self.agent: Agent[None, str] = Agent(FunctionModel(stream_function=self.stream), name='gate')
 
     async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
         yield 'First half, '
+        await self.wait()
+        yield 'second half.'
+
+    async def wait(self) -> None:
+        self.reached.set()
         if not self.opened:
             event = asyncio.Event()
             self.waiting.append((asyncio.get_running_loop(), event))
             await event.wait()
-        yield 'second half.'
 
     def open(self) -> None:
         self.opened = True
@@ -154,6 +164,36 @@ async def test_cookies_are_sent_only_if_the_card_asks_for_one(visit: Visit) -> N
         await expect(page.get_by_text('The browser sends the cookie key of this site.')).to_have_count(1)
         await say(page, 'Think.')
         await expect(page.get_by_text('It is sunny.')).to_have_count(1)
+
+
+async def test_a_conversation_goes_on_after_a_restart_of_the_server(visit: Visit, tmp_path: Path) -> None:
+    gate = Gate()
+    agent = Agent(TestModel(custom_output_text='Both are done.'), name='worker')
+
+    @agent.tool_plain
+    async def work() -> str:
+        await gate.wait()
+        return 'done'
+
+    def app() -> A2AApp:
+        return to_a2a(agent, backend=f'sqlite:///{tmp_path}/a2a.db', workers=Workers(drain_grace=0.1))
+
+    with serve(app()) as server:
+        page = await visit(f'{server.url}docs', failures=None)
+        await say(page, 'Hello.')
+        assert await asyncio.to_thread(gate.reached.wait, LIMIT)
+        await expect(page.get_by_role('button', name='Cancel task')).to_have_count(1)
+        port = int(server.url.rsplit(':', 1)[1].strip('/'))
+    await expect(page.get_by_text('Connection lost.')).to_have_count(1)
+    gate.open()
+    with serve(app(), port=port):
+        answer = page.get_by_text('Both are done.')
+        await expect(answer).to_have_count(1)
+        await expect(page.get_by_text('Connection lost.')).to_have_count(0)
+        await page.reload()
+        await expect(answer).to_have_count(1)
+        await say(page, 'And now?')
+        await expect(answer).to_have_count(2)
 
 
 async def test_a_task_is_cancelled(visit: Visit) -> None:
