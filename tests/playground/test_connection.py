@@ -96,6 +96,28 @@ class Cut:
         self.loop.call_soon_threadsafe(self.released.set)
 
 
+async def test_a_message_that_is_sent_before_the_card_is_there_waits_for_the_card(visit: Visit) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+    order: list[str] = []
+
+    async def hold(route: Route) -> None:
+        asked.set()
+        await answered.wait()
+        order.append('card')
+        await route.continue_()
+
+    with serve(to_a2a(keeper({'Early.': ['A word.']}))) as server:
+        page = await visit(f'{server.url}docs')
+        await page.route('**/agent-card.json', hold)
+        await page.reload()
+        page.on('request', lambda request: order.append('message') if request.method == 'POST' else None)
+        await asyncio.wait_for(asked.wait(), LIMIT)
+        await say(page, 'Early.')
+        answered.set()
+        await expect(page.get_by_role('log').get_by_text('A word.')).to_have_count(1)
+        assert order == ['card', 'message']
+
+
 async def test_a_cut_stream_goes_on_after_its_last_event(visit: Visit) -> None:
     gate = Gate()
     cut = Cut(to_a2a(gate.agent))

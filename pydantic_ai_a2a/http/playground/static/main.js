@@ -102,6 +102,7 @@ function grow() {
 }
 
 async function submit() {
+  await started; // The start shows the conversation of the URL, and ends another one.
   const written = text.value;
   if (!written.trim() && !attachments.files.length) return;
   complain('');
@@ -208,4 +209,4 @@ async function start() {
   text.focus();
 }
 
-start();
+const started = start();
