@@ -19,6 +19,8 @@ class Pause(NamedTuple):
     context_id: str
     pending: bytes | None
     """The pending calls of the task, as stored; None if the task waits without calls."""
+    request: bytes | None = None
+    """The fields of the request of the waiting run, like `Claim.request`."""
 
 
 class TaskReader(ABC):

@@ -78,6 +78,22 @@ class AnswerSuite(PortSuite):
         await submit(backend, answering(waiting, 'this', task_id='u'))
         assert await backend.reader.pause('u', OWNER) is None
 
+    async def test_a_pause_has_the_request_of_the_run_that_waits(self, backend: Backend) -> None:
+        await submit(backend, replace(message('ask', new='t'), request=b'{"n":1}'))
+        claimed = await claim_one(backend, 't')
+        await submit(backend, replace(message('unread', to='t'), request=b'{"n":2}'))
+        await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls'))
+        first = await asked(backend)
+        await submit(
+            backend, replace(answering(first, 'one', rest=b'{"messageId":"r","parts":[]}'), request=b'{"n":3}')
+        )
+        second = await asked(backend)
+        await submit(backend, answering(second, 'two'))
+        claimed = await claim_one(backend, 't')
+        await backend.queue.finish(claimed, ending(claimed, 'input-required', pending=b'calls'))
+        third = await asked(backend)
+        assert (first.request, second.request, third.request) == (b'{"n":1}', b'{"n":3}', None)
+
     async def test_an_answer_to_what_a_task_no_longer_waits_with_is_not_taken(self, backend: Backend) -> None:
         await pause(backend)
         first = await asked(backend)

@@ -142,7 +142,7 @@ class MemoryReader(_Port, TaskReader):
             task = self.store.tasks.get(task_id)
             if task is None or task.owner != owner or task.state not in INTERRUPTED:
                 return None
-            return Pause(task.last_event, task.context_id, task.progress.pending)
+            return Pause(task.last_event, task.context_id, task.progress.pending, task.paused_request())
 
     async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
         with self.store.lock:

@@ -252,6 +252,16 @@ class Task:
                 messages.append(message)
         return messages[::-1]
 
+    def paused_request(self) -> bytes | None:
+        """Return the request of the newest message that a run has read or that is an answer. See `Pause.request`."""
+        read = self.progress.inbox_read
+        newest = next((message for message in reversed(self.inbox) if message.answer or message.seq <= read), None)
+        return self.request_of(newest)
+
+    def request_of(self, message: Message | None) -> bytes | None:
+        """Return the request of a message; None stands for the first message."""
+        return (self.request if message is None or message.request is None else message.request) or None
+
     def prompts(self, after: int) -> list[tuple[int, bytes]]:
         """See `TaskReader.unread`."""
         return [(message.seq, message.body) for message in self.inbox if message.seq > after and not message.answer]

@@ -82,7 +82,7 @@ def claim_of(store: Store, task: Task, holder: str, *, checkpoint: Checkpoint | 
         message=message.body,
         head=head,
         own_messages=own_messages,
-        request=(task.request if message.request is None else message.request) or None,
+        request=task.request_of(message),
         traceparent=task.traceparent,
         checkpoint=checkpoint,
         push=task.push > 0,

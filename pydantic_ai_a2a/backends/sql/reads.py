@@ -38,7 +38,11 @@ _UNREAD = (
     f'SELECT 1 AS seq, message FROM task WHERE {TASK} AND CAST(? AS BIGINT) < 1 UNION ALL SELECT seq, body FROM item'
     " WHERE agent = ? AND task_id = ? AND kind = 'message' AND seq > ? AND answer = 0 ORDER BY seq"
 )
-_PAUSE = f'SELECT {LAST_EVENT}, context_id, pending FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
+_PAUSE = (
+    f'SELECT {LAST_EVENT}, context_id, pending, COALESCE((SELECT item.request FROM item WHERE item.agent = task.agent'
+    " AND item.task_id = task.id AND item.kind = 'message' AND (item.answer > 0 OR item.seq <= task.inbox_read)"
+    f' ORDER BY item.seq DESC LIMIT 1), request) FROM task WHERE {TASK} AND owner = ? AND state IN ({_INTERRUPTED})'
+)
 
 
 def load(
@@ -138,7 +142,10 @@ def page(agent: str, query: TaskQuery) -> Transaction[Page]:
 def pause(agent: str, task_id: str, owner: str) -> Transaction[Pause | None]:
     """See `TaskReader.pause`."""
     rows = yield _PAUSE, (agent, task_id, owner)
-    return Pause(*rows[0]) if rows else None
+    if not rows:
+        return None
+    number, context_id, pending, request = rows[0]
+    return Pause(number, context_id, pending, request or None)
 
 
 def unread(agent: str, task_id: str, after: int) -> Transaction[list[tuple[int, bytes]]]:
