@@ -46,6 +46,8 @@ __all__ = (
     'TaskQuery',
     'TaskState',
     'TextDelta',
+    'WaitingCall',
+    'WaitingTask',
     'new_correlation_id',
 )
 
@@ -96,6 +98,26 @@ class Caller:
 
 
 ANONYMOUS = Caller()
+
+
+class WaitingCall(NamedTuple):
+    """A tool call that waits for an approval."""
+
+    id: str
+    tool: str
+    args: dict[str, Any] | None
+    """Arguments of the call; None for a tool in `Approvals.hide_arguments`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingTask:
+    """A task for the function in `Approvals.approvers`."""
+
+    id: str
+    owner: Caller
+    """The owner of the task, with tenant and id."""
+    calls: Sequence[WaitingCall]
+    """The calls that wait for an approval. Empty once all calls have a decision."""
 
 
 @dataclass(frozen=True, slots=True)

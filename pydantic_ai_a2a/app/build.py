@@ -187,7 +187,7 @@ def to_a2a(
     hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
-    check_auth(access, auth, card_security=bool(security_schemes or security_requirements))
+    check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
     store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)

@@ -16,16 +16,17 @@ from ..auth.base import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
 from ..ports import Backend
-from ..settings import HTTPS_ONLY, Access, Messages, Settings
+from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Settings
 
 __all__ = ('check_auth', 'check_parts', 'check_run')
 
 
-def check_auth(access: Access, auth: Auth | None, *, card_security: bool) -> None:
+def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_security: bool) -> None:
     """Check `auth` and what needs it.
 
     Args:
         access: What callers may do.
+        approvals: Who may decide about approvals.
         auth: How they authenticate.
         card_security: True if the user has written security schemes or requirements for the card.
 
@@ -50,6 +51,10 @@ def check_auth(access: Access, auth: Auth | None, *, card_security: bool) -> Non
         (
             is_anonymous and access.extended_card is not None,
             'Access.extended_card needs auth=: only authenticated callers get the extended card.',
+        ),
+        (
+            is_anonymous and approvals.approvers is not None,
+            'Approvals.approvers needs auth=: all anonymous callers are one caller.',
         ),
     )
 

@@ -88,11 +88,12 @@ def instruction(kind: str, tool: str, schema: Mapping[str, Any] | None, rules: A
         return f'Plain words cannot answer this. {_DATA}'
     if kind == 'question':
         return _of_question(schema)
+    who = '' if rules.approvers is None else 'Only an approver can decide. '
     if rules.words_approve(tool):
-        return 'Write "yes" to approve the call, or "no" or "no: reason" to deny it.'
+        return f'{who}Write "yes" to approve the call, or "no" or "no: reason" to deny it.'
     return (
-        'Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes data that fits'
-        ' "messageSchema" beside this text.'
+        f'{who}Write "no" or "no: reason" to deny the call. Plain words cannot approve it; approving takes'
+        ' data that fits "messageSchema" beside this text.'
     )
 
 

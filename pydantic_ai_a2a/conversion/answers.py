@@ -14,7 +14,7 @@ from .asking import to_write
 from .json_schema import problem
 from .pending import CallAnswer, Pending, PendingCall
 
-__all__ = ('KEY', 'answered', 'place_of_answers', 'too_late')
+__all__ = ('KEY', 'answered', 'answered_ids', 'place_of_answers', 'too_late')
 
 KEY = 'callAnswers'
 """The one member of a data part that answers calls."""
@@ -38,6 +38,16 @@ def place_of_answers(message: Message) -> int | None:
         if 'data' in part and isinstance(part['data'], dict) and KEY in part['data']:
             return n
     return None
+
+
+def answered_ids(message: Message) -> set[str]:
+    """Return the ids of the calls that the data of a message answers. Malformed answers have no id."""
+    place = place_of_answers(message)
+    items: Any = [] if place is None else cast('dict[str, Any]', message['parts'][place].get('data'))[KEY]
+    if not isinstance(items, list):
+        return set()
+    found = [cast('dict[str, Any]', item).get('id') for item in cast('list[Any]', items) if isinstance(item, dict)]
+    return {call_id for call_id in found if isinstance(call_id, str)}
 
 
 def answered(pending: Pending, message: Message, *, by: str, rules: Approvals, late: bool, limit: int) -> Pending:

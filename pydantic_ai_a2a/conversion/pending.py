@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeAlias
 
@@ -79,6 +79,10 @@ class Pending:
     """Number of times that the client was asked again, because its words were no clear answer."""
     shown_calls: Sequence[str] = ()
     """Ids of the calls that clients have been shown as progress: their tools were called, and deferred them."""
+
+    def only(self, kinds: Collection[Kind]) -> Pending:
+        """Return only the calls of some kinds."""
+        return replace(self, calls=[call for call in self.calls if call.kind in kinds])
 
     @property
     def open(self) -> list[PendingCall]:

@@ -11,11 +11,12 @@ from pydantic_core import from_json, to_json
 from ..audit import Fact, audit
 from ..conversion import answers, asking, pending
 from ..conversion.pending import Pending
-from ..errors import InvalidParamsError
+from ..errors import A2AError, PermissionDeniedError
 from ..ports import Answer, Pause, Submission
 from ..protocol import stored
 from ..settings import Approvals
-from ..types import Call, Message
+from ..types import Call, Caller, Message
+from .approvers import Kinds
 
 __all__ = ('answered', 'audit_answers', 'with_mark', 'without_marks')
 
@@ -24,7 +25,15 @@ _MARKS = frozenset({'answeredBy', 'resumed'})
 
 
 def answered(
-    submission: Submission, call: Call, message: Message, pause: Pause, *, rules: Approvals, late: bool, limit: int
+    submission: Submission,
+    call: Call,
+    message: Message,
+    pause: Pause,
+    *,
+    kinds: Kinds = None,
+    rules: Approvals,
+    late: bool,
+    limit: int,
 ) -> tuple[Submission, Pending | None]:
     """Return a message as the answer to a waiting task, and the answered calls for the audit log, if any.
 
@@ -35,6 +44,7 @@ def answered(
         call: The call with the message.
         message: The decoded message.
         pause: The current pause of the task.
+        kinds: Kinds of calls that the caller may answer; None for all kinds.
         rules: Rules for answers of clients.
         late: True if the message was accepted before the task's current pause.
         limit: Maximum number of repeated questions while the task waits.
@@ -44,10 +54,14 @@ def answered(
             return replace(submission, refusal=answers.too_late()), None
         return replace(submission, answer=Answer(pause=pause, pending=None)), None
     before = pending.load(pause.pending)
+    own = before if kinds is None else before.only(kinds)
     try:
-        after = answers.answered(before, message, by=call.caller.id, rules=rules, late=late, limit=limit)
-    except InvalidParamsError as error:
+        if kinds is not None:
+            _check_allowed(call, submission.task_id, message, before, own)
+        after = answers.answered(own, message, by=call.caller.id, rules=rules, late=late, limit=limit)
+    except A2AError as error:
         return replace(submission, refusal=error), None
+    after = before if after is own else replace(after, calls=before.calls)
     again = after.asked_again > before.asked_again
     rest = None
     if after.open or again:
@@ -63,6 +77,31 @@ def answered(
     return replace(submission, answer=answer, body=with_mark(submission.body, answeredBy=by)), after
 
 
+def _check_allowed(call: Call, task_id: str, message: Message, pending_calls: Pending, own: Pending) -> None:
+    """Refuse answers to calls that the caller may not answer.
+
+    Args:
+        call: The call with the message.
+        task_id: The waiting task.
+        message: The message with the answers.
+        pending_calls: All calls of the task.
+        own: The calls that the caller may answer.
+    """
+    foreign = {item.id for item in pending_calls.calls} - {item.id for item in own.calls}
+    if (pending_calls.open and not own.open) or not foreign.isdisjoint(answers.answered_ids(message)):
+        audit(
+            'forbidden',
+            correlation_id=call.correlation_id,
+            task=task_id,
+            caller=call.caller.id,
+            tenant=call.caller.tenant or None,
+        )
+        raise PermissionDeniedError(
+            'The caller may not answer this call. An approver decides about approvals, and the owner of the task'
+            ' answers questions.'
+        )
+
+
 def without_marks(message: Message, metadata: Mapping[str, Any]) -> Message:
     """Return a client's message without the metadata reserved for the server."""
     if _MARKS.isdisjoint(metadata):
@@ -76,8 +115,8 @@ def with_mark(body: bytes, **mark: Any) -> bytes:
     return to_json({**message, 'metadata': {**message.get('metadata', {}), **mark}})
 
 
-def audit_answers(call: Call, task_id: str, after: Pending) -> None:
-    """Record the calls that a caller has decided, and the calls whose arguments the caller has changed."""
+def audit_answers(call: Call, task_id: str, owner: str, after: Pending) -> None:
+    """Record the calls that a caller has decided, the calls with changed arguments, and the owner of another's task."""
     decisions: dict[str, str] = {}
     changed: list[str] = []
     for item in after.calls:
@@ -87,6 +126,8 @@ def audit_answers(call: Call, task_id: str, after: Pending) -> None:
             if decided.args not in (None, item.args):
                 changed.append(item.id)
     facts: dict[str, Fact] = {'changed_arguments': changed} if changed else {}
+    if owner != call.caller.owner:
+        facts['owner'] = Caller.of(owner).id
     audit(
         'calls-answered',
         correlation_id=call.correlation_id,

@@ -27,6 +27,7 @@ from ..settings import Settings
 from ..telemetry import metrics
 from ..types import (
     Call,
+    Caller,
     CancelParams,
     CreatePushParams,
     GetParams,
@@ -45,6 +46,7 @@ from ..types import (
     TaskState,
 )
 from .answering import answered, audit_answers, with_mark
+from .approvers import ApproverAccess
 from .ends import shortened, within
 from .offers import Offers, no_offers
 from .streams import EventStream
@@ -105,11 +107,15 @@ class Service:
         self.capabilities = CAPABILITIES if push is None else CAPABILITIES | {'pushNotifications'}
         """Capabilities declared by the agent card (§4.4.3)."""
         self._approvals = settings.approvals
+        rule = settings.approvals.approvers
+        self._approvers = None if rule is None else ApproverAccess(rule, backend.reader, settings.approvals)
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
     async def send_message(self, call: Call, params: SendParams) -> StoredTask:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
+        if (decided := await self._decide(call, params)) is not None:
+            return decided
         submission = await self.check(call, params)
         if params.return_immediately:
             accepted = await self._submit(submission, call, params.message)
@@ -132,9 +138,11 @@ class Service:
 
     async def stream_message(self, call: Call, params: SendParams, on_drop: Callable[[], object]) -> EventStream:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
+        if (decided := await self._decide(call, params)) is not None:
+            return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.check(call, params)
         if not submission.new:
-            await self._check_seen(submission.task_id, submission.owner)
+            await self._check_seen(submission.task_id, call.caller)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
             accepted = await self._submit(replace(submission, logged=True), call, params.message)
@@ -167,6 +175,19 @@ class Service:
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
+    async def _decide(self, call: Call, params: SendParams) -> StoredTask | None:
+        """Store an approver's decision about a task of another owner. Return None for any other message."""
+        task_id = params.message.get('task_id')
+        if self._approvers is None or task_id is None:
+            return None
+        found = await self._approvers.find(call.caller, task_id)
+        if found is None:
+            return None
+        params = self._approvers.message(task_id, params)
+        submission = self._approvers.submission(await self.check(call, params), *found)
+        accepted = await self._submit(submission, call, params.message)
+        return await self._approvers.after(accepted.header)
+
     async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
         if self._metering is not None:
             submission = replace(submission, task_limit=self._metering.task_limit)
@@ -179,11 +200,15 @@ class Service:
         first = pause = None if plain.new else await reader.pause(plain.task_id, plain.owner)
         while True:
             if pause is not None and plain.refusal is None:
+                kinds = None
+                if self._approvers is not None:
+                    kinds = await self._approvers.kinds(call.caller, plain.owner, plain.task_id, pause)
                 submission, decided = answered(
                     plain,
                     call,
                     message,
                     pause,
+                    kinds=kinds,
                     rules=self._approvals,
                     late=first is None or pause.number != first.number,
                     limit=self._limits.messages,
@@ -198,7 +223,7 @@ class Service:
         if metrics.instruments is not None and submission.new and not accepted.replayed:
             metrics.instruments.enter('submitted')
         if decided is not None and not accepted.replayed:
-            audit_answers(call, accepted.header.id, decided)
+            audit_answers(call, accepted.header.id, submission.owner, decided)
         return accepted
 
     async def _store(self, submission: Submission) -> Accepted:
@@ -233,7 +258,12 @@ class Service:
 
     async def get_task(self, call: Call, params: GetParams) -> StoredTask:
         """Return the current task (§3.1.3)."""
-        return await self._load(params.id, call.caller.owner, params.history_length)
+        task = await self._backend.reader.load(params.id, call.caller.owner, history_length=params.history_length)
+        if task is None:
+            if self._approvers is None:
+                raise TaskNotFoundError
+            return await self._approvers.view(call.caller, params.id)
+        return task
 
     async def list_tasks(self, call: Call, params: ListParams) -> TaskList:
         """Return one page of the caller's tasks (§3.1.4)."""
@@ -299,7 +329,7 @@ class Service:
     ) -> EventStream:
         """Return the task and its events until its end, or only the events after the client's last event (§3.1.6)."""
         owner, ends = call.caller.owner, TERMINAL | params.also_ends
-        await self._check_seen(params.id, owner)
+        await self._check_seen(params.id, call.caller)
         subscription = self._backend.events.subscribe(params.id, on_drop)
         try:
             task = await self._watch(params.id, owner)
@@ -325,10 +355,13 @@ class Service:
         subscription.start(start)
         return EventStream(header.id, first, subscription, ends)
 
-    async def _check_seen(self, task_id: str, owner: str) -> None:
+    async def _check_seen(self, task_id: str, caller: Caller) -> None:
         """Check that the caller may read the task, before a run or another process counts the caller as a reader."""
-        if await self._backend.reader.load(task_id, owner, history_length=0, artifacts=False) is None:
-            raise TaskNotFoundError
+        if await self._backend.reader.load(task_id, caller.owner, history_length=0, artifacts=False) is not None:
+            return
+        if self._approvers is not None and await self._approvers.find(caller, task_id) is not None:
+            raise UnsupportedOperationError('An approver reads the task with GetTask, and does not get its events.')
+        raise TaskNotFoundError
 
     # --- push notifications -----------------------------------------------------------------------------------------
 

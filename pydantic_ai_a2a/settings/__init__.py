@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .access import SUPPORTED, Access, MakeCard, Owner, TenantRule, Version
 from .limits import LONG, Budget, Limits, Quotas, Rate
-from .messages import HTTPS_ONLY, Approvals, Messages, PlainText, Reply, Rule, WhileWorking
+from .messages import HTTPS_ONLY, Approvals, Approvers, Messages, PlainText, Reply, Rule, WhileWorking
 from .results import Progress, Push, Results, TextStream
 from .running import Retention, Workers
 
@@ -19,6 +19,7 @@ __all__ = (
     'SUPPORTED',
     'Access',
     'Approvals',
+    'Approvers',
     'Budget',
     'Limits',
     'MakeCard',

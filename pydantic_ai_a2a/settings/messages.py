@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from ..arguments import checked
-from ..types import Message
+from ..types import Caller, Message, WaitingTask
 
-__all__ = ('HTTPS_ONLY', 'Approvals', 'Messages', 'PlainText', 'Reply', 'Rule', 'WhileWorking')
+__all__ = ('HTTPS_ONLY', 'Approvals', 'Approvers', 'Messages', 'PlainText', 'Reply', 'Rule', 'WhileWorking')
 
 HTTPS_ONLY = frozenset({'https'})
 """The default of `Messages.allowed_file_url_schemes`."""
+
+Approvers: TypeAlias = str | Callable[[Caller, WaitingTask], bool | Awaitable[bool]]
+"""The callers that may decide about waiting approvals: callers with a scope, or the callers for which a function of
+the caller and the task returns True."""
 
 PlainText: TypeAlias = Literal['none', 'deny', 'all'] | Collection[str]
 """The tool calls that a client may answer in plain words."""
@@ -73,6 +77,15 @@ class Approvals:
     hide_arguments: Collection[str] = ()
     """Names of tools whose arguments are hidden from clients, in waiting calls and in `Results.progress`. Default:
     none."""
+
+    approvers: Approvers | None = None
+    """Callers that may approve or deny waiting calls. None, the default: the owner of the task. A scope: the callers
+    with the scope. A function `(caller, task)`, which may be async: the callers for which the function returns True.
+    Approvers have the tenant of the task. Needs `auth=`."""
+
+    def __post_init__(self) -> None:
+        if self.approvers == '':
+            raise ValueError('Approvals.approvers is an empty scope: name a scope, or leave approvers= out.')
 
     @property
     def named_tools(self) -> dict[str, Collection[str]]:

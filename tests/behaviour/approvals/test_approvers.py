@@ -1,0 +1,274 @@
+"""Approvers: who may decide about a call of somebody else's task, and what an approver sees of the task."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, RunContext
+from starlette.requests import Request
+
+from pydantic_ai_a2a import Approvals, Caller, Push, to_a2a
+from pydantic_ai_a2a.agent.dependencies import CallContext
+from pydantic_ai_a2a.types import WaitingTask
+
+from ...client import Client, RpcError, lifespan, message, state_of, texts
+from ...dialects import only, spoken
+from ...webhooks import webhook
+from ..asking import ROW, Tools, answers, approve, asked
+from ..rows import covers
+from ..stage import ended
+
+DENY = {'id': 'c1', 'decision': 'deny', 'reason': 'Too much.'}
+
+
+def by_header(request: Request) -> Caller | None:
+    scopes = request.headers.get('x-scopes', '').split()
+    return Caller(id=request.headers['x-caller'], tenant=request.headers.get('x-tenant', ''), scopes=frozenset(scopes))
+
+
+def ann(app: Any, **headers: str) -> Client:
+    return Client(app, headers={'X-Caller': 'ann', **headers})
+
+
+def boss(app: Any, name: str = 'boss', **headers: str) -> Client:
+    return Client(app, headers={'X-Caller': name, 'X-Scopes': 'approve', **headers})
+
+
+def guarded(agent: Agent[Any, Any], **options: Any) -> Any:
+    return to_a2a(agent, auth=by_header, approvals=options.pop('approvals', Approvals(approvers='approve')), **options)
+
+
+def words(text: str, task: dict[str, Any]) -> dict[str, Any]:
+    return message(text, taskId=task['id'])
+
+
+async def _read(stream: Any) -> None:
+    async with stream:
+        pass
+
+
+async def refused(client: Client, sent: dict[str, Any], *, streamed: bool = False) -> tuple[int, str]:
+    with pytest.raises(RpcError) as error:
+        await (_read(client.send_streaming(sent)) if streamed else client.send(sent))
+    return error.value.code, error.value.message
+
+
+@covers(ROW)
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_a_caller_cannot_decide_about_a_call_of_its_own(streamed: bool) -> None:
+    tools = Tools()
+    app = guarded(tools.agent, approvals=Approvals(approvers='approve', plain_text_answers='all'))
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        before = await ann(app).get_task(task['id'])
+        assert 'Only an approver can decide.' in task['status']['message']['parts'][0]['text']
+        for sent in (answers(task, approve()), answers(task, DENY), words('yes', task), words('no', task)):
+            code, text = await refused(ann(app), sent, streamed=streamed)
+            assert (code, 'An approver decides about approvals' in text) == (-32000, True)
+        assert await ann(app).get_task(task['id']) == before
+    assert tools.deleted == []
+
+
+@covers(ROW)
+async def test_an_approver_decides_and_sees_nothing_else() -> None:
+    seen: list[tuple[str, dict[str, Any]]] = []
+    agent: Agent[Any, Any] = Tools(deps_type=object).agent
+
+    @agent.tool
+    def look_around(ctx: RunContext[Any]) -> str:
+        return ''
+
+    def note(call: CallContext) -> None:
+        seen.append((call.caller.id, dict(call.metadata)))
+
+    app = guarded(agent, deps_factory=note)
+    async with lifespan(app):
+        secret = 'delete'
+        sent = message(secret, contextId='secret of ann')
+        task = (await ann(app).call('SendMessage', {'message': sent, 'metadata': {'trip': 7}}))['task']
+        view = await boss(app).get_task(task['id'])
+        assert (view['id'], view['contextId']) == (task['id'], task['id'])
+        assert asked(view) == asked(task)
+        assert (view.get('history', []), view.get('artifacts', [])) == ([], [])
+        assert 'secret' not in json.dumps(view)
+        after = await boss(app).send(answers(task, approve()))
+        assert (after['id'], after['contextId'], after.get('history', [])) == (task['id'], task['id'], [])
+        assert 'message' not in after['status']
+        done = await ended(ann(app), task['id'])
+        over = await boss(app).get_task(task['id'])
+        assert (state_of(over), over.keys() <= {'id', 'contextId', 'status', 'kind', 'history'}) == ('COMPLETED', True)
+        assert over['status'].keys() == {'state', 'timestamp'}
+        with pytest.raises(RpcError, match='Task not found'):
+            await Client(app, headers={'X-Caller': 'someone'}).get_task(task['id'])
+    assert texts(done) == ['delete + deleted a']
+    assert [part['metadata']['answeredBy'] for part in done['history'] if 'answeredBy' in part.get('metadata', {})] == [
+        {'id': 'boss'}
+    ]
+    assert seen == [('ann', {'trip': 7})] * 2
+
+
+@covers(ROW)
+async def test_a_stream_of_an_approver_ends_with_the_decision() -> None:
+    app = guarded(Tools().agent)
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        async with boss(app).send_streaming(answers(task, DENY)) as stream:
+            [event] = await stream.rest()
+        assert event.result['task'].keys() <= {'id', 'contextId', 'status', 'kind'}
+        assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
+
+
+@covers(ROW)
+@pytest.mark.parametrize('method', ['CancelTask', 'SubscribeToTask'])
+async def test_an_approver_can_do_nothing_else_to_the_task(method: str) -> None:
+    app = guarded(Tools().agent)
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        client, subscribes = boss(app), method == 'SubscribeToTask'
+        with pytest.raises(RpcError, match='approver reads the task with GetTask' if subscribes else 'Task not found'):
+            await (_read(client.subscribe(task['id'])) if subscribes else client.call(method, {'id': task['id']}))
+        if spoken().has_lists:
+            assert (await boss(app).call('ListTasks'))['tasks'] == []
+        assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
+
+
+@covers(ROW)
+async def test_the_owner_answers_questions_and_the_approver_approvals() -> None:
+    tools = Tools()
+    app = guarded(tools.agent)
+    async with lifespan(app):
+        task = await ann(app).send('mixed')
+        view = await boss(app).get_task(task['id'])
+        assert [call['id'] for call in asked(view)] == ['c1', 'c2']
+        code, _ = await refused(boss(app), answers(task, {'id': 'q1', 'decision': 'result', 'result': 'XL'}))
+        assert code == -32000
+        after = await boss(app).send(answers(task, approve()))
+        assert [call['id'] for call in asked(after)] == ['c2']
+        task = await ann(app).send(
+            answers(
+                task,
+                {'id': 'x1', 'decision': 'result', 'result': 'page'},
+                {'id': 'q1', 'decision': 'result', 'result': 'XL'},
+            )
+        )
+        assert (state_of(task), [call['id'] for call in asked(task)]) == ('INPUT_REQUIRED', ['c2'])
+        await boss(app).send(words('no', task))
+        done = await ended(ann(app), task['id'])
+    assert tools.deleted == [('a', True)]
+    assert texts(done) == ['mixed + page + deleted a + XL + The tool call was denied.']
+
+
+@covers(ROW)
+@pytest.mark.parametrize('items', ['c1', [], ['c1'], [{'id': 7}], [{'id': 'c9'}]])
+async def test_answers_that_name_no_call_are_refused_like_anywhere(items: Any) -> None:
+    app = guarded(Tools().agent)
+    async with lifespan(app):
+        task = await ann(app).send('mixed')
+        for client in (ann(app), boss(app)):
+            code, _ = await refused(client, message(parts=[{'data': {'callAnswers': items}}], taskId=task['id']))
+            assert code == -32602
+
+
+@covers(ROW)
+async def test_words_of_an_approver_that_are_not_clear_are_asked_again() -> None:
+    app = guarded(Tools().agent)
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        view = await boss(app).send(words('perhaps', task))
+        assert view['status']['message']['parts'][0]['text'].startswith('May I call delete')
+        assert state_of(view) == 'INPUT_REQUIRED'
+        code, _ = await refused(boss(app), words('yes', task))
+        assert code == -32602
+
+
+@covers(ROW)
+async def test_a_function_names_the_approvers_of_a_task() -> None:
+    asked_for: list[tuple[str, WaitingTask]] = []
+
+    async def approvers(caller: Caller, task: WaitingTask) -> bool:
+        asked_for.append((caller.id, task))
+        return caller.id == 'bob' and any(call.tool == 'delete' for call in task.calls)
+
+    app = guarded(Tools().agent, approvals=Approvals(approvers=approvers))
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        missing = await refused(boss(app), words('no', {'id': 'no-such-task'}))
+        assert await refused(boss(app), answers(task, approve())) == missing
+        assert await refused(boss(app, 'bob', **{'X-Tenant': 'other'}), answers(task, approve())) == missing
+        assert (missing[0], {name for name, _ in asked_for}) == (-32001, {'boss'})
+        await boss(app, 'bob').send(answers(task, approve()))
+        await ended(ann(app), task['id'])
+    [(_, first)] = [call for call in asked_for if call[0] == 'boss']
+    assert (first.id, first.owner, [(call.id, call.tool, call.args) for call in first.calls]) == (
+        task['id'],
+        Caller(id='ann'),
+        [('c1', 'delete', {'path': 'a'})],
+    )
+
+
+@covers(ROW)
+async def test_an_approver_who_owns_the_task_may_answer_all() -> None:
+    app = guarded(Tools().agent)
+    async with lifespan(app):
+        owner = ann(app, **{'X-Scopes': 'approve'})
+        task = await owner.send('delete')
+        assert texts(await owner.send(answers(task, approve()))) == ['delete + deleted a']
+
+
+@covers(ROW)
+async def test_of_two_decisions_the_second_is_refused() -> None:
+    tools = Tools()
+    app = guarded(tools.agent)
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        first = answers(task, DENY)
+        await boss(app).send(first)
+        for sent in (answers(task, approve()), words('yes', task)):
+            code, text = await refused(boss(app, 'other boss'), sent)
+            assert (code, 'No call of the task waits for an approval' in text) == (-32004, True)
+        again = await boss(app).send(first)
+        assert (again['id'], again['contextId']) == (task['id'], task['id'])
+        assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
+    assert tools.deleted == []
+
+
+@covers(ROW)
+async def test_a_webhook_of_an_approver_would_get_the_task_and_is_refused() -> None:
+    app = guarded(Tools().agent, push=Push(private_hosts=['127.0.0.1']))
+    async with lifespan(app), webhook() as hook:
+        task = await ann(app).send('delete')
+        with pytest.raises(RpcError) as error:
+            await boss(app).send(answers(task, approve()), taskPushNotificationConfig={'url': hook.url})
+        assert error.value.code == -32602
+        assert state_of(await ann(app).get_task(task['id'])) == 'INPUT_REQUIRED'
+
+
+@covers(ROW)
+async def test_the_audit_record_names_the_approver_and_the_owner(caplog: pytest.LogCaptureFixture) -> None:
+    app = guarded(Tools().agent)
+    with caplog.at_level(logging.INFO, 'pydantic_ai_a2a.audit'):
+        async with lifespan(app):
+            task = await ann(app).send('delete')
+            await refused(ann(app), answers(task, approve()))
+            await boss(app).send(answers(task, approve()))
+            await ended(ann(app), task['id'])
+    forbidden, record = [json.loads(line.getMessage()) for line in caplog.records if line.name.endswith('audit')]
+    assert (forbidden['event'], forbidden['task'], forbidden['caller']) == ('forbidden', task['id'], 'ann')
+    assert (record['caller'], record['owner'], record['decisions']) == ('boss', 'ann', {'c1': 'approve'})
+
+
+@only('1.0', 'the options are the same')
+@pytest.mark.parametrize(
+    ('approvers', 'error', 'text'),
+    [
+        ('approve', TypeError, r'Approvals\.approvers needs auth='),
+        ('', ValueError, 'is an empty scope'),
+    ],
+)
+def test_wrong_options_are_refused(approvers: str, error: type[Exception], text: str) -> None:
+    agent = Agent('test')
+    with pytest.raises(error, match=text):
+        to_a2a(agent, approvals=Approvals(approvers=approvers))
