@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from .app.attach import attach
 
 if TYPE_CHECKING:
+    from .agent.current_task import CurrentTask, a2a
     from .agent.dependencies import CallContext
     from .agent.hooks import RunFailure
     from .agent.options import RunOptions
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
         Retention,
         Workers,
     )
-    from .types import Caller
+    from .types import Caller, WaitingTask
 
 __all__ = (
     'A2A',
@@ -74,6 +75,7 @@ __all__ = (
     'CallContext',
     'Caller',
     'CardRefused',
+    'CurrentTask',
     'InputRequired',
     'InvalidCredentials',
     'JWTAuth',
@@ -98,7 +100,9 @@ __all__ = (
     'Server',
     'StarletteAuth',
     'Update',
+    'WaitingTask',
     'Workers',
+    'a2a',
     'hash_key',
     'mount',
     'remote_results',
@@ -129,6 +133,7 @@ _MODULES = {
     'CallContext': '.agent.dependencies',
     'Caller': '.types',
     'CardRefused': '.errors',
+    'CurrentTask': '.agent.current_task',
     'InputRequired': '.conversion.states',
     'InvalidCredentials': '.auth.request',
     'JWTAuth': '.auth.jwt',
@@ -153,7 +158,9 @@ _MODULES = {
     'Server': '.app.serve',
     'StarletteAuth': '.auth.starlette',
     'Update': '.client.following',
+    'WaitingTask': '.types',
     'Workers': '.settings',
+    'a2a': '.agent.current_task',
     'hash_key': '.auth.hashes',
     'mount': '.app.mount',
     'remote_results': '.remote.results',

@@ -11,7 +11,7 @@ bytes. Times are integers, milliseconds since the epoch, UTC.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import urandom
 from typing import Any, NamedTuple
@@ -46,6 +46,7 @@ __all__ = (
     'TaskQuery',
     'TaskState',
     'TextDelta',
+    'ToolArtifact',
     'WaitingCall',
     'WaitingTask',
     'new_correlation_id',
@@ -78,6 +79,9 @@ class Caller:
     `Access.owner`."""
     scopes: frozenset[str] = field(default=frozenset(), compare=False)
     """The scopes of the caller's credentials."""
+    claims: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False, repr=False)
+    """Verified facts about the caller, such as claims of a token: a JSON object of at most 10,000 bytes. The claims are
+    stored with the tasks of the caller. Personal data belongs here, and not into logs."""
 
     @property
     def anonymous(self) -> bool:
@@ -166,6 +170,12 @@ class Step(NamedTuple):
     part: Part
     metadata: dict[str, str]
     """Metadata of the update's message, with the kind of the step."""
+
+
+class ToolArtifact(NamedTuple):
+    """An artifact from a tool, stored with the task before the answer."""
+
+    artifact: Artifact
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

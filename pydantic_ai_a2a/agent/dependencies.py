@@ -25,7 +25,15 @@ from ..types import Caller, Message
 from .exits import is_cancelled
 from .options import RunInfo, RunOptions
 
-__all__ = ('CallContext', 'Dependencies', 'DepsFactory', 'RunToken', 'dependencies')
+__all__ = (
+    'CallContext',
+    'Dependencies',
+    'DepsFactory',
+    'RunToken',
+    'caller_of',
+    'dependencies',
+    'keep_caller',
+)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -113,8 +121,7 @@ class Dependencies:
             if name in self._headers:
                 key, text = name.decode('latin-1'), value.decode('latin-1')
                 values[key] = f'{values[key]}, {text}' if key in values else text
-        who = {'id': caller.id, 'tenant': caller.tenant, 'owns_as': caller.owns_as, 'scopes': sorted(caller.scopes)}
-        return {'caller': who, 'headers': values}
+        return {**keep_caller((), caller), 'headers': values}
 
     async def use(
         self, claim: Claim, token: RunToken, info: RunInfo, run_id: str, run: Callable[[Any], Awaitable[T]]
@@ -185,11 +192,11 @@ async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: st
 
 def _call_of(claim: Claim) -> CallContext:
     header = claim.header
-    request: dict[str, Any] = {} if claim.request is None else from_json(claim.request)
-    call: dict[str, Any] | None = request.get('call')
+    request = _request_of(claim)
+    call: dict[str, Any] = request.get('call', {})
     return CallContext(
-        caller=Caller.of(header.owner) if call is None else _load_caller(call['caller']),
-        headers={} if call is None else call['headers'],
+        caller=caller_of(claim),
+        headers=call.get('headers', {}),
         message=stored.load_message(claim.message),
         metadata=request.get('metadata', {}),
         task_id=header.id,
@@ -197,8 +204,23 @@ def _call_of(claim: Claim) -> CallContext:
     )
 
 
-def _load_caller(fields: dict[str, Any]) -> Caller:
+def _request_of(claim: Claim) -> dict[str, Any]:
+    return {} if claim.request is None else from_json(claim.request)
+
+
+def caller_of(claim: Claim) -> Caller:
+    """Return the sender of the message of a run. Without a stored sender, return the owner of the task."""
+    fields: dict[str, Any] | None = _request_of(claim).get('call', {}).get('caller')
+    if fields is None:
+        return Caller.of(claim.header.owner)
     return replace(Caller(**fields), scopes=frozenset(fields['scopes']))
+
+
+def keep_caller(_: object, caller: Caller) -> dict[str, Any]:
+    """Return the caller as JSON values, to be stored with the message."""
+    fields: dict[str, Any] = {'id': caller.id, 'tenant': caller.tenant, 'owns_as': caller.owns_as}
+    claims = {'claims': dict(caller.claims)} if caller.claims else {}
+    return {'caller': {**fields, 'scopes': sorted(caller.scopes), **claims}}
 
 
 def dependencies(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fasta2a.schema import AgentExtension
 from pydantic_ai.agent import AbstractAgent
 
+from ..agent.dependencies import keep_caller
 from ..agent.options import NO_MODEL
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
@@ -132,7 +133,7 @@ class Assembly:
             direct=self.direct,
             tenants=tenants,
             start=self.hosting.ensure,
-            keep=self._conversion.keep,
+            keep=self._conversion.keep or (None if guard.anonymous else keep_caller),
         )
         return Serving(
             dispatcher=dispatcher,

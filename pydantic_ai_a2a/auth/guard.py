@@ -16,6 +16,7 @@ from ..settings import Access
 from ..types import ANONYMOUS, Caller
 from .base import AllOf, Authenticate, Authenticator, CallableAuth
 from .challenge import challenges
+from .claims import MAX_CLAIMS, are_claims
 from .hosts import OF_PROXIES, remote
 from .jwt import JWTAuth
 from .request import InvalidCredentials, RequestInfo
@@ -145,8 +146,10 @@ class Guard:
         """Return the caller with the owner of its tasks from `Access.owner`.
 
         Raises:
-            ValueError: The function returned no name.
+            ValueError: The function returned no name, or the claims of the caller are no JSON.
         """
+        if caller.claims and not are_claims(caller.claims):
+            raise ValueError(f'Caller.claims must be a JSON object of at most {MAX_CLAIMS} bytes.')
         if self._owner is None or caller.anonymous:
             return caller
         owner: Any = self._owner(caller)  # a user's function may return another type than it declares

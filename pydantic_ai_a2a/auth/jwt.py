@@ -18,6 +18,7 @@ from ..arguments import checked, seconds
 from ..types import Caller
 from .base import Authenticator
 from .bearer import bearer_token
+from .claims import are_claims
 from .request import InvalidCredentials, RequestInfo
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ class JWTAuth(Authenticator):
         id_prefix: A prefix of the caller's id, to keep the subjects of several issuers apart.
         tenant_claim: The claim with the caller's tenant. A token without the claim is refused. None: no tenants.
         scope_claims: Claims with the caller's scopes: text with spaces between scopes, or a list. All claims count.
-        caller: Returns the caller of claims, instead of these four options, or None to refuse the claims.
+        claims: Names of the claims that `Caller.claims` keeps for runs, such as `email`. A token may lack a claim.
+        caller: Returns the caller of claims, instead of these five options, or None to refuse the claims.
         cache: Seconds until the keys are fetched again.
         stale: Seconds beyond `cache` for which keys are used if the issuer does not answer. After that, HTTP 503.
         refetch: Minimum seconds between two attempts to fetch the keys, also if many tokens have unknown keys.
@@ -73,6 +75,7 @@ class JWTAuth(Authenticator):
         id_prefix: str = '',
         tenant_claim: str | None = None,
         scope_claims: Sequence[str] = ('scope', 'scp'),
+        claims: Sequence[str] = (),
         caller: Callable[[Mapping[str, Any]], Caller | None] | None = None,
         cache: timedelta | float = 600.0,
         stale: timedelta | float = 3600.0,
@@ -86,6 +89,7 @@ class JWTAuth(Authenticator):
         self._id_claim = id_claim
         self._tenant_claim = tenant_claim
         self._scope_claims = tuple(scope_claims)
+        self._claims = tuple(claims)
         self._caller = caller or self._by_claims
         discovery = issuer.rstrip('/') + _WELL_KNOWN if jwks_url is None and secret is None else None
         self._verifier = _verifier(
@@ -118,7 +122,11 @@ class JWTAuth(Authenticator):
     def _by_claims(self, claims: Mapping[str, Any]) -> Caller:
         tenant = '' if self._tenant_claim is None else _text(claims, self._tenant_claim)
         scopes = frozenset(scope for claim in self._scope_claims for scope in _scopes(claims.get(claim)))
-        return Caller(id=f'{self.id_prefix}{_text(claims, self._id_claim)}', tenant=tenant, scopes=scopes)
+        kept = {name: claims[name] for name in self._claims if name in claims}
+        if not are_claims(kept):
+            raise InvalidCredentials('claims')
+        name = f'{self.id_prefix}{_text(claims, self._id_claim)}'
+        return Caller(id=name, tenant=tenant, scopes=scopes, claims=kept)
 
 
 def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fasta2a.schema import SecurityScheme
@@ -24,11 +25,19 @@ class StarletteAuth(Authenticator):
     Args:
         schemes: The schemes of the middleware's backend for the agent card, by name; None declares no scheme.
         tenant: The tenant of all callers.
+        claims: Returns facts about a user for `Caller.claims`, as JSON values. None: no claims.
     """
 
-    def __init__(self, schemes: dict[str, SecurityScheme] | None = None, *, tenant: str = '') -> None:
+    def __init__(
+        self,
+        schemes: dict[str, SecurityScheme] | None = None,
+        *,
+        tenant: str = '',
+        claims: Callable[[Any], Mapping[str, Any]] | None = None,
+    ) -> None:
         self.schemes = schemes or {}
         self._tenant = tenant
+        self._claims = claims
 
     async def authenticate(self, request: RequestInfo) -> Caller | None:
         """Return the middleware's user, or None if the user is not authenticated.
@@ -44,7 +53,9 @@ class StarletteAuth(Authenticator):
         user: Any = scope['user']
         if not user.is_authenticated:
             return None
-        return Caller(id=_identity(user), tenant=self._tenant, scopes=frozenset(scope['auth'].scopes))
+        claims = dict[str, Any]() if self._claims is None else self._claims(user)
+        scopes = frozenset(scope['auth'].scopes)
+        return Caller(id=_identity(user), tenant=self._tenant, scopes=scopes, claims=claims)
 
 
 def _identity(user: Any) -> str:

@@ -13,6 +13,7 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
+from ..agent.current_task import Running, running, tool_artifact_prefix
 from ..agent.dependencies import Dependencies, RunToken
 from ..agent.hooks import Hooks
 from ..agent.options import RunInfo
@@ -127,6 +128,9 @@ class AgentJob:
             usage = recorder.usage = usage or RunUsage()
         if self._metering is not None:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner))
+        if claim.checkpoint is not None:
+            recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
+        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim)))
         run = partial(
             self._runner.run,
             prompt,
@@ -178,6 +182,14 @@ class AgentJob:
         history = await self._backend.history(claim)
         own = f'{claim.header.id}.'
         return [message for message in history if not (message.run_id or '').startswith(own)]
+
+    async def _tool_artifacts(self, claim: Claim) -> dict[str, bytes]:
+        """Return the artifacts that tools have added in earlier attempts of the run."""
+        task = await self._backend.reader.load(claim.header.id, None, history_length=0)
+        artifacts = () if task is None else task.artifacts or ()
+        by_id = {from_json(body)['artifactId']: body for body in artifacts}
+        prefix = tool_artifact_prefix(claim)
+        return {artifact_id: body for artifact_id, body in by_id.items() if artifact_id.startswith(prefix)}
 
     async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
         """Return the messages of the claim's task up to the newest message of the run."""

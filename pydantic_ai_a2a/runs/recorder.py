@@ -16,7 +16,7 @@ from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import run_metadata, stored
 from ..settings import Results
 from ..telemetry import metrics
-from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta
+from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta, ToolArtifact
 from .flush import EventBody, Flush
 from .retries import Retries
 
@@ -88,10 +88,12 @@ class Recorder:
         """True if the task's metadata reports the usage of the run."""
         self.usage: Any = None if claim.checkpoint is None else claim.checkpoint.usage
         """Usage of the run over all attempts, a `RunUsage` that grows during the run."""
+        self.tool_artifacts: dict[str, bytes] = {}
+        """Artifacts from tools, as JSON, by id."""
         self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
         """Row of the newest client message that entered the run under way; 0 for none."""
 
-    async def write(self, event: TextDelta | Note | Step) -> None:
+    async def write(self, event: TextDelta | Note | Step | ToolArtifact) -> None:
         """Store and publish an event of the running agent.
 
         Raises:
@@ -104,6 +106,11 @@ class Recorder:
         if isinstance(event, Step):
             message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
             await self._emit(self._status_event(Status('working', self._now(), message)))
+            return
+        if isinstance(event, ToolArtifact):
+            header, body = self._claim.header, stored.dump_artifact(event.artifact)
+            await self._emit((None, stored.artifact_update(header.id, header.context_id, body)))
+            self.tool_artifacts[event.artifact['artifact_id']] = body
             return
         await self._emit(*self._note(event))
 
@@ -155,7 +162,12 @@ class Recorder:
             history = [(message_id, self._message(stored.text_parts(answer), message_id))]
         status = Status('completed', self._now(), None)
         return await self._finish(
-            status, events=closing, history=history, artifacts=bodies, messages=messages, usage=usage
+            status,
+            events=closing,
+            history=history,
+            artifacts=[*self.tool_artifacts.items(), *bodies],
+            messages=messages,
+            usage=usage,
         )
 
     async def cancel(self, messages: Sequence[Any], usage: Any) -> None:
@@ -187,7 +199,8 @@ class Recorder:
         A rejected task may instead go on with its next message, whose claim is returned.
         """
         status = Status(state, self._now(), self._message(stored.dump_parts(parts)))
-        return await self._finish(status, messages=messages, usage=usage, pending=pending)
+        artifacts = [*self.tool_artifacts.items()] or None
+        return await self._finish(status, artifacts=artifacts, messages=messages, usage=usage, pending=pending)
 
     async def relay_message(self, message: Message) -> None:
         """Store and publish a message of a user's own worker.

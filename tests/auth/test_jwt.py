@@ -241,6 +241,14 @@ async def test_claims_are_read_as_the_settings_say() -> None:
     assert await refused(auth, shared(email='ann@example.com')) == 'claim org'
 
 
+async def test_chosen_claims_stay_with_the_caller() -> None:
+    auth = JWTAuth(ISSUER, AUDIENCE, secret=SECRET, claims=['email', 'groups', 'absent'])
+    found = await caller(auth, shared(email='ann@example.com', groups=['a'], salary=7))
+    assert found is not None
+    assert found.claims == {'email': 'ann@example.com', 'groups': ['a']}
+    assert await refused(auth, shared(email='\ud800')) == 'claims'
+
+
 async def test_a_function_may_say_whom_claims_stand_for() -> None:
     def staff(found: Any) -> Caller | None:
         return Caller(id=f'staff-{found["sub"]}') if found['sub'] == 'ann' else None

@@ -10,9 +10,8 @@ import pytest
 from pydantic_ai import Agent, RunContext
 from starlette.requests import Request
 
-from pydantic_ai_a2a import Approvals, Caller, Push, to_a2a
+from pydantic_ai_a2a import Approvals, Caller, Push, WaitingTask, to_a2a
 from pydantic_ai_a2a.agent.dependencies import CallContext
-from pydantic_ai_a2a.types import WaitingTask
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import only, spoken

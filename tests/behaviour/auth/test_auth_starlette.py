@@ -53,6 +53,19 @@ async def test_the_middlewares_user_is_the_caller(name: str) -> None:
     assert [each['id'] for each in owned] == [task['id']]
 
 
+async def test_the_caller_may_have_claims_of_the_user() -> None:
+    claims: list[object] = []
+    app = to_a2a(
+        Agent('test'),
+        auth=StarletteAuth(claims=lambda user: {'name': user.display_name}),
+        middleware=[AROUND],
+        deps_factory=lambda call: claims.append(call.caller.claims),
+    )
+    async with lifespan(app):
+        await Client(app, headers={'X-User': 'ann'}).send()
+    assert claims == [{'name': 'ann'}]
+
+
 @pytest.mark.parametrize('parent', [Starlette, FastAPI])
 async def test_the_middleware_may_be_around_what_the_app_is_mounted_in(parent: type[Starlette]) -> None:
     outer = parent(middleware=[AROUND])

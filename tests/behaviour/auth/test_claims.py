@@ -1,0 +1,134 @@
+"""Claims of callers: verified facts that a run reads, in any process, and that no client and no log sees."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import Instrumentation
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.instrumented import InstrumentationSettings
+from starlette.requests import Request
+
+from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
+
+from ...client import LIMIT, Client, RpcError, lifespan, texts
+from ...dialects import only
+from ..stage import ended
+
+SECRET = 'ann@example.com'
+
+
+def by_header(request: Request) -> Caller | None:
+    return Caller(id=request.headers['x-caller'], claims={'email': SECRET, 'groups': ['a', 'b']})
+
+
+class Desk:
+    """An agent that tells the claims of its caller."""
+
+    def __init__(self, **options: Any) -> None:
+        self.asking, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self.agent: Agent[Any, str] = Agent(FunctionModel(self._model), name='desk', **options)
+        self.agent.tool(self.whoami)
+
+    async def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        returned = [part.content for sent in messages for part in sent.parts if isinstance(part, ToolReturnPart)]
+        if returned:
+            return ModelResponse(parts=[TextPart(str(returned[-1]))])
+        self.asking.set()
+        await self.gate.wait()
+        return ModelResponse(parts=[ToolCallPart('whoami', {})])
+
+    async def whoami(self, ctx: RunContext[Any]) -> int:
+        """Return the number of claims, which are no text for the model."""
+        claims = a2a(ctx).caller.claims
+        assert claims == {'email': SECRET, 'groups': ['a', 'b']}
+        return len(claims)
+
+
+async def test_a_run_reads_the_claims_of_its_caller() -> None:
+    calls: list[CallContext] = []
+    for factory in (None, calls.append):
+        app = to_a2a(Desk().agent, auth=by_header, deps_factory=factory)
+        async with lifespan(app):
+            task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?')
+            assert texts(task) == ['2']
+            assert SECRET not in repr(task)
+    assert [call.caller.claims for call in calls] == [{'email': SECRET, 'groups': ['a', 'b']}]
+
+
+@only('1.0', 'a store has no version')
+async def test_a_run_in_another_process_reads_the_claims(tmp_path: Path) -> None:
+    first = Desk()
+    first.gate.clear()
+    options: dict[str, Any] = {
+        'auth': by_header,
+        'backend': f'sqlite:///{tmp_path}/desk.db',
+        'workers': Workers(drain_grace=0.01),
+    }
+    app = to_a2a(first.agent, **options)
+    async with lifespan(app):
+        task = await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?', returnImmediately=True)
+        await asyncio.wait_for(first.asking.wait(), LIMIT)
+    app = to_a2a(Desk().agent, **options)
+    async with lifespan(app):
+        done = await ended(Client(app, headers={'X-Caller': 'ann'}), task['id'])
+    assert texts(done) == ['2']
+
+
+@only('1.0', 'logs and spans have no version')
+async def test_no_log_and_no_span_has_claims(caplog: pytest.LogCaptureFixture) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    settings = InstrumentationSettings(tracer_provider=provider)
+    desk = Desk(capabilities=[Instrumentation(settings)])
+    with caplog.at_level(logging.DEBUG):
+        app = to_a2a(desk.agent, auth=by_header)
+        async with lifespan(app):
+            await Client(app, headers={'X-Caller': 'ann'}).send('Who am I?')
+    spans = exporter.get_finished_spans()
+    assert len(spans) > 2
+    assert not [span for span in spans if SECRET in span.to_json()]
+    assert SECRET not in caplog.text + repr(Caller(id='ann', claims={'email': SECRET}))
+
+
+def test_claims_are_no_part_of_the_owner() -> None:
+    plain, with_claims = Caller(id='ann'), Caller(id='ann', claims={'email': SECRET})
+    assert (plain, hash(plain), plain.owner) == (with_claims, hash(with_claims), with_claims.owner)
+
+
+async def test_a_key_may_have_a_label() -> None:
+    labels: list[object] = []
+    caller = Caller(id='ann', claims={'label': 'ci'})
+    app = to_a2a(
+        Agent('test'),
+        auth=APIKeyAuth({'a-long-api-key-of-ann': caller}),
+        deps_factory=lambda call: labels.append(call.caller.claims['label']),
+    )
+    async with lifespan(app):
+        await Client(app, headers={'X-API-Key': 'a-long-api-key-of-ann'}).send()
+    assert labels == ['ci']
+
+
+@pytest.mark.parametrize(
+    'claims',
+    [{'at': b'bytes'}, {'n': float('nan')}, {1: 'a'}, {'set': {1}}, {'long': 'x' * 10_001}, {'half': '\ud800'}],
+    ids=['bytes', 'NaN', 'number as a name', 'set', 'too long', 'surrogate'],
+)
+async def test_claims_that_are_no_json_are_refused(claims: Any, caplog: pytest.LogCaptureFixture) -> None:
+    app = to_a2a(Agent('test'), auth=lambda _: Caller(id='ann', claims=claims))
+    async with lifespan(app):
+        with pytest.raises(RpcError) as error:
+            await Client(app).send()
+        assert await app.list_tasks() == []
+    assert error.value.code == -32603
+    assert 'Caller.claims must be a JSON object of at most 10000 bytes.' in caplog.text
