@@ -118,5 +118,7 @@ def test_a_remote_agent_answers_with_typed_output_in_a_conversation_and_in_a_str
 
 def test_the_readme_of_the_examples_lists_each_example() -> None:
     listed = re.findall(r'^\| `([^`]+)`', (ROOT / 'examples/README.md').read_text(), re.MULTILINE)
-    folder = (path for path in (ROOT / 'examples').iterdir() if path.suffix == '.py' or (path / 'README.md').exists())
-    assert sorted(listed) == sorted(path.name for path in folder)
+    examples = ROOT / 'examples'
+    names = [path.name for path in examples.iterdir() if path.suffix == '.py' or (path / 'README.md').exists()]
+    notebooks = [path.relative_to(examples).as_posix() for path in examples.rglob('*.ipynb')]
+    assert sorted(listed) == sorted(names + notebooks)

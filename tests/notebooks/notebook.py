@@ -1,0 +1,44 @@
+"""Runs the notebooks of the examples, each in a new kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import nbformat
+from nbclient import NotebookClient
+
+from ..bounds import LIMIT
+from ..docs.blocks import ROOT
+
+__all__ = ('NOTEBOOKS', 'read', 'run')
+
+FOLDER = ROOT / 'examples' / 'notebooks'
+NOTEBOOKS = sorted(FOLDER.glob('*.ipynb'))
+
+
+def read(path: Path) -> Any:
+    """Return a stored notebook."""
+    return cast('Any', nbformat).read(path, as_version=4)
+
+
+def run(name: str, folder: Path) -> dict[str, list[str]]:
+    """Run a notebook in an empty folder, and return the outputs of each code cell by the id of the cell.
+
+    The output is the HTML form of a value, if there is one. A cell may neither fail nor write to standard error.
+    """
+    notebook = read(FOLDER / f'{name}.ipynb')
+    client = NotebookClient(notebook, timeout=int(LIMIT), startup_timeout=int(LIMIT), kernel_name='python3')
+    client.execute(cwd=str(folder), env={**os.environ, 'IPYTHONDIR': str(folder / '.ipython')})
+    return {cell.id: list(_outputs(cell.outputs)) for cell in notebook.cells if cell.cell_type == 'code'}
+
+
+def _outputs(outputs: Sequence[Any]) -> Iterator[str]:
+    for output in outputs:
+        if output.output_type == 'stream':
+            assert output.name == 'stdout', output.text
+            yield output.text
+        else:
+            yield output.data.get('text/html', output.data.get('text/plain'))
