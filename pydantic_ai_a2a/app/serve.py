@@ -21,6 +21,7 @@ from ..arguments import checked, suggestion
 from ..auth.hosts import is_loopback
 from ..http.browser import AllowedHosts, HostCheck
 from ..http.request import redact as redact_query
+from ..notebooks import server_html
 from .app import A2AApp
 from .build import to_a2a
 from .playground import playground_paths
@@ -338,6 +339,9 @@ class Server:
 
     def __repr__(self) -> str:
         return f'<Server {self.url}>'
+
+    def _repr_html_(self) -> str:
+        return server_html(self.url, self.docs_url)
 
     def __enter__(self) -> Server:
         return self

@@ -7,6 +7,8 @@ from typing import cast
 
 from fasta2a.schema import Artifact, Part, StreamResponse, Task, TaskArtifactUpdateEvent
 
+from ..notebooks import HtmlTask
+
 __all__ = ('TaskSize', 'after', 'task_id_of')
 
 
@@ -17,14 +19,14 @@ def after(task: Task | None, event: StreamResponse) -> Task | None:
     if 'status_update' in event:
         update = event['status_update']
         task = task or Task(id=update['task_id'], context_id=update['context_id'], status=update['status'])
-        changed = cast('Task', {**task, 'status': update['status']})
+        changed = cast('Task', HtmlTask(task, status=update['status']))
         if 'metadata' in update:
             changed['metadata'] = {**task.get('metadata', {}), **update['metadata']}
         return changed
     if 'artifact_update' in event:
         chunk = event['artifact_update']
         task = task or Task(id=chunk['task_id'], context_id=chunk['context_id'], status={'state': 'working'})
-        return cast('Task', {**task, 'artifacts': _artifacts(task.get('artifacts', ()), chunk)})
+        return cast('Task', HtmlTask(task, artifacts=_artifacts(task.get('artifacts', ()), chunk)))
     return task
 
 

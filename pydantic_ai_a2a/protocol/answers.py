@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, TypeAdapte
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
+from ..notebooks import HtmlTask
 from ..types import Part, TaskState
 from . import stored
 from .fields import PROTO_JSON, WRAPPED
@@ -153,6 +154,10 @@ def _with_context(wire: Mapping[str, Any]) -> dict[str, Any]:
     return {'context_id': '', **_set(wire)}
 
 
+def _task(wire: Mapping[str, Any]) -> dict[str, Any]:
+    return HtmlTask(_with_context(wire))
+
+
 @with_config(PROTO_JSON)
 class _TaskFields(TypedDict):
     id: str
@@ -163,7 +168,7 @@ class _TaskFields(TypedDict):
     metadata: NotRequired[_Metadata]
 
 
-_Task = Annotated[_TaskFields, AfterValidator(_with_context)]
+_Task = Annotated[_TaskFields, AfterValidator(_task)]
 
 
 @with_config(PROTO_JSON)

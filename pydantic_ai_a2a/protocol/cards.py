@@ -9,6 +9,7 @@ from fasta2a.schema import AgentCard, AgentInterface, agent_card_ta
 from pydantic import ValidationError
 
 from ..card_security import load_requirements, load_scheme
+from ..notebooks import HtmlCard
 from .answers import AnswerUnreadable
 
 __all__ = ('read_card',)
@@ -48,7 +49,7 @@ def read_card(value: object) -> AgentCard:
     for skill, source in zip(read['skills'], skills, strict=True):
         if isinstance(schema := source.get('inputSchema'), dict):
             cast('dict[str, Any]', skill)['inputSchema'] = schema
-    return read
+    return cast('AgentCard', HtmlCard(read))
 
 
 def _skill(wire: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, cast
 from fasta2a.schema import Task, TaskStatus
 from pydantic_core import from_json, to_json
 
+from ..notebooks import HtmlTask
 from ..types import Artifact, Message, Part, StoredTask, TaskHeader, TaskState
 
 __all__ = (
@@ -296,7 +297,7 @@ def load_task(task: StoredTask) -> Task:
         loaded['history'] = [load_message(message) for message in task.history]
     if header.metadata is not None:
         loaded['metadata'] = from_json(header.metadata)
-    return loaded
+    return cast('Task', HtmlTask(loaded))
 
 
 def task_at(update: bytes, task: StoredTask | None, owner: str) -> StoredTask:

@@ -24,9 +24,18 @@ def test_a_notebook_is_valid_and_stored_without_outputs(path: Path) -> None:
 
 def test_the_tour_shows_each_step(tmp_path: Path) -> None:
     outputs = run('tour', tmp_path)
-    assert outputs['stream'][0].splitlines()[0] == 'task submitted'
-    assert outputs['stream'][0].splitlines()[-1] == 'status_update completed'
-    assert outputs['cancel'][0].split() == ['submitted', 'working', 'canceled']
+    assert '>playground</a>' in outputs['serve'][0]
+    assert '<strong>joker</strong>' in outputs['card'][0]
+    for step in ('send', 'approve', 'table'):
+        assert '<strong>completed</strong>' in outputs[step][0]
+    events = outputs['stream'][0].splitlines()
+    assert (events[0], events[-1]) == ('task submitted', 'status_update completed')
+    assert '<strong>input-required</strong>' in outputs['approval'][0]
+    assert 'May I call delete_file {&quot;path&quot;:&quot;a&quot;}?' in outputs['approval'][0]
+    assert 'old.txt is deleted' in outputs['approve'][0]
+    assert '<tr><td>Saturday</td><td>showers</td><td>21.0</td></tr>' in outputs['table'][0]
     assert outputs['remote'] == [
         "[Day(day='Friday', sky='sunny', celsius=24.5),\n Day(day='Saturday', sky='showers', celsius=21.0)]"
     ]
+    assert outputs['cancel'][0].split() == ['submitted', 'working', 'canceled']
+    assert '<strong>canceled</strong>' in outputs['cancel'][1]

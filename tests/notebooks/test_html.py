@@ -1,0 +1,144 @@
+"""The HTML forms of servers, tasks and agent cards show the values, and no element of another program."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from copy import deepcopy
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import A2AClient, BearerAuth, serve, to_a2a
+
+from ..a2a_client.canned import CARD, TASK, Canned, result
+
+HOSTILE = '<script>alert("1")</script><img src=x onerror=\'alert(2)\'>&lt;'
+ELEMENTS = {'a', 'code', 'h4', 'p', 'pre', 'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr'}
+
+
+class Reader(HTMLParser):
+    """Reads the elements, attributes and texts of an HTML form as a browser does."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self._open: list[str] = []
+        self.feed(value._repr_html_())
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in ELEMENTS
+        self._open.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+
+def texts(value: Any) -> list[str]:
+    """The texts of an HTML form without links."""
+    reader = Reader(value)
+    assert {*reader.attributes} <= {('style', 'white-space: pre-wrap')}
+    return reader.texts
+
+
+async def canned(*parts: Any, name: str = 'result', **status: Any) -> Any:
+    """The task of a server that answers with an artifact of these parts."""
+    artifacts = [{'artifactId': 'a', 'name': name, 'parts': parts}] if parts else []
+    task = {**TASK, 'artifacts': artifacts, 'status': {'state': 'TASK_STATE_COMPLETED', **status}}
+    async with A2AClient(Canned(result(task)).app) as client:
+        return await client.get('t')
+
+
+def test_a_server_links_its_playground_and_shows_nothing_but_addresses() -> None:
+    app = to_a2a(Agent('test'), docs_url='/try"><script>', auth=BearerAuth({'a-secret-token-of-ann': 'ann'}))
+    with serve(app) as server:
+        reader = Reader(server)
+    assert [value for name, value in reader.attributes if name == 'href'] == [server.url, server.docs_url]
+    assert reader.texts == ['Server at ', server.url, ', ', 'playground']
+    with serve(to_a2a(Agent('test'), docs_url=None)) as server:
+        assert Reader(server).texts == ['Server at ', server.url]
+
+
+async def test_tasks_from_each_method_show_state_and_text() -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text=HOSTILE)))
+    async with A2AClient(app) as client:
+        task: Any = await client.send(HOSTILE)
+        streamed = [update.task async for update in client.stream('Hello.')][-1]
+        listed = [task async for task in client.list(include_artifacts=True)]
+        others = [await client.get(task['id']), *listed, await app.get_task(task['id'])]
+        assert [texts(other)[3:] for other in (task, streamed, *others)] == [['completed', 'result', HOSTILE]] * 6
+    assert texts(task)[:3] == ['Task ', task['id'], ': ']
+
+
+async def test_a_task_stays_a_dictionary() -> None:
+    task = await canned({'text': 'Hello.'})
+    assert repr(task) == repr(dict(task))
+    assert task == dict(task) == json.loads(json.dumps(task))
+    assert texts(deepcopy(task)) == texts(pickle.loads(pickle.dumps(task))) == texts(task)
+
+
+async def test_a_waiting_task_shows_its_question_and_no_data() -> None:
+    message: Any = {'messageId': 'm', 'role': 'ROLE_AGENT', 'parts': [{'text': HOSTILE}, {'data': {'pending': 1}}]}
+    task = await canned(state='TASK_STATE_INPUT_REQUIRED', message=message)
+    assert texts(task) == ['Task ', 't', ': ', 'input-required', HOSTILE]
+
+
+async def test_files_are_named() -> None:
+    task = await canned(
+        {'raw': 'aGk=', 'filename': HOSTILE, 'mediaType': HOSTILE}, {'url': 'javascript:alert(1)'}, name=HOSTILE
+    )
+    assert texts(task)[4:] == [HOSTILE, f'{HOSTILE} ({HOSTILE})', 'file (unknown type)']
+
+
+TABLES: list[tuple[Any, list[str]]] = [
+    (
+        {'result': [{'a': 1, HOSTILE: True}, {'a': HOSTILE, 'b': [1]}]},
+        ['a', HOSTILE, 'b', '1', 'true', HOSTILE, '[1]'],
+    ),
+    ({HOSTILE: HOSTILE, 'b': None}, ['Field', 'Value', HOSTILE, HOSTILE, 'b', 'null']),
+    ({'result': [1, HOSTILE]}, [json.dumps([1, HOSTILE], indent=2)]),
+    ([], ['[]']),
+    ({}, ['{}']),
+    ([{}], ['[\n  {}\n]']),
+]
+
+
+@pytest.mark.parametrize(('data', 'cells'), TABLES)
+async def test_objects_are_tables(data: Any, cells: list[str]) -> None:
+    assert texts(await canned({'data': data}, name=''))[4:] == cells
+
+
+async def test_a_long_answer_is_cut() -> None:
+    rows = [{'n': n} for n in range(102)]
+    wide = [{str(n): n for n in range(21)}]
+    shown = texts(await canned({'text': 'a' * 10_001}, {'data': rows}, {'data': wide}, name=''))
+    assert shown[4:6] == ['a' * 10_000 + '…', 'n']
+    assert shown[-3:] == ['99', '2 more rows', json.dumps(wide, indent=2)]
+
+
+async def test_a_card_shows_skills_and_interfaces() -> None:
+    skill: Any = {'id': 's', 'name': HOSTILE, 'description': HOSTILE, 'tags': []}
+    interfaces = [*CARD['supportedInterfaces'], {'protocolBinding': HOSTILE, 'url': 'javascript:alert(1)'}]
+    card = {**CARD, 'name': HOSTILE, 'version': HOSTILE, 'description': HOSTILE, 'iconUrl': HOSTILE}
+    app = Canned(card={**card, 'skills': [skill], 'supportedInterfaces': interfaces}).app
+    async with A2AClient(app) as client:
+        shown = texts(await client.card())
+    assert shown == [
+        *[HOSTILE, f' {HOSTILE}', HOSTILE, 'Skill', 'Description', HOSTILE, HOSTILE, 'Interface', 'Binding', 'Version'],
+        *['http://agent.example/rpc', 'JSONRPC', '1.0', 'javascript:alert(1)', HOSTILE, '1.0'],
+    ]
+
+
+async def test_a_card_may_have_no_skills() -> None:
+    async with A2AClient(Canned().app) as client:
+        assert texts(await client.card())[:3] == ['canned', ' ', 'Interface']
