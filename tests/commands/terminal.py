@@ -54,6 +54,11 @@ class Terminal:
         with self._news:
             assert self._news.wait_for(lambda: self.text.count(text) >= times, LIMIT), self.text
 
+    def until_prompt(self, times: int = 1) -> None:
+        """Wait until `chat` has shown its prompt so often, and reads each key."""
+        with self._news:
+            assert self._news.wait_for(lambda: self.raw.count('\x1b[?2004h') >= times, LIMIT), self.text
+
     def close(self) -> str:
         """Close, and return all that was written."""
         os.close(self.slave)
@@ -98,7 +103,7 @@ def process_in_terminal(*arguments: str) -> Generator[tuple[Terminal, subprocess
     terminal = Terminal()
 
     command = [sys.executable, '-c', _RUN, *arguments]
-    environment = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '100', 'LINES': '40'}
+    environment = {**os.environ, 'TERM': 'xterm', 'COLUMNS': '100', 'LINES': '40', 'PROMPT_TOOLKIT_NO_CPR': '1'}
     with subprocess.Popen(
         command,
         stdin=terminal.slave,

@@ -53,16 +53,16 @@ class Stay(BaseModel):
     nights: int
 
 
-def travel_agent() -> Agent[None, Any]:
-    """An agent that plans a trip, and asks before a hotel is booked."""
+def travel_agent(after: str = _PLAN) -> Agent[None, Any]:
+    """An agent that plans a trip, and asks before a hotel is booked. After tools, the agent sends the given text."""
+    booking = call('book', '{"hotel": "Solar do Castelo", "arrival": "2026-05-15", "nights": 2, "breakfast": true}')
     script = {
         'Plan three days in Lisbon.': [call('forecast', '{"city": "Lisbon", "days": 3}')],
-        'Book the hotel.': [
-            'The hotel near the castle has a room.',
-            call('book', '{"hotel": "Solar do Castelo", "arrival": "2026-05-15", "nights": 2, "breakfast": true}'),
-        ],
+        'Which hotel is near the castle?': ['The **Solar do Castelo**, within the walls. It has a garden.'],
+        'Book the hotel.': ['The hotel near the castle has a room.', booking],
+        'Book the hotel for two nights.': [booking],
     }
-    agent = scripted(script, _PLAN, name='Travel agent', description='Plans trips, and books hotels when you approve.')
+    agent = scripted(script, after, name='Travel agent', description='Plans trips, and books hotels when you approve.')
 
     @agent.tool_plain
     def forecast(city: str, days: int) -> str:
