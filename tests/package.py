@@ -1,6 +1,7 @@
 """Checks the files of a release in dist/: `python -m tests.package`, which `make package` runs.
 
 The wheel must have exactly the files of the package and its metadata, and the source archive all that builds the wheel.
+The wheel must also work in an empty environment, which `tests/installed.py` tries.
 With `RELEASE=1` in the environment, the changelog must have a dated section for the version.
 """
 
@@ -8,14 +9,18 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 import tarfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 ROOT = Path(__file__).parent.parent
+UV = str(Path(sys.executable).with_name('uv'))
+LIMIT = 1200.0
 PACKAGE = 'pydantic_ai_a2a'
 METADATA = {'METADATA', 'RECORD', 'WHEEL', 'entry_points.txt', 'licenses/LICENSE'}
 LOCAL = ('.venv/', '.grimp_cache/', 'dist/', 'site/')
@@ -53,6 +58,23 @@ def _differences(place: str, names: set[str], wanted: set[str]) -> Iterator[str]
     yield from (f'{place} has {name}' for name in sorted(names - wanted))
 
 
+def installed_faults(wheel: Path, folder: Path) -> Iterator[str]:
+    """Install the wheel into an empty environment, and return a line for each thing that does not work."""
+    python = folder / 'environment' / 'bin' / 'python'
+    try:
+        _run(UV, 'venv', '--quiet', '--python', sys.executable, str(folder / 'environment'))
+        _run(UV, 'pip', 'install', '--quiet', '--python', str(python), str(wheel))
+        yield from _run(str(python), '-I', str(ROOT / 'tests' / 'installed.py'), cwd=folder).splitlines()
+    except subprocess.CalledProcessError as error:
+        yield f'{error}\n{error.stderr}'
+
+
+def _run(*command: str, cwd: Path | None = None) -> str:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(('COVERAGE_', 'PYTHON'))}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=True, timeout=LIMIT)
+    return done.stdout
+
+
 def changelog_faults(changelog: str, version: str) -> Iterator[str]:
     """Return a line if the changelog has no dated section for the version."""
     if not re.search(rf'^## {re.escape(version)} \(\d{{4}}-\d\d-\d\d\)$', changelog, re.MULTILINE):
@@ -62,10 +84,14 @@ def changelog_faults(changelog: str, version: str) -> Iterator[str]:
 def main(environment: Mapping[str, str] = os.environ) -> int:
     version = tomllib.loads((ROOT / 'pyproject.toml').read_text())['project']['version']
     name = ROOT / 'dist' / f'{PACKAGE}-{version}'
-    lines = [*faults(Path(f'{name}-py3-none-any.whl'), Path(f'{name}.tar.gz'), version)]
+    wheel = Path(f'{name}-py3-none-any.whl')
+    with TemporaryDirectory() as folder:
+        lines = [*faults(wheel, Path(f'{name}.tar.gz'), version), *installed_faults(wheel, Path(folder))]
     if environment.get('RELEASE'):
         lines.extend(changelog_faults((ROOT / 'CHANGELOG.md').read_text(), version))
-    print('\n'.join(lines) or f'The wheel and the source archive of {version} have what they need.')
+    print(
+        '\n'.join(lines) or f'The wheel and the source archive of {version} have what they need, and the wheel works.'
+    )
     return bool(lines)
 
 

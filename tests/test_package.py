@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import tarfile
 from pathlib import Path
 from zipfile import ZipFile
@@ -9,7 +11,9 @@ from zipfile import ZipFile
 import pytest
 from inline_snapshot import snapshot
 
-from .package import METADATA, SOURCES, changelog_faults, faults
+from .bounds import LIMIT
+from .e2e.venvs import missing
+from .package import METADATA, ROOT, SOURCES, UV, changelog_faults, faults, installed_faults
 
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
 MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py'}
@@ -65,3 +69,41 @@ def test_the_version_of_the_metadata_is_that_of_the_project(root: Path) -> None:
 )
 def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: int) -> None:
     assert len([*changelog_faults(f'# Changelog\n\n{heading}\n\n- Something.\n', '0.1.0')]) == count
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp('dist')
+    command = [UV, 'build', '--quiet', '--wheel', '--out-dir', str(folder), str(ROOT)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
+    if built.returncode:
+        missing(f'The wheel cannot be built: {built.stderr}')
+    return next(folder.glob('*.whl'))
+
+
+def test_the_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    assert [*installed_faults(wheel, tmp_path)] == []
+
+
+def test_each_thing_that_does_not_work_after_the_installation_is_named(wheel: Path, tmp_path: Path) -> None:
+    broken = tmp_path / wheel.name
+    lost = ('/static/log.js', '/vendor/marked.LICENSE', '/commands/talk.py')
+    with ZipFile(wheel) as source, ZipFile(broken, 'w') as files:
+        for name in source.namelist():
+            if not name.endswith(lost):
+                lines = source.read(name).decode().splitlines(keepends=True)
+                files.writestr(name, ''.join(line for line in lines if not line.partition(',')[0].endswith(lost)))
+    page, *others = installed_faults(broken, tmp_path)
+    assert re.fullmatch(r'the playground: http://127\.0\.0\.1:\d+/docs/log\.js is HTTP 500', page)
+    assert [fault.partition(': ')[0] for fault in others] == [
+        *(f'pydantic-ai-a2a {command}' for command in ('--help', 'card', 'send', 'tasks', 'doctor')),
+        'the licence marked.LICENSE is not installed',
+    ]
+
+
+def test_a_wheel_that_cannot_be_installed_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / 'pydantic_ai_a2a-0.1.0-py3-none-any.whl'
+    broken.touch()
+    [fault] = installed_faults(broken, tmp_path)
+    assert 'pip' in fault

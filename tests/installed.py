@@ -1,0 +1,74 @@
+"""Tries the installed package as a user does, and writes a line for each fault.
+
+`tests.package` runs this file in an environment that has only the wheel and the dependencies of the wheel.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import urljoin
+from urllib.request import urlopen
+
+COMMAND = Path(sys.executable).with_name('pydantic-ai-a2a')
+LIMIT = 300.0
+_LINKS = re.compile(r'(?:src|href)="([\w./-]+)"|from \'([\w./-]+)\'')
+
+
+def page_faults(url: str) -> Iterator[str]:
+    """Fetch the playground, and each file that the page or its scripts name."""
+    seen: set[str] = set()
+    urls = [url]
+    while urls:
+        url = urls.pop()
+        if url in seen:
+            continue
+        seen.add(url)
+        try:
+            text = urlopen(url, timeout=LIMIT).read().decode()
+        except HTTPError as error:
+            yield f'the playground: {url} is HTTP {error.code}'
+        else:
+            urls += [urljoin(url, source or module) for source, module in _LINKS.findall(text)]
+    if len(seen) < 10:
+        yield f'the playground has only {sorted(seen)}'
+
+
+def command_faults(url: str) -> Iterator[str]:
+    """Start the commands that call a server, and list the others."""
+    for arguments in (['--help'], ['card', url], ['send', url, 'Hello.'], ['tasks', url], ['doctor', url]):
+        done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=LIMIT)
+        if done.returncode:
+            yield f'pydantic-ai-a2a {arguments[0]}: {done.stderr.strip().splitlines()[-1:]}'
+
+
+def licence_faults() -> Iterator[str]:
+    """Look for the licence of the package, and for the licence of each vendored file."""
+    paths = [Path(str(path.locate())) for path in distribution('pydantic-ai-a2a').files or ()]
+    names = {path.name for path in paths if path.is_file()}
+    vendored = [path.stem for path in paths if path.parent.name == 'vendor' and path.suffix == '.js']
+    if not vendored:
+        yield 'the wheel has no vendored scripts'
+    for name in ('LICENSE', *(f'{stem}.LICENSE' for stem in vendored)):
+        if name not in names:
+            yield f'the licence {name} is not installed'
+
+
+def main() -> None:
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import serve
+
+    with serve(Agent('test')) as server:
+        assert server.docs_url is not None
+        for fault in (*page_faults(server.docs_url), *command_faults(server.url), *licence_faults()):
+            print(fault)
+
+
+if __name__ == '__main__':
+    main()
