@@ -11,7 +11,7 @@ from .app.attach import attach
 if TYPE_CHECKING:
     from .agent.current_task import CurrentTask, a2a
     from .agent.dependencies import CallContext
-    from .agent.hooks import RunFailure
+    from .agent.hooks import RunFailure, ToolCall, ToolResult
     from .agent.options import RunOptions
     from .app.app import A2AApp
     from .app.build import to_a2a
@@ -99,6 +99,8 @@ __all__ = (
     'RunOptions',
     'Server',
     'StarletteAuth',
+    'ToolCall',
+    'ToolResult',
     'Update',
     'WaitingTask',
     'Workers',
@@ -157,6 +159,8 @@ _MODULES = {
     'RunOptions': '.agent.options',
     'Server': '.app.serve',
     'StarletteAuth': '.auth.starlette',
+    'ToolCall': '.agent.hooks',
+    'ToolResult': '.agent.hooks',
     'Update': '.client.following',
     'WaitingTask': '.types',
     'Workers': '.settings',

@@ -24,6 +24,7 @@ __all__ = (
     'validates_output',
     'wrap_hooks',
     'wrap_tool_hooks',
+    'wrap_toolset',
 )
 
 Wrap = Callable[[AbstractCapability[Any]], AbstractCapability[Any]]
@@ -83,3 +84,9 @@ def replace_toolset(run: AgentRun[Any, Any], replace: Callable[[AbstractToolset[
     """Replace toolsets of a run. Replaced by a hook of `Agent.iter` for the toolsets of a run."""
     tools = run.ctx.deps.tool_manager
     tools.toolset = tools.toolset.visit_and_replace(replace)
+
+
+def wrap_toolset(run: AgentRun[Any, Any], wrap: Callable[[AbstractToolset[Any]], AbstractToolset[Any]]) -> None:
+    """Wrap all tools of a run in one toolset. Replaced by a hook of `Agent.iter` for the toolsets of a run."""
+    tools = run.ctx.deps.tool_manager
+    tools.toolset = wrap(tools.toolset)

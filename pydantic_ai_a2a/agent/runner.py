@@ -43,6 +43,7 @@ from .budget import charge_unanswered, within
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import FiniteOutputs
+from .hooks import Hooks, observe_tools
 from .internals import allow_deferred_calls, model_of, set_prompt, validates_output
 from .options import (
     NO_MODEL,
@@ -77,6 +78,7 @@ class Runner:
         hidden: Names of the tools whose arguments are never shown.
         download_time: Seconds for the downloads of one request to the model.
         outputs: Converts the outputs; the model is then asked again for an output with NaN or infinity.
+        hooks: Hooks for tool calls.
 
     Raises:
         TypeError: See `check_options`.
@@ -91,6 +93,7 @@ class Runner:
         download_time: float = Limits().download_time,
         *,
         outputs: OutputMapper | None = None,
+        hooks: Hooks = Hooks(),
     ) -> None:
         check_options(agent, options)
         self._agent = agent
@@ -103,6 +106,7 @@ class Runner:
         self._with_downloads = [*self._options.get('capabilities', ()), Downloads(download_time)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
+        self._hooks = hooks
         self._changes_history = may_change_history(agent, options)
         self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
         self._prepares_tools = may_prepare_tools(agent, options)
@@ -173,8 +177,7 @@ class Runner:
                 **self._options_of(info, options, budget, downloads=downloads),
             ) as run:
                 node = run.next_node
-                if self._prepares_tools:
-                    contain_prepare_exits(run)
+                self._wrap_tools(run, info['task_id'])
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
@@ -206,6 +209,11 @@ class Runner:
         files = files_of(messages)
         text = answer.streamed
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
+
+    def _wrap_tools(self, run: AgentRun[Any, Any], task_id: str) -> None:
+        if self._prepares_tools:
+            contain_prepare_exits(run)
+        observe_tools(run, self._hooks, task_id)
 
     def _options_of(
         self, info: RunInfo, run_options: RunOptions | None, budget: Left | None, *, downloads: bool

@@ -17,7 +17,7 @@ from starlette.types import ExceptionHandler, Lifespan
 from typing_extensions import Unpack
 
 from ..agent.dependencies import DepsFactory, dependencies
-from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure
+from ..agent.hooks import Hooks, OnCancel, OnComplete, OnFailure, OnToolCall, OnToolResult
 from ..agent.options import RunOptions
 from ..arguments import checked
 from ..auth.guard import Auth, guard
@@ -85,6 +85,8 @@ def to_a2a(
     on_complete: OnComplete | None = None,
     on_cancel: OnCancel | None = None,
     on_failure: OnFailure | None = None,
+    on_tool_call: OnToolCall | None = None,
+    on_tool_result: OnToolResult | None = None,
     # Starlette
     debug: bool = False,
     routes: Sequence[BaseRoute] | None = None,
@@ -153,6 +155,9 @@ def to_a2a(
         on_cancel: Function, like `on_complete`, called with the `RunCancelled` of each run that was cancelled with its
             task.
         on_failure: Function, like `on_complete`, called with a `RunFailure` for each failed run.
+        on_tool_call: Function, sync or async, called with a `ToolCall` before a tool runs. The tool waits for the
+            function. Its exceptions are only logged. Default: none.
+        on_tool_result: Function, like `on_tool_call`, called with a `ToolResult` after a tool has returned or raised.
         debug: See Starlette.
         routes: Further routes. If a route has a path of the HTTP+JSON binding, such as `/tasks`, the binding is not
             served.
@@ -184,7 +189,13 @@ def to_a2a(
         retention=retention,
         workers=workers,
     )
-    hooks = Hooks(on_complete=on_complete, on_cancel=on_cancel, on_failure=on_failure)
+    hooks = Hooks(
+        on_complete=on_complete,
+        on_cancel=on_cancel,
+        on_failure=on_failure,
+        on_tool_call=on_tool_call,
+        on_tool_result=on_tool_result,
+    )
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))

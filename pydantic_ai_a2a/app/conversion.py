@@ -41,7 +41,7 @@ class Conversion:
         options: Options of every run.
         output_modes: Output modes of the card, as the user names the modes.
         dependencies: Makes separate `deps` for each run.
-        hooks: Hooks for the ends of runs.
+        hooks: Hooks for tool calls and for the ends of runs.
     """
 
     takes: Accepts
@@ -83,7 +83,7 @@ class Conversion:
         )
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
-        self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs)
+        self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
         self.has_model = not self._is_known or may_have_model(agent, options)
         """True if runs may have a model without `agent.override`."""
         if self._is_known:
@@ -123,6 +123,8 @@ class Conversion:
         )
 
 
-def _runner(agent: AbstractAgent[Any, Any], options: RunOptions, settings: Settings, outputs: OutputMapper) -> Runner:
+def _runner(
+    agent: AbstractAgent[Any, Any], options: RunOptions, settings: Settings, outputs: OutputMapper, hooks: Hooks
+) -> Runner:
     hidden, download_time = settings.approvals.hide_arguments, settings.limits.download_time
-    return Runner(agent, options, settings.results.progress, hidden, download_time, outputs=outputs)
+    return Runner(agent, options, settings.results.progress, hidden, download_time, outputs=outputs, hooks=hooks)

@@ -65,7 +65,7 @@ def test_the_arguments_are_documented_with_their_defaults_and_not_too_many() -> 
         argument for argument in signature(to_a2a).parameters.values() if argument.name not in ('agent', 'run')
     ]
     assert documented == {argument.name: _source(argument.default) for argument in arguments}
-    assert len(arguments) <= 33
+    assert len(arguments) <= 35
     assert {name for name, _ in table(DOCS / 'to-a2a.md', 'Run option')} == {*RunOptions.__annotations__}
 
 

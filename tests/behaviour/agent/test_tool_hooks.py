@@ -1,0 +1,230 @@
+"""Hooks around tool calls: the arguments that ran, the ends of calls, and hooks that fail."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from fasta2a.broker import InMemoryBroker
+from fasta2a.storage import InMemoryStorage
+from pydantic import BaseModel
+from pydantic_ai import Agent, FunctionToolset, ModelRetry, RunContext
+from pydantic_ai.capabilities import Hooks
+from pydantic_ai.exceptions import ApprovalRequired
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, to_a2a
+
+from ...client import message, state_of, texts
+from ...dialects import unversioned
+from ..asking import Tools, answers, approve, asked
+from ..stage import serving
+
+pytestmark = unversioned('hooks are below what versions differ in')
+
+
+class Log:
+    """Tools and hooks write lines in the order of their calls."""
+
+    def __init__(self) -> None:
+        self.lines: list[Any] = []
+        self.options: dict[str, Any] = {'on_tool_call': self.call, 'on_tool_result': self.result}
+
+    async def call(self, call: ToolCall) -> None:
+        self.lines.append(('call', call.tool_name, {**call.args}))
+
+    async def result(self, result: ToolResult) -> None:
+        end = result.result if result.error is None else type(result.error).__name__
+        self.lines.append(('result', result.tool_name, {**result.args}, end))
+
+
+def calling(name: str, turns: int = 1, **args: Any) -> FunctionModel:
+    """A model that calls a tool in its first turns, and then says `done`."""
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        turn = sum(isinstance(message, ModelResponse) for message in messages)
+        return ModelResponse(parts=[ToolCallPart(name, args) if turn < turns else TextPart('done')])
+
+    return FunctionModel(answer)
+
+
+def doubling(log: Log) -> FunctionToolset[object]:
+    def double(number: int) -> int:
+        log.lines.append(('runs', number))
+        return number * 2
+
+    return FunctionToolset([double])
+
+
+async def test_hooks_get_the_arguments_that_ran_before_and_after_the_tool() -> None:
+    log, changes = Log(), Hooks[object]()
+
+    @changes.on.before_tool_execute
+    def add_one(ctx: RunContext[Any], *, args: dict[str, Any], **_: Any) -> dict[str, Any]:
+        return {'number': args['number'] + 1}
+
+    @changes.on.after_tool_execute
+    def hide(ctx: RunContext[Any], *, result: int, **_: Any) -> str:
+        return 'hidden from the model'
+
+    agent = Agent(calling('my_double', number='3'), toolsets=[doubling(log).prefixed('my')], capabilities=[changes])
+    async with serving(agent, **log.options) as client:
+        task = await client.send('hi')
+    assert texts(task) == ['done']
+    assert log.lines == [
+        ('call', 'my_double', {'number': 4}),
+        ('runs', 4),
+        ('result', 'my_double', {'number': 4}, 8),
+    ]
+
+
+async def test_a_call_names_its_task_and_itself() -> None:
+    calls: list[ToolCall] = []
+    async with serving(Agent(calling('double', number=1), toolsets=[doubling(Log())]), on_tool_call=calls.append) as it:
+        task = await it.send('hi')
+    [call] = calls
+    assert (call.ctx.metadata or {})['a2a']['task_id'] == task['id']
+    assert call.tool_call_id == call.ctx.tool_call_id
+    assert 'ctx' not in repr(call)  # the context has the dependencies and the whole conversation
+
+
+async def test_a_call_that_waits_for_approval_is_told_once_it_runs_with_the_changed_arguments() -> None:
+    log = Log()
+    async with serving(Tools().agent, **log.options) as client:
+        task = await client.send('delete')
+        assert (state_of(task), log.lines) == ('INPUT_REQUIRED', [])
+        await client.send(answers(task, approve(args={'path': 'z'})))
+    assert log.lines == [('call', 'delete', {'path': 'z'}), ('result', 'delete', {'path': 'z'}, 'deleted z')]
+
+
+async def test_a_call_that_is_denied_is_not_told() -> None:
+    log = Log()
+    async with serving(Tools().agent, **log.options) as client:
+        task = await client.send('delete')
+        await client.send(answers(task, {'id': 'c1', 'decision': 'deny'}))
+    assert log.lines == []
+
+
+async def test_a_call_with_invalid_arguments_is_not_told() -> None:
+    log = Log()
+    async with serving(Agent(calling('double', number='x'), toolsets=[doubling(log)]), **log.options) as client:
+        assert texts(await client.send('hi')) == ['done']
+    assert log.lines == []
+
+
+async def test_each_call_of_a_tool_that_raises_has_a_result_with_the_error() -> None:
+    log, errors = Log(), iter([ModelRetry('Again.'), ApprovalRequired(), ZeroDivisionError()])
+
+    def pay() -> None:
+        raise next(errors)
+
+    agent = Agent(calling('pay', turns=2), tools=[pay])
+
+    async with serving(agent, **log.options) as client:
+        task = await client.send('hi')
+        failed = await client.send(answers(task, approve(asked(task)[0]['id'])))
+    assert state_of(failed) == 'FAILED'
+    ends = [line[-1] for line in log.lines if line[0] == 'result']
+    assert ends == ['ModelRetry', 'ApprovalRequired', 'ZeroDivisionError']
+    assert [line[0] for line in log.lines] == ['call', 'result'] * 3
+
+
+async def test_a_tool_that_exits_has_a_result_and_fails_its_task() -> None:
+    log = Log()
+    agent = Agent(calling('leave'))
+
+    @agent.tool_plain
+    def leave() -> None:
+        raise SystemExit(1)
+
+    async with serving(agent, **log.options) as client:
+        assert state_of(await client.send('hi')) == 'FAILED'
+    assert log.lines == [('call', 'leave', {}), ('result', 'leave', {}, 'Exited')]
+
+
+async def test_a_canceled_call_has_no_result() -> None:
+    log, began = Log(), asyncio.Event()
+    agent = Agent(calling('wait'))
+
+    @agent.tool_plain
+    async def wait() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with serving(agent, **log.options) as client:
+        task = await client.send('hi', returnImmediately=True)
+        await began.wait()
+        assert state_of(await client.call('CancelTask', {'id': task['id']})) == 'CANCELED'
+    assert log.lines == [('call', 'wait', {})]
+
+
+async def test_a_hook_that_is_not_async_runs_in_a_thread() -> None:
+    threads: list[int] = []
+
+    def hook(_: ToolResult) -> None:
+        threads.append(threading.get_ident())
+
+    agent = Agent(calling('double', number=1), toolsets=[doubling(Log())])
+    async with serving(agent, on_tool_result=hook) as client:
+        await client.send('hi')
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]
+
+
+@pytest.mark.parametrize('error', [ZeroDivisionError, asyncio.CancelledError, SystemExit])
+async def test_a_hook_that_fails_is_logged_and_the_tool_runs(
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log()
+
+    async def fail(_: object) -> None:
+        raise error('secret')
+
+    agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
+    with caplog.at_level(logging.ERROR, 'pydantic_ai_a2a'):
+        async with serving(agent, on_tool_call=fail, on_tool_result=fail) as client:
+            task = await client.send('hi')
+    assert (texts(task), log.lines) == (['done'], [('runs', 1)])
+    assert [line.split(' of task')[0] for line in caplog.messages] == [
+        'The hook on_tool_call',
+        'The hook on_tool_result',
+    ]
+    assert 'secret' not in str(task)
+
+
+async def test_an_output_of_the_agent_is_no_tool_call() -> None:
+    class Weather(BaseModel):
+        sunny: bool
+
+    log = Log()
+    agent = Agent(calling('final_result', sunny=True), output_type=Weather)
+    async with serving(agent, **log.options) as client:
+        assert state_of(await client.send('hi')) == 'COMPLETED'
+    assert log.lines == []
+
+
+async def test_hooks_are_called_for_direct_replies() -> None:
+    log = Log()
+    agent = Agent(calling('double', number=1), toolsets=[doubling(log)])
+    async with serving(agent, messages=Messages(reply='message'), **log.options) as client:
+        await client.call('SendMessage', {'message': message('hi')})
+    assert log.lines[0] == ('call', 'double', {'number': 1})
+
+
+async def yields(_: object) -> AsyncGenerator[None]:
+    yield
+
+
+async def test_hooks_that_cannot_be_called_are_refused() -> None:
+    hook: Any = yields
+    agent = Agent(calling('double'))
+    with pytest.raises(TypeError, match=r'on_tool_call= must be a function or an async function without yield'):
+        to_a2a(agent, on_tool_call=hook)
+    worker = AgentWorker(agent=agent, broker=InMemoryBroker(), storage=InMemoryStorage())
+    with pytest.raises(TypeError, match=r'to_a2a\(\) takes no on_tool_result'):
+        to_a2a(agent, workers=Workers(worker=worker), on_tool_result=print)
