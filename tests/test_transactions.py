@@ -25,6 +25,8 @@ from .client import LIMIT, Client, lifespan, state_of
 
 COMMITS = {'plain': 2, 'tool': 4}
 ROUND_TRIPS = {'plain': 2, 'tool': 13}
+PAGE_ROUND_TRIPS = 4
+"""BEGIN, the total, the tasks, and ROLLBACK."""
 WARM_UP, REPEATS = 3, 7
 
 
@@ -124,3 +126,24 @@ async def test_a_task_on_postgres_takes_few_round_trips_and_wakes_no_other_proce
     assert counted['here: round trips'] <= ROUND_TRIPS[task]
     assert counted['here: notifications'] == 0
     assert counted['there: round trips'] == 0
+
+
+async def test_a_page_of_tasks_on_postgres_takes_the_same_few_round_trips_for_any_number_of_tasks(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    conversation = Conversation(monkeypatch)
+    conversation.begin()
+    app = to_a2a(agent_of('plain'), backend=postgres_url)
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        client = Client(app)
+        for number in (1, 20):
+            while len((await client.call('ListTasks'))['tasks']) < number:
+                await client.send()
+            counts: list[int] = []
+            for _ in range(REPEATS):
+                conversation.counts.clear()
+                listed = await client.call('ListTasks', {'includeArtifacts': True})
+                assert len(listed['tasks']) == number
+                counts.append(conversation.counts['here: round trips'])
+            assert min(counts) <= PAGE_ROUND_TRIPS
+    await asyncio.to_thread(app.backend.close)

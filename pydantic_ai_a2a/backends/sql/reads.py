@@ -14,7 +14,7 @@ from ...protocol import stored
 from ...types import Page, StoredTask, TaskEvent, TaskQuery
 from . import endings, ranges, totals
 from .damage import check_stored
-from .transaction import LockTasks, Transaction, where
+from .transaction import LockTasks, Statement, Transaction, where
 from .vocabulary import HEADER, HEADER_SIZE, LAST_EVENT, TASK, header_of, log_from_now
 
 __all__ = ('events_after', 'load', 'page', 'pause', 'resumable', 'stopped_after', 'unread', 'watch')
@@ -24,7 +24,8 @@ logger = logging.getLogger('pydantic_ai_a2a')
 _INTERRUPTED = ', '.join(f"'{state}'" for state in sorted(INTERRUPTED))
 _NEWEST = 'ORDER BY status_at DESC, id DESC'
 _NO_LIMIT = 2**31
-_WHOLE = f'{HEADER}, message, ending'
+_HAS_ITEMS = 'EXISTS (SELECT 1 FROM item WHERE item.agent = task.agent AND item.task_id = task.id)'
+_WHOLE = f'{HEADER}, message, ending, {_HAS_ITEMS}'
 _LOAD = f'SELECT {_WHOLE} FROM task WHERE {TASK} AND (owner = ? OR CAST(? AS TEXT) IS NULL)'
 _ALL_ITEMS = 'SELECT kind, body FROM item WHERE agent = ? AND task_id = ? ORDER BY kind, seq'
 _ARTIFACTS = "SELECT kind, seq, body FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact'"
@@ -69,14 +70,11 @@ def _with_items(
 ) -> Transaction[StoredTask]:
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
-    message, ending = task_row[HEADER_SIZE:]
+    message, ending, has_items = task_row[HEADER_SIZE:]
     ended = endings.split(header.id, ending)
     newest = _NO_LIMIT if history_length is None else history_length
-    task = agent, header.id
-    if artifacts:
-        rows = yield (_ALL_ITEMS, task) if history_length is None else (_NEWEST_ITEMS, (*task, *task, *task, newest))
-    else:
-        rows = yield _NEWEST_MESSAGES, (*task, *task, newest)
+    # Most tasks have one turn, and no items: a page of such tasks takes no statement for each.
+    rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else []
     items = [('message', message), *((row[0], row[-1]) for row in rows), *ended]
     check_stored(header.id, *(body for _, body in items), header.status_message, header.metadata)
     # `items` begins with the first message. The slice drops it if the other messages are enough.
@@ -93,6 +91,14 @@ def _with_items(
             check_stored(header.id, *(row[0] for row in updates))
             bodies = stored.assemble(bodies, (row[0] for row in updates))
     return StoredTask(header, history, bodies)
+
+
+def _items(task: tuple[str, str], history_length: int | None, *, artifacts: bool) -> Statement:
+    """Return the query of the newest messages of a task, and of its artifacts."""
+    if artifacts and history_length is None:
+        return _ALL_ITEMS, task
+    newest = (*task, *task, _NO_LIMIT if history_length is None else history_length)
+    return (_NEWEST_ITEMS, (*task, *newest)) if artifacts else (_NEWEST_MESSAGES, newest)
 
 
 def page(agent: str, query: TaskQuery) -> Transaction[Page]:
