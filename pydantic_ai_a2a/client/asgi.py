@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
 from contextvars import Context
 from typing import Any, Self
 
@@ -25,14 +25,14 @@ _ENDING = 5.0
 class Lifespan:
     """The lifespan of an app, in a task of its own: other tasks may start and stop the app."""
 
-    def __init__(self, app: Starlette) -> None:
+    def __init__(self, app: Starlette, context: Context) -> None:
         self._started, self._stopping = asyncio.Event(), asyncio.Event()
-        self._running = asyncio.create_task(self._run(app), context=Context())
+        self._running = asyncio.create_task(self._run(app), context=context)
 
     @classmethod
-    async def start(cls, app: Starlette) -> Self:
+    async def start(cls, app: Starlette, context: Context) -> Self:
         """Start an app. An error of the app's start is raised."""
-        lifespan = cls(app)
+        lifespan = cls(app, context)
         started = asyncio.create_task(lifespan._started.wait())
         try:
             await asyncio.wait((lifespan._running, started), return_when=asyncio.FIRST_COMPLETED)
@@ -57,15 +57,21 @@ class Lifespan:
 
 
 class StreamingTransport(httpx2.AsyncBaseTransport):
-    """Sends requests to an ASGI app, and reads each piece of an answer as soon as the app sends the piece."""
+    """Sends requests to an ASGI app, and reads each piece of an answer as soon as the app sends the piece.
 
-    def __init__(self, app: ASGIApp) -> None:
+    Args:
+        app: The app.
+        context: Returns the context variables of a request. Default: none.
+    """
+
+    def __init__(self, app: ASGIApp, context: Callable[[], Context] = Context) -> None:
         self._app = app
+        self._context = context
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request; return when the answer has begun."""
         timeouts: Mapping[str, float | None] = request.extensions.get('timeout', {})
-        answer = _Answer(self._app, request, await request.aread(), timeouts.get('read'))
+        answer = _Answer(self._app, request, await request.aread(), timeouts.get('read'), self._context())
         try:
             start = await answer.next()
         except BaseException:
@@ -75,15 +81,16 @@ class StreamingTransport(httpx2.AsyncBaseTransport):
 
 
 class _Answer(httpx2.AsyncByteStream):
-    def __init__(self, app: ASGIApp, request: httpx2.Request, body: bytes, timeout: float | None) -> None:
+    def __init__(
+        self, app: ASGIApp, request: httpx2.Request, body: bytes, timeout: float | None, context: Context
+    ) -> None:
         self._body: bytes | None = body
         self._name = f'{request.method} {request.url.path}'
         self._timeout = timeout
         """Longest silence of the app, in seconds; None for no limit."""
         self._messages = asyncio.Queue[MutableMapping[str, Any] | None]()
         self._room = asyncio.Semaphore(_AHEAD)
-        # Context variables of the caller, such as a deadline of its run, do not reach an app over a network either.
-        self._serving = asyncio.create_task(self._serve(app, _scope(request)), context=Context())
+        self._serving = asyncio.create_task(self._serve(app, _scope(request)), context=context)
 
     async def next(self) -> MutableMapping[str, Any]:
         try:

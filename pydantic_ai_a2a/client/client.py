@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
+from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -138,7 +139,7 @@ class A2AClient:
             auth=auth,
             client=http_client,
             timeout=self._timeout,
-            transport=None if self._app is None else StreamingTransport(self._app),
+            transport=self._transport_to(self._app),
         )
         self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE)
         self._chosen: tuple[AgentCard, Transport] | None = None
@@ -167,10 +168,21 @@ class A2AClient:
             if not users.count:
                 await self._stop()
 
+    def _transport_to(self, app: ASGIApp | None) -> httpx2.AsyncBaseTransport | None:
+        """Return the way to an app in this process; None: the network."""
+        return None if app is None else StreamingTransport(app, self._context)
+
+    def _context(self) -> Context:
+        """Return the context variables of an app in this process.
+
+        Context variables of the caller, such as a deadline of its run, do not reach an app over a network either.
+        """
+        return Context()
+
     async def _start(self) -> None:
         app = self._app
         if isinstance(app, Starlette) and not (isinstance(app, A2AApp) and app.hosting.begun):
-            self._lifespan = await Lifespan.start(app)
+            self._lifespan = await Lifespan.start(app, self._context())
 
     async def _stop(self) -> None:
         lifespan, self._lifespan = self._lifespan, None

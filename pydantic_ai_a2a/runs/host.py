@@ -36,6 +36,7 @@ class Host:
         make_worker: Callable[[], Worker],
         agent: AbstractAsyncContextManager[Any],
         signals: Callable[[], AbstractContextManager[None]],
+        context: Context,
         *,
         runs_tasks: bool,
     ) -> None:
@@ -43,6 +44,7 @@ class Host:
         self._runs_tasks = runs_tasks
         self._agent = agent
         self._signals = signals
+        self._context = context
         self.loop = asyncio.get_running_loop()
         self._up: asyncio.Future[None] = self.loop.create_future()
         self._entered: asyncio.Future[None] = self.loop.create_future()
@@ -65,7 +67,7 @@ class Host:
 
     async def _work(self) -> None:
         """Run a worker while the agent is held. After a lost hold the worker goes on, and each run enters the agent."""
-        keeper = self.loop.create_task(self._keep_agent(), context=Context())
+        keeper = self.loop.create_task(self._keep_agent(), context=self._context)
         try:
             await self._entered
             worker = self.worker = self._make_worker()

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -100,6 +100,8 @@ class Hosting:
         self._ready: Host | None = None
         """The host of the last use, if up."""
         self._draining = False
+        self._context = Context()
+        """Context variables of the lifespan, in which the agent is entered: a test may override the agent."""
 
     def accepting(self) -> bool:
         """Return True if new tasks are accepted."""
@@ -177,6 +179,7 @@ class Hosting:
                 self._make_worker,
                 self._agent if self.runs_tasks else self._store,
                 self._signals,
+                self._context.copy(),
                 runs_tasks=self.runs_tasks,
             )
         await host.started()
@@ -206,6 +209,7 @@ class Hosting:
         Raises:
             BackendUnusable: The store needs a repair before serving makes sense.
         """
+        self._context = copy_context()
         try:
             await self.ensure()
         except BackendUnusable:
@@ -223,6 +227,7 @@ class Hosting:
             del self._hosts[loop]  # only now: until then, requests find this host and start no other
             self._ready = None
             self._draining = False
+            self._context = Context()
             # Some streams of this loop may still be open. The next lifespan accepts streams again.
             self._streams.closing = not self._hosts
 
