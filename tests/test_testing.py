@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pydantic_ai_a2a import testing
+
 from .bounds import LIMIT
 
 SOMEBODYS = """
@@ -54,8 +56,16 @@ def test_a_test_that_fails_elsewhere_says_what_it_compared_or_lacks(tmp_path: Pa
 
 @pytest.mark.parametrize('missing', ['hypothesis', 'pytest'])
 def test_without_the_extra_the_import_says_what_to_install(missing: str) -> None:
-    code = f'import sys\nsys.modules[{missing!r}] = None\nimport pydantic_ai_a2a\nimport pydantic_ai_a2a.testing'
+    code = (
+        f'import sys\nsys.modules[{missing!r}] = None\nimport pydantic_ai_a2a.testing.client\n'
+        'from pydantic_ai_a2a.testing import TaskReaderSuite'
+    )
     done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.stderr.splitlines()[-1] == (
         'ImportError: The suites need pytest and Hypothesis: pip install "pydantic-ai-a2a[testing]"'
     )
+
+
+def test_a_name_that_is_no_suite_is_refused() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'TaskRaederSuite'"):
+        testing.TaskRaederSuite  # noqa: B018
