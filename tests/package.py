@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 UV = str(Path(sys.executable).with_name('uv'))
 LIMIT = 1200.0
 PACKAGE = 'pydantic_ai_a2a'
+PLUGIN = 'pydantic_ai_a2a_pytest.py'
 METADATA = {'METADATA', 'RECORD', 'WHEEL', 'entry_points.txt', 'licenses/LICENSE'}
 LOCAL = ('.venv/', '.grimp_cache/', 'dist/', 'site/')
 SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
@@ -30,7 +31,7 @@ SOURCES = {'LICENSE', 'README.md', 'PKG-INFO', 'pyproject.toml'}
 def package_files(root: Path) -> set[str]:
     """Return the files that the wheel must have: modules, the files of the playground, and the marker of types."""
     static = (path for path in root.glob(f'{PACKAGE}/http/playground/static/**/*') if path.is_file())
-    paths = [*root.glob(f'{PACKAGE}/**/*.py'), *static, root / PACKAGE / 'py.typed']
+    paths = [*root.glob(f'{PACKAGE}/**/*.py'), *static, root / PACKAGE / 'py.typed', root / PLUGIN]
     return {path.relative_to(root).as_posix() for path in paths}
 
 

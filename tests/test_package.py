@@ -13,16 +13,16 @@ from inline_snapshot import snapshot
 
 from .bounds import LIMIT
 from .e2e.venvs import missing
-from .package import METADATA, ROOT, SOURCES, UV, changelog_faults, faults, installed_faults
+from .package import METADATA, PLUGIN, ROOT, SOURCES, UV, changelog_faults, faults, installed_faults
 
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
-MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py'}
+MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py', PLUGIN}
 WHEEL = {*MODULES, *(f'{INFO}/{name}' for name in METADATA)}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A checkout with three files of the package."""
+    """A checkout with four files of the package."""
     for name in MODULES | SOURCES:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -44,12 +44,13 @@ def test_a_release_with_all_files_has_no_fault(root: Path) -> None:
 
 
 def test_each_file_too_much_or_too_few_is_named(root: Path) -> None:
-    wheel = WHEEL - {'pydantic_ai_a2a/py.typed', f'{INFO}/METADATA'} | {'tests/test_card.py'}
+    wheel = WHEEL - {'pydantic_ai_a2a/py.typed', PLUGIN, f'{INFO}/METADATA'} | {'tests/test_card.py'}
     archive = (MODULES | SOURCES | {'.venv/bin/python'}) - {'pydantic_ai_a2a/http/base.py', 'README.md'}
     assert build(root, wheel, archive) == snapshot(
         [
             'the wheel lacks pydantic_ai_a2a-0.1.0.dist-info/METADATA',
             'the wheel lacks pydantic_ai_a2a/py.typed',
+            'the wheel lacks pydantic_ai_a2a_pytest.py',
             'the wheel has tests/test_card.py',
             'the source archive lacks pydantic_ai_a2a/http/base.py',
             'the source archive lacks README.md',

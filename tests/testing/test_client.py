@@ -1,0 +1,359 @@
+"""The client of tests: scripted answers, waits, recordings and snapshots."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import groupby
+from typing import Any, cast
+
+import pytest
+from fasta2a.schema import Message, Task
+from inline_snapshot import snapshot
+from pydantic_ai import Agent, ToolApproved, ToolDenied
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, to_a2a
+from pydantic_ai_a2a.remote.waiting import PendingRemoteCall
+from pydantic_ai_a2a.testing.client import A2ATestClient, Answers, ClientFactory, ServerFactory, dump, record
+
+
+def caller(*calls: tuple[str, dict[str, Any]]) -> FunctionModel:
+    """Call the tools at once, and then answer with their results."""
+
+    def call(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        returns = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+        if returns or not calls:
+            return ModelResponse(parts=[TextPart(', '.join(returns) or 'Ha!')])
+        return ModelResponse(parts=[ToolCallPart(name, arguments, f'call-{name}') for name, arguments in calls])
+
+    return FunctionModel(call)
+
+
+def clerk(*calls: tuple[str, dict[str, Any]]) -> Agent:
+    agent = Agent(caller(*calls), name='clerk')
+
+    @agent.tool_plain(requires_approval=True)
+    def delete_file(path: str) -> str:
+        return f'{path} is deleted'
+
+    @agent.tool_plain
+    def ask(what: str) -> str:
+        raise InputRequired(f'Which {what}?')
+
+    signed_in: list[bool] = []
+
+    @agent.tool_plain
+    def mail() -> str:
+        if not signed_in:
+            signed_in.append(True)
+            raise AuthRequired('Please sign in.')
+        return 'Lunch?'
+
+    return agent
+
+
+def text(outcome: Task | Message) -> str:
+    task = cast('Task', outcome)
+    return task.get('artifacts', [])[0]['parts'][0].get('text', '')
+
+
+DELETE = 'delete_file', {'path': 'a.txt'}
+ASK = 'ask', {'what': 'pizza'}
+
+
+@pytest.mark.parametrize('binding', ['JSONRPC', 'HTTP+JSON'])
+async def test_a_script_answers_all_calls(a2a_client: ClientFactory, binding: str) -> None:
+    client = await a2a_client(clerk(DELETE, ASK), binding=binding)
+    task = await client.send('Go.', answers=Answers({'delete_file': True, 'ask': 'salami'}))
+    assert text(task) == 'a.txt is deleted, salami'
+
+
+def is_harmless(call: PendingRemoteCall) -> bool:
+    return call.get('args') == {'path': 'a.txt'}
+
+
+@pytest.mark.parametrize(
+    ('answer', 'outcome'),
+    [
+        (False, 'The tool call was denied.'),
+        (ToolDenied('Keep it.'), 'Keep it.'),
+        (ToolApproved(override_args={'path': 'b.txt'}), 'b.txt is deleted'),
+        (is_harmless, 'a.txt is deleted'),
+    ],
+    ids=['false', 'reason', 'other arguments', 'function'],
+)
+async def test_answers_to_an_approval(a2a_client: ClientFactory, answer: Any, outcome: str) -> None:
+    client = await a2a_client(clerk(DELETE))
+    assert text(await client.send('Go.', answers=Answers({'delete_file': answer}))) == outcome
+
+
+async def test_a_sign_in_is_scripted_by_the_name_of_its_tool(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(clerk(('mail', {})))
+    assert text(await client.send('Go.', answers=Answers({'mail': True}))) == 'Lunch?'
+
+
+def pizzeria() -> Agent[None, str | InputRequired]:
+    def choose(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart('With salami.')])
+        [tool] = info.output_tools
+        return ModelResponse(parts=[ToolCallPart(tool.name, {'question': 'Which pizza?'})])
+
+    return Agent(FunctionModel(choose), output_type=[str, InputRequired])
+
+
+async def test_a_question_of_the_agent_itself_is_scripted_without_a_tool(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(pizzeria())
+    assert text(await client.send('Go.', answers=Answers(question='Salami'))) == 'With salami.'
+
+
+async def test_a_stream_has_the_events_after_the_answers_too(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(clerk(DELETE))
+    states = [
+        update.task['status']['state']
+        async for update in client.stream('Go.', answers=Answers({'delete_file': True}))
+        if update.task is not None
+    ]
+    assert [state for state, _ in groupby(states)] == [
+        'submitted',
+        'working',
+        'input-required',
+        'working',
+        'completed',
+    ]
+
+
+@pytest.mark.parametrize(
+    ('agent', 'answers', 'error'),
+    [
+        (
+            clerk(DELETE, ASK),
+            Answers({'delete_file': True}),
+            "No answer to the question 'ask' with the arguments {'what': 'pizza'}. Add 'ask' to Answers.",
+        ),
+        (
+            clerk(ASK),
+            Answers({'delete_file': True, 'ask': 'salami'}),
+            'The agent has not asked about delete_file. The task is completed.',
+        ),
+        (pizzeria(), Answers(), "No answer to the question 'Which pizza?'. Add `question=` to Answers."),
+        (
+            pizzeria(),
+            Answers(question=False),
+            "False is no answer to 'Which pizza?'. Cancel the task with `cancel`.",
+        ),
+    ],
+    ids=['not scripted', 'not asked', 'question', 'denial'],
+)
+async def test_a_script_that_does_not_suit_fails_the_test(
+    a2a_client: ClientFactory, agent: Agent[Any, Any], answers: Answers, error: str
+) -> None:
+    client = await a2a_client(agent)
+    with pytest.raises(AssertionError) as raised:
+        await client.send('Go.', answers=answers)
+    assert str(raised.value) == error
+
+
+async def test_an_agent_without_a_task_must_not_have_been_expected_to_ask(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(to_a2a(Agent(TestModel()), messages=Messages(reply='message')))
+    with pytest.raises(AssertionError, match=r'not asked about ask\. The agent has answered without a task\.'):
+        await client.send('Go.', answers=Answers({'ask': 'salami'}))
+    assert 'parts' in await client.send('Go.', answers=Answers())
+
+
+async def test_an_agent_that_asks_forever_fails_the_test(a2a_client: ClientFactory) -> None:
+    agent = Agent(FunctionModel(lambda messages, info: ModelResponse(parts=[ToolCallPart('ask', {})])))
+
+    @agent.tool_plain
+    def ask() -> str:
+        raise InputRequired('Which pizza?')
+
+    client = await a2a_client(agent)
+    with pytest.raises(AssertionError, match=r'still asks after 100 answers: .*Which pizza'):
+        await client.send('Go.', answers=Answers({'ask': 'salami'}))
+
+
+async def test_a_waiting_task_without_a_script_is_returned(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(clerk(DELETE))
+    task = cast('Task', await client.send('Go.'))
+    assert task['status']['state'] == 'input-required'
+    unanswered = await client.send('Go.', return_immediately=True, answers=Answers({'delete_file': True}))
+    assert cast('Task', unanswered)['status']['state'] == 'submitted'
+
+
+def held(release: asyncio.Event) -> Agent:
+    """An agent that works until the release."""
+    agent = Agent(TestModel())
+
+    @agent.tool_plain
+    async def wait() -> str:
+        await release.wait()
+        return 'released'
+
+    return agent
+
+
+async def test_until_waits_for_a_state(a2a_client: ClientFactory) -> None:
+    release = asyncio.Event()
+    client = await a2a_client(held(release))
+    task = cast('Task', await client.send('Go.', return_immediately=True))
+    working = await client.until(task['id'], 'working')
+    assert working['status']['state'] == 'working'
+    release.set()
+    assert (await client.until(task['id'], 'completed', 'failed'))['status']['state'] == 'completed'
+
+
+async def test_until_fails_after_the_end_of_the_task_or_of_the_time(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(held(asyncio.Event()))
+    task = cast('Task', await client.send('Go.', return_immediately=True))
+    with pytest.raises(AssertionError, match=r'not become input-required. The task is working. 0.2 seconds are over.'):
+        await client.until(task['id'], 'input-required', max_wait=0.2)
+    with pytest.raises(AssertionError, match=r'not become input-required. No event has come. 0 seconds are over.'):
+        await client.until(task['id'], 'input-required', max_wait=0)
+    await client.cancel(task['id'])
+    with pytest.raises(AssertionError, match=r'not become completed or failed. The task is canceled.*\.$'):
+        await client.until(task['id'], 'completed', 'failed')
+
+
+async def test_a_recording_has_the_events_and_the_json(a2a_client: ClientFactory) -> None:
+    client = await a2a_client(Agent(caller()), binding='HTTP+JSON')
+    await client.send('Before.')
+    recording = record(client)
+    updates = [update async for update in client.stream('Tell me a joke.', context_id='jokes')]
+    task = await client.get(cast('Task', updates[-1].task)['id'])
+    assert dump(recording.events) == snapshot(
+        [
+            {
+                'task': {
+                    'id': '<id 1>',
+                    'contextId': 'jokes',
+                    'status': {'state': 'TASK_STATE_SUBMITTED', 'timestamp': '<time>'},
+                    'history': [
+                        {
+                            'parts': [{'text': 'Tell me a joke.'}],
+                            'role': 'ROLE_USER',
+                            'messageId': '<id 2>',
+                            'contextId': 'jokes',
+                            'taskId': '<id 1>',
+                        }
+                    ],
+                }
+            },
+            {
+                'statusUpdate': {
+                    'taskId': '<id 1>',
+                    'contextId': 'jokes',
+                    'status': {'state': 'TASK_STATE_WORKING', 'timestamp': '<time>'},
+                }
+            },
+            {
+                'artifactUpdate': {
+                    'taskId': '<id 1>',
+                    'contextId': 'jokes',
+                    'artifact': {
+                        'parts': [{'text': 'Ha!', 'mediaType': 'text/plain'}],
+                        'artifactId': '<id 1>.1.result',
+                        'name': 'result',
+                    },
+                    'lastChunk': True,
+                }
+            },
+            {
+                'statusUpdate': {
+                    'taskId': '<id 1>',
+                    'contextId': 'jokes',
+                    'status': {'state': 'TASK_STATE_COMPLETED', 'timestamp': '<time>'},
+                }
+            },
+        ]
+    )
+    stream, read = recording.exchanges
+    assert dump([stream.method, stream.path, stream.request]) == snapshot(
+        [
+            'POST',
+            '/message:stream',
+            {
+                'message': {
+                    'role': 'ROLE_USER',
+                    'parts': [{'text': 'Tell me a joke.'}],
+                    'messageId': '<id 1>',
+                    'contextId': 'jokes',
+                }
+            },
+        ]
+    )
+    assert stream.answer == recording.events
+    assert dump([read.method, read.path, read.request, read.response.status_code]) == snapshot(
+        ['GET', '/tasks/<id 1>', None, 200]
+    )
+    assert (
+        dump(read.answer)
+        == dump(task)
+        == snapshot(
+            {
+                'id': '<id 1>',
+                'contextId': 'jokes',
+                'status': {'state': 'TASK_STATE_COMPLETED', 'timestamp': '<time>'},
+                'artifacts': [
+                    {
+                        'parts': [{'text': 'Ha!', 'mediaType': 'text/plain'}],
+                        'artifactId': '<id 1>.1.result',
+                        'name': 'result',
+                    }
+                ],
+                'history': [
+                    {
+                        'parts': [{'text': 'Tell me a joke.'}],
+                        'role': 'ROLE_USER',
+                        'messageId': '<id 2>',
+                        'contextId': 'jokes',
+                        'taskId': '<id 1>',
+                    },
+                    {
+                        'parts': [{'text': 'Ha!', 'mediaType': 'text/plain'}],
+                        'role': 'ROLE_AGENT',
+                        'messageId': '<id 1>.1.answer',
+                        'contextId': 'jokes',
+                        'taskId': '<id 1>',
+                    },
+                ],
+            }
+        )
+    )
+
+
+async def test_a_recording_of_a_served_agent(a2a_client: ClientFactory, a2a_server: ServerFactory) -> None:
+    client = await a2a_client(a2a_server(Agent(TestModel(custom_output_text='Ha!'))))
+    recording = record(client)
+    await client.send('Tell me a joke.')
+    card, sent = recording.exchanges
+    assert (card.path, card.answer['name']) == ('/.well-known/agent-card.json', 'agent')
+    assert sent.answer['result']['task']['status']['state'] == 'TASK_STATE_COMPLETED'
+
+
+async def test_the_override_of_an_agent_reaches_its_app(a2a_client: ClientFactory) -> None:
+    agent = Agent('openai:gpt-5.2', defer_model_check=True)
+    with agent.override(model=TestModel(custom_output_text='Ha!')):
+        client = await a2a_client(agent)
+        assert text(await client.send('Tell me a joke.')) == 'Ha!'
+
+
+def test_generated_ids_and_times_are_replaced_in_every_text() -> None:
+    task, code = '019abc0012345678901234567890abcd', '0123456789abcdef'
+    digest = code * 4
+    value = {'id': task, 'artifactId': f'{task}.result', 'at': '2026-01-02T03:04:05.678Z', 'n': 1, 'files': [digest]}
+    assert dump({**value, 'text': f'Error {code}.'}) == {
+        'id': '<id 1>',
+        'artifactId': '<id 1>.result',
+        'at': '<time>',
+        'n': 1,
+        'files': [digest],
+        'text': 'Error <id 2>.',
+    }
+
+
+async def test_the_client_is_a_context_manager_outside_of_pytest() -> None:
+    async with A2ATestClient(clerk(ASK)) as client:
+        assert text(await client.send('Go.', answers=Answers({'ask': 'salami'}))) == 'salami'

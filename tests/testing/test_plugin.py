@@ -1,0 +1,121 @@
+"""The fixtures of the pytest plugin, in the hands of a user of anyio and of pytest-asyncio."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ..bounds import LIMIT
+
+APPROVAL = """
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a.testing.client import Answers
+
+agent = Agent('openai:gpt-5.2', defer_model_check=True)
+
+@agent.tool_plain(requires_approval=True)
+def delete_file(path: str) -> str:
+    return f'{path} is deleted'
+
+async def test_the_agent_deletes_after_an_approval(a2a_client):
+    with agent.override(model=TestModel()):
+        client = await a2a_client(agent)
+        task = await client.send('Tidy up.', answers=Answers({'delete_file': True}))
+    assert task['artifacts'][0]['parts'][0]['text'] == '{"delete_file":"a is deleted"}'
+"""
+
+LIFESPANS = """
+from contextlib import asynccontextmanager
+import pytest
+from pydantic_ai import Agent
+from pydantic_ai_a2a import to_a2a
+
+opened = []
+
+def app(name):
+    @asynccontextmanager
+    async def lifespan(app):
+        opened.append(name)
+        yield
+        opened.remove(name)
+    return to_a2a(Agent('test'), lifespan=lifespan)
+
+class TestClients:
+    async def test_both_are_open_in_the_test(self, a2a_client):
+        first, second = await a2a_client(app('first')), await a2a_client(app('second'))
+        assert (await first.send('Hi'))['status'] and (await second.send('Hi'))['status']
+        assert opened == ['first', 'second']
+
+@pytest.mark.xfail(strict=True, raises=ZeroDivisionError)
+async def test_that_fails(a2a_client):
+    await a2a_client(app('third'))
+    1 / 0
+
+def test_all_are_closed_afterwards():
+    assert opened == []
+
+async def test_a_served_agent(a2a_client, a2a_server):
+    client = await a2a_client(a2a_server(app('served')))
+    assert (await client.send('Hi'))['status']['state'] == 'completed'
+    assert opened == ['served']
+
+def test_the_server_is_closed():
+    assert opened == []
+"""
+
+IN_A_FIXTURE = """
+import pytest
+from pydantic_ai import Agent
+
+@pytest.fixture
+async def client(a2a_client):
+    return await a2a_client(Agent('test'))
+
+async def test_the_client_of_a_fixture(client):
+    assert (await client.send('Hi'))['status']['state'] == 'completed'
+"""
+
+
+RUNNERS = {
+    'anyio': ['-p', 'no:asyncio', '-o', 'anyio_mode=auto'],
+    'asyncio': ['-p', 'no:anyio', '-o', 'asyncio_mode=auto', '-o', 'asyncio_default_fixture_loop_scope=function'],
+}
+
+
+def run(tmp_path: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / 'test_agent.py').write_text(source)
+    (tmp_path / 'conftest.py').write_text("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n")
+    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-W', 'error', *options]
+    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
+@pytest.mark.parametrize('runner', RUNNERS)
+@pytest.mark.parametrize('source', [APPROVAL, LIFESPANS, IN_A_FIXTURE], ids=['approval', 'lifespans', 'fixture'])
+def test_the_fixtures_work_with_both_runners_of_async_tests(tmp_path: Path, source: str, runner: str) -> None:
+    done = run(tmp_path, source, *RUNNERS[runner])
+    assert (done.returncode, done.stderr) == (0, ''), done.stdout + done.stderr
+
+
+def test_a_test_that_is_not_async_is_told_to_be(tmp_path: Path) -> None:
+    source = 'import asyncio\ndef test_sync(a2a_client):\n    asyncio.run(a2a_client("http://localhost"))'
+    done = run(tmp_path, source, '-p', 'no:asyncio')
+    assert 'RuntimeError: a2a_client needs an async test, and test_sync is none. Write `async def`.' in done.stdout
+
+
+def test_without_a_fixture_the_plugin_imports_nothing_of_the_package(tmp_path: Path) -> None:
+    source = (
+        'import sys\ndef test_imports():\n    assert "pydantic_ai_a2a_pytest" in sys.modules\n'
+        '    assert {"pydantic_ai", "pydantic_ai_a2a", "httpx2", "starlette"} & sys.modules.keys() == set()'
+    )
+    done = run(tmp_path, source, '-p', 'no:asyncio')
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_kit_needs_no_hypothesis_and_no_pytest() -> None:
+    code = "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; import pydantic_ai_a2a.testing.client"
+    subprocess.run([sys.executable, '-c', code], timeout=LIMIT, check=True)
