@@ -1,9 +1,9 @@
 """Does what a reader of one page does: runs its blocks from top to bottom, in an empty directory of its own.
 
 A Python block shares its names with the page's other blocks; one with a file's name as its title is saved and imported
-instead, and its tests are run, but for those in classes, which a pytest command runs. A file called a client is saved
-only, for the command that runs it; the official 0.3 client has a Python of its own. A command that starts a server
-starts one, for the rest of the page or up to the next; a worker that is started then works as long.
+instead, and its tests are run, but for those in classes and with fixtures, which a pytest command runs. A file called a
+client is saved only, for the command that runs it; the official 0.3 client has a Python of its own. A command that
+starts a server starts one, for the rest of the page or up to the next; a worker that is started then works as long.
 Two things differ from what is written: a model that needs a provider's key is the model `test`, as the pages tell
 readers without a key, and the port is a free one.
 """
@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from inspect import signature
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
@@ -133,7 +134,8 @@ class Page:
             self._program(_arguments(self._with_address(block.text)), output)
             return
         if command == 'pytest':
-            self._program(['-m', *block.words[0]], output, fork=False)
+            # Warnings are errors here, and pytest-asyncio warns if it is not configured.
+            self._program(['-m', *block.words[0], '-p', 'no:asyncio'], output, fork=False)
             return
         if command == 'eval':
             script = block.text.replace('pydantic-ai-a2a)', f'{sys.executable} -m pydantic_ai_a2a)')
@@ -235,7 +237,8 @@ def _run_tests(module: ModuleType) -> None:
     classes = [name for name in vars(module) if name.startswith('Test')]
     assert tests or classes or not module.__name__.startswith('test_'), 'a test file without tests'
     for test in tests.values():
-        test()
+        if not signature(test).parameters:
+            test()
 
 
 def _arguments(command: str) -> list[str]:
