@@ -24,9 +24,10 @@ __all__ = ('A2ATestClient',)
 
 
 class A2ATestClient(A2AClient):
-    """An `A2AClient` for tests: it answers questions by a script, waits for states, and records.
+    """An `A2AClient` for tests, which answers questions by a script, waits for states, and records.
 
-    Context variables of the test reach an app in this process, so `agent.override` works. Arguments: see `A2AClient`.
+    Context variables of the test reach an app in this process, so `agent.override` works. The arguments are those of
+    `A2AClient`. The requests of an `http_client` are not recorded.
     """
 
     recorder: Recorder

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from fasta2a.schema import Task
+from fasta2a.schema import Message, Task
 
-from ...protocol.wire import task_json
+from ...protocol.wire import event_json, task_json
 
 __all__ = ('dump',)
 
@@ -18,20 +18,25 @@ _CHANGING = re.compile(rf'(?<![0-9a-f])(?:(?P<id>{_ID})|(?P<time>{_TIME}))(?![0-
 """Generated ids and times, in any text."""
 
 
-def dump(value: Task | Any) -> Any:
-    """Return a task or JSON for a snapshot, with the same values in each run.
+def dump(value: Task | Message | Any) -> Any:
+    """Return a task, a message or JSON for a snapshot, with the same values in each run.
 
     Generated ids become `<id 1>`, `<id 2>` and so on, in the order of the value. Times become `<time>`. Ids that the
     test has chosen stay.
 
     Args:
-        value: A task, or JSON of a recording.
+        value: A task or a message, which becomes JSON of A2A 1.0, or JSON of a recording.
     """
-    return _Names().replaced(task_json(cast('Task', value)) if _is_task(value) else value)
+    return _Names().replaced(_json(value))
 
 
-def _is_task(value: object) -> bool:
-    return isinstance(value, Mapping) and {'id', 'context_id', 'status'} <= cast('Mapping[str, Any]', value).keys()
+def _json(value: Any) -> Any:
+    names = cast('Mapping[str, Any]', value).keys() if isinstance(value, Mapping) else frozenset[str]()
+    if {'id', 'context_id', 'status'} <= names:
+        return task_json(cast('Task', value))
+    if {'message_id', 'role', 'parts'} <= names:
+        return event_json({'message': cast('Message', value)})['message']
+    return cast('Any', value)
 
 
 class _Names:
