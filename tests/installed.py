@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import distribution
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import urljoin
@@ -59,6 +60,13 @@ def licence_faults() -> Iterator[str]:
             yield f'the licence {name} is not installed'
 
 
+def plugin_faults() -> Iterator[str]:
+    """Look for the module of the pytest plugin."""
+    modules = [entry.value for entry in distribution('pydantic-ai-a2a').entry_points.select(group='pytest11')]
+    if [find_spec(module) is None for module in modules] != [False]:
+        yield f'the pytest plugin is not installed: {modules}'
+
+
 def main() -> None:
     from pydantic_ai import Agent
 
@@ -66,7 +74,7 @@ def main() -> None:
 
     with serve(Agent('test')) as server:
         assert server.docs_url is not None
-        for fault in (*page_faults(server.docs_url), *command_faults(server.url), *licence_faults()):
+        for fault in (*page_faults(server.docs_url), *command_faults(server.url), *licence_faults(), *plugin_faults()):
             print(fault)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from inline_snapshot import snapshot
 
 from .notebook import NOTEBOOKS, read, run
 
@@ -39,3 +40,23 @@ def test_the_tour_shows_each_step(tmp_path: Path) -> None:
     ]
     assert outputs['cancel'][0].split() == ['submitted', 'working', 'canceled']
     assert '<strong>canceled</strong>' in outputs['cancel'][1]
+
+
+def test_the_notebook_about_tests_shows_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv('PYTEST_ADDOPTS', '-p no:asyncio')  # it warns if it is not configured
+    outputs = run('test_your_agent', tmp_path)
+    assert '<strong>input-required</strong>' in outputs['waits'][0]
+    assert 'delete_file {&quot;path&quot;:&quot;a&quot;}' in outputs['waits'][0]
+    assert 'a is deleted' in outputs['approve'][0]
+    assert outputs['unscripted'][0].splitlines() == snapshot(
+        [
+            "No answer to the approval 'delete_file' with the arguments {'path': 'a'}. Add 'delete_file' to Answers.",
+            'The agent has not asked about send_mail. The task is completed.',
+        ]
+    )
+    assert outputs['function'] == ['I was told: Keep the report.\n']
+    assert outputs['until'][0].split() == ['working', 'completed']
+    assert outputs['record'][0].splitlines()[-1] == 'status_update completed'
+    assert "'taskId': '<id 1>'" in outputs['record'][1]
+    assert outputs['write'] == ['Writing test_keeper.py\n']
+    assert '1 passed' in outputs['pytest'][0]
