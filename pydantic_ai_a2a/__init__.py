@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .auth.request import InvalidCredentials, RequestInfo
     from .auth.starlette import StarletteAuth
     from .backends.postgres.settings import Postgres
+    from .client.assembly import Update
     from .client.client import A2AClient
-    from .client.following import Update
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
     from .conversion.states import AuthRequired, InputRequired, Rejected
@@ -161,7 +161,7 @@ _MODULES = {
     'StarletteAuth': '.auth.starlette',
     'ToolCall': '.agent.hooks',
     'ToolResult': '.agent.hooks',
-    'Update': '.client.following',
+    'Update': '.client.assembly',
     'WaitingTask': '.types',
     'Workers': '.settings',
     'a2a': '.agent.current_task',

@@ -38,9 +38,10 @@ from ..types import (
     SendParams,
 )
 from .asgi import Lifespan, StreamingTransport
+from .assembly import Update
 from .cards import RemoteCards, choose
 from .connections import Auth, Connections
-from .following import Follower, Update
+from .following import Follower
 from .transport import Transport
 
 __all__ = ('A2AClient', 'Content', 'SendOptions', 'Target')
@@ -453,4 +454,4 @@ async def _last(updates: AsyncGenerator[Update, None], *, max_wait: float | time
             async with asyncio.timeout(None if max_wait is None else seconds(max_wait)):
                 async for update in updates:
                     last = update
-    return cast('Message', last.event.get('message')) if last.task is None else last.task
+    return last.outcome

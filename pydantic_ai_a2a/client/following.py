@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import NamedTuple
 
 from fasta2a.schema import StreamResponse, Task
 
@@ -19,7 +18,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..types import GetParams, SendParams, SubscribeParams, TaskState
-from .assembly import TaskSize, after, task_id_of
+from .assembly import START, TaskSize, Update, task_id_of
 from .connections import MAX_ANSWER, NotConnected, Silent
 from .patience import Patience
 from .transport import Transport
@@ -37,15 +36,6 @@ _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
 
 
-class Update(NamedTuple):
-    """One event of a task, and the task after the event."""
-
-    event: StreamResponse
-    """Exactly one of `task`, `message`, `status_update` and `artifact_update`."""
-    task: Task | None
-    """The task assembled from all events so far; None if the agent answers with a message instead of a task."""
-
-
 class Follower:
     """Follows one task.
 
@@ -61,7 +51,7 @@ class Follower:
         self._streams = streams
         self._patience = Patience(patience)
         self._may_repeat = may_repeat
-        self._task: Task | None = None
+        self._last = START
         self._task_id: str | None = None
         self._event_id: int | None = None
         self._size = TaskSize()
@@ -128,8 +118,8 @@ class Follower:
         else:
             if self._event_id is None:
                 # The agent does not number events: only the task has the events before the subscription.
-                task = self._task = await self._get(task_id)
-                yield Update({'task': task}, task)
+                self._last = self._last.followed_by({'task': await self._get(task_id)})
+                yield self._last
 
     async def _poll(self, task_id: str) -> AsyncGenerator[Update, None]:
         pause = _FIRST_POLL
@@ -143,12 +133,9 @@ class Follower:
 
     async def _look(self, task_id: str) -> Update | None:
         """Return the task as an event; None if the task has not changed."""
-        task = await self._get(task_id)
-        self._done = task['status']['state'] in STOPPED
-        if task == self._task:
-            return None
-        self._task = task
-        return Update({'task': task}, task)
+        before, self._last = self._last, self._last.followed_by({'task': await self._get(task_id)})
+        self._done = self._last.state in STOPPED
+        return self._last if self._last.is_news_after(before) else None
 
     async def _read(self, name: str, params: SendParams | SubscribeParams) -> AsyncGenerator[Update, None]:
         """Yield the events of one stream."""
@@ -160,7 +147,7 @@ class Follower:
                 if self._size.total > MAX_ANSWER:
                     raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
                 yield self._take(event)
-                if self._task is not None and self._task['status']['state'] in WAITING:
+                if self._done and self._last.state in WAITING:
                     return
         if not self._done:
             raise RemoteUnavailable(
@@ -170,12 +157,13 @@ class Follower:
     def _take(self, event: StreamResponse) -> Update:
         if self._task_id not in (None, task_id_of(event)):
             raise self._transport.unreadable(f'an event is of another task than {self._task_id}')
-        before, task = self._task, after(self._task, event)
-        self._patience.answered(news=task != before)
-        self._task = task
-        self._task_id = None if task is None else task['id']
-        self._done = task is None or task['status']['state'] in STOPPED
-        return Update(event, self._task)
+        before, update = self._last, self._last.followed_by(event)
+        self._patience.answered(news=update.is_news_after(before))
+        self._last = update
+        self._task_id = self._task_id or update.task_id
+        state = update.state
+        self._done = state is None or state in STOPPED
+        return update
 
     async def _get(self, task_id: str) -> Task:
         params = GetParams(id=task_id, tenant=self._transport.tenant)
@@ -185,7 +173,7 @@ class Follower:
             except (OverloadedError, QuotaExceededError, RemoteUnavailable) as error:
                 await self._patience.wait(error)
             else:
-                self._patience.answered(news=task != self._task)
+                self._patience.answered(news=task != self._last.task)
                 return task
 
     async def _again(self, params: SendParams, error: A2AError | RemoteUnavailable, *, stream: bool) -> SendParams:

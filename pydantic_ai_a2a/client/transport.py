@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import httpx2
 from fasta2a.schema import ListTasksResult, StreamResponse, Task
 from pydantic_core import from_json
 
 from ..errors import A2AError, MethodNotFoundError, RemoteProtocolError, RemoteUnavailable
-from ..protocol.answers import AnswerUnreadable, read_config, read_configs, read_event, read_list, read_task
+from ..protocol.answers import (
+    AnswerUnreadable,
+    read_config,
+    read_configs,
+    read_event,
+    read_list,
+    read_streamed,
+    read_task,
+)
 from ..protocol.cards import read_card
 from ..protocol.codec import Codec, HttpCodec, Params
 from ..protocol.operations import OPERATIONS, Operation
@@ -21,9 +29,9 @@ from ..protocol.versions import codec_of
 from ..types import ListParams, ListPushParams, SendParams
 from .cards import Interface
 from .connections import MAX_ANSWER, Connections, shown
-from .sse import EventTooLong, ServerEvent, events
+from .sse import EventReader, EventTooLong
 
-__all__ = ('Received', 'Request', 'Transport')
+__all__ = ('Request', 'Transport')
 
 _READERS: Mapping[str, Callable[[object], Any]] = {
     'SendMessage': read_event,
@@ -47,16 +55,6 @@ _MOST_PAGES = 10_000
 """Most pages of a list."""
 _LONGEST_NUMBER = 18
 """Most digits of the number of an event."""
-
-
-class Received(NamedTuple):
-    """One event of a stream."""
-
-    event: StreamResponse
-    id: int | None
-    """Number of the event, from which a stream can be resumed; None if the agent numbers no events."""
-    size: int
-    """Bytes of the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +126,11 @@ class Transport:
 
     async def stream(
         self, name: str, params: Params, *, last_event_id: int | None = None
-    ) -> AsyncGenerator[Received, None]:
+    ) -> AsyncGenerator[tuple[StreamResponse, int | None, int], None]:
         """Perform a streaming operation, and yield its events; see `call` for the errors.
+
+        Each event comes with its number and its bytes. The number is None if the agent numbers no events; else a
+        stream can be resumed after the event.
 
         Args:
             name: The operation.
@@ -143,11 +144,13 @@ class Transport:
         while True:
             try:
                 async with self._open(codec, operation, params, headers) as response:
-                    async for data, event_id in await self._events(response, name):
-                        if data:
-                            event = self._read(read_event, response, data)
-                            self._codec = codec
-                            yield Received(event, _number(event_id), len(data))
+                    reader = EventReader(MAX_ANSWER)
+                    async for piece in await self._pieces(response, name):
+                        for data, event_id in reader.read(piece):
+                            if data:
+                                event = self._event(response, data)
+                                self._codec = codec
+                                yield event, _number(event_id), len(data)
                 return
             except EventTooLong:
                 raise self.unreadable(f'an event has more than {MAX_ANSWER} bytes') from None
@@ -168,8 +171,8 @@ class Transport:
             body = await self._connections.read(response)
         return self._read(_READERS[operation.name], response, body)
 
-    async def _events(self, response: httpx2.Response, name: str) -> AsyncIterator[ServerEvent]:
-        """Return the events of an answer.
+    async def _pieces(self, response: httpx2.Response, name: str) -> AsyncIterator[bytes]:
+        """Return the pieces of an answer with events.
 
         Raises:
             A2AError: The answer is a refusal.
@@ -180,7 +183,12 @@ class Transport:
             raise self.unreadable(f'the answer to {name} is no event stream')
         # Hooks of the user's HTTP client may have read the answer already.
         raw = 'content-encoding' not in response.headers and not response.is_stream_consumed
-        return events(response.aiter_raw() if raw else response.aiter_bytes(), MAX_ANSWER)
+        return response.aiter_raw() if raw else response.aiter_bytes()
+
+    def _event(self, response: httpx2.Response, data: bytes) -> StreamResponse:
+        """Return the event in the data of a server-sent event; see `result` for the errors."""
+        event = read_streamed(data, in_response=self._interface.binding == 'JSONRPC')
+        return self._read(read_event, response, data) if event is None else event
 
     def _read(self, reader: Callable[[object], Any], response: httpx2.Response, body: bytes | str) -> Any:
         try:

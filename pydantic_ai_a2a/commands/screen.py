@@ -11,7 +11,8 @@ from typing import Any, Literal, TypeAlias
 import click
 from fasta2a.schema import Message, Part, Task
 
-from ..client.following import WAITING, Update
+from ..client.assembly import Update
+from ..client.following import WAITING
 from ..protocol.wire import event_json, task_json
 from ..remote.content import content_of, text_of
 from .target import say

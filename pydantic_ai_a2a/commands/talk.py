@@ -11,14 +11,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import ExitStack, aclosing
 from functools import partial
 from types import TracebackType
-from typing import Self, TypeVar, cast
+from typing import Self, TypeVar
 
 import click
 from anyio.from_thread import start_blocking_portal
 from fasta2a.schema import Message, Part, Task
 
+from ..client.assembly import Update
 from ..client.client import SendOptions
-from ..client.following import STOPPED, WAITING, Update
+from ..client.following import STOPPED, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..remote.tasks import RemoteTasks
 from ..remote.waiting import waiting_task
@@ -131,7 +132,7 @@ class Talk:
                     self._task = update.task
                     screen.show(update)
             assert update is not None, 'a stream has an event'
-            outcome = cast('Message', update.event.get('message')) if update.task is None else update.task
+            outcome = update.outcome
             screen.end(outcome, is_asked=self._asks)
             return outcome
         finally:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from fasta2a.schema import AgentCard, Message, Part, StreamResponse, Task
 
-from ..client.assembly import after
+from ..client.assembly import START
 from ..errors import MethodNotFoundError, TaskNotFoundError
 from ..protocol.answers import AnswerUnreadable, read_event
 from ..types import CancelParams, GetParams, SendParams
@@ -188,7 +188,7 @@ async def _messages(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, No
             'Look at the log of the agent.',
         )
         return
-    task = after(None, event)
+    task = START.followed_by(event).task
     yield _message_finding(answer, task)
     if task is None:
         return
@@ -251,7 +251,7 @@ async def _about_task(probe: Probe, answer: Answer, task: Task) -> AsyncGenerato
 async def _again(probe: Probe, params: SendParams, task: Task) -> AsyncGenerator[Finding, None]:
     repeated = await probe.ask('SendMessage', params)
     event = _event(repeated.result)
-    second = None if event is None else after(None, event)
+    second = None if event is None else START.followed_by(event).task
     if second is not None and second['id'] != task['id']:
         await _cancel(probe, second)
         yield _found(
@@ -290,11 +290,11 @@ async def _stream(probe: Probe, card: AgentCard) -> AsyncGenerator[Finding, None
             'Serve streams as text/event-stream, or set capabilities.streaming to false.',
         )
         return
-    task: Task | None = None
+    update = START
     for event in events:
-        task = after(task, event)
-    if task is not None:
-        await _cancel(probe, task)
+        update = update.followed_by(event)
+    if update.task is not None:
+        await _cancel(probe, update.task)
     yield _found(answer, 'stream', 'ok', f'A message is answered with a stream of {len(events)} events.', '3.1.2')
     yield _collected(answer, events)
     if not any(received.id for received in answer.events):

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from fasta2a.schema import AgentCard, Message, Task
 from pydantic_ai.exceptions import ModelAPIError, UserError
@@ -23,9 +23,9 @@ from pydantic_ai.profiles import ModelProfile
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
+from ..client.assembly import Update
 from ..client.client import A2AClient
 from ..client.connections import shown
-from ..client.following import Update
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
@@ -172,7 +172,7 @@ class _RemoteStream(StreamedResponse):
     async def _get_event_iterator(self) -> AsyncIterator[ModelResponseStreamEvent]:
         async for update in self.request.updates:
             self._take(update)
-            if update.task is not None and (text := partial_text(update.task)):
+            if 'status' in self._answer and (text := partial_text(self._answer)):
                 for event in self._text(text):
                     yield event
         try:
@@ -191,7 +191,7 @@ class _RemoteStream(StreamedResponse):
         self.finish_reason = 'stop'
 
     def _take(self, update: Update) -> None:
-        answer = cast('Message', update.event.get('message')) if update.task is None else update.task
+        answer = update.outcome
         self._answer = answer
         self.provider_details = details(self.request.agent, answer)
         self._usage = used(self.request.turn, answer)

@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import anyio
-from fasta2a.schema import Task
 
+from ..client.assembly import Update
 from ..client.client import A2AClient
-from ..client.following import STOPPED, Update
+from ..client.following import STOPPED
 from ..errors import A2AError, RemoteError
 
 __all__ = ('RemoteTasks',)
@@ -30,13 +30,13 @@ class _Followed:
 
     first: asyncio.Task[Update]
     """Reads the first event, and goes on if the run stops."""
-    task: Task | None = None
+    last: Update | None = None
     canceling: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
         """True if the task may run: the agent has not answered, or the task has not stopped."""
-        return not self.first.done() if self.task is None else _is_running(self.task)
+        return not self.first.done() if self.last is None else _is_running(self.last)
 
 
 class RemoteTasks:
@@ -59,10 +59,10 @@ class RemoteTasks:
         self._open.add(followed)
         try:
             update = await asyncio.shield(followed.first)
-            followed.task = update.task
+            followed.last = update
             yield update
             async for update in updates:
-                followed.task = update.task
+                followed.last = update
                 yield update
         finally:
             self._open.discard(followed)
@@ -94,23 +94,23 @@ class RemoteTasks:
         return followed.canceling
 
     async def _cancel(self, followed: _Followed) -> None:
-        task = followed.task
-        if task is None:
+        update = followed.last
+        if update is None:
             try:
                 async with asyncio.timeout(_FIRST_LIMIT):
-                    task = (await followed.first).task
+                    update = await followed.first
             except (A2AError, RemoteError, TimeoutError) as error:
                 logger.warning(
                     'A run was cancelled before the remote agent named its task, so the task was not canceled: %s',
                     str(error) or 'the agent is silent',
                 )
-        if task is not None and _is_running(task):
-            await self.cancel(task['id'])
+        if update is not None and update.task_id is not None and _is_running(update):
+            await self.cancel(update.task_id)
 
 
 async def _first(updates: AsyncGenerator[Update, None]) -> Update:
     return await anext(updates)
 
 
-def _is_running(task: Task) -> bool:
-    return task['status']['state'] not in STOPPED
+def _is_running(update: Update) -> bool:
+    return update.state is not None and update.state not in STOPPED

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, NoReturn, Self, TypeAlias, cast
 
 import httpx2
-from fasta2a.schema import Message, Part, StreamResponse, Task
+from fasta2a.schema import Message, Part, Task
 from pydantic_ai.exceptions import ApprovalRequired, ModelRetry, ToolFailed, UserError
 from pydantic_ai.messages import ModelRequest, ToolReturn, ToolReturnPart
 from pydantic_ai.tools import AgentDepsT, RunContext
@@ -19,9 +19,9 @@ from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
+from ..client.assembly import Update
 from ..client.client import A2AClient, SendOptions, Target
 from ..client.connections import Auth
-from ..client.following import Update
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
@@ -240,22 +240,23 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         self, agent: str, updates: AsyncGenerator[Update, None], ctx: RunContext[AgentDepsT]
     ) -> Task | Message:
         """Return the task at its end or its next question, or the message in its place."""
-        outcome: Task | Message | None = None
+        update: Update | None = None
         async with aclosing(self._running.follow(updates)) as followed:
-            async for event, task in followed:
-                outcome = event.get('message') if task is None else task
-                if task is not None:
-                    await self._tell(agent, task, event, ctx)
-        assert outcome is not None
-        return outcome
+            async for update in followed:
+                await self._tell(agent, update, ctx)
+        assert update is not None, 'a stream has an event'
+        return update.outcome
 
-    async def _tell(self, agent: str, task: Task, event: StreamResponse, ctx: RunContext[AgentDepsT]) -> None:
+    async def _tell(self, agent: str, update: Update, ctx: RunContext[AgentDepsT]) -> None:
+        if update.task_id is None or update.state is None:
+            return
+        event = update.event
         parts: list[Part] = []
         if 'status_update' in event and (message := event['status_update']['status'].get('message')) is not None:
             parts = message['parts']
         elif 'artifact_update' in event:
             parts = event['artifact_update']['artifact']['parts']
-        progress = self._event(agent=agent, task_id=task['id'], state=task['status']['state'], text=text_of(parts))
+        progress = self._event(agent=agent, task_id=update.task_id, state=update.state, text=text_of(parts))
         with suppress(UserError):  # a call without a run has no stream of events
             await ctx.emit(progress)
 

@@ -242,6 +242,51 @@ async def test_events_after_a_number_assemble_what_they_tell() -> None:
         assert update.task == {'id': 't', 'context_id': 'c', 'status': {'state': 'input-required'}}
 
 
+def _shown(artifact: Any) -> str:
+    contents = [str(part.get('text', part.get('data'))) for part in artifact['parts']]
+    return ' '.join([artifact['artifact_id'], *contents])
+
+
+async def test_each_update_stays_as_it_was() -> None:
+    def chunk(artifact_id: str, *parts: Any, **fields: Any) -> Any:
+        artifact = {'artifactId': artifact_id, 'parts': [*parts], **fields}
+        return {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact, 'append': True}}
+
+    first = {'artifactId': 'a', 'parts': [{'text': '1'}]}
+    events: list[Any] = [
+        {'task': {**WORKING, 'artifacts': [first]}},
+        chunk('a', {'text': '2'}),
+        chunk('b', {'text': 'b'}, {'data': 1}),
+        chunk('a', {'text': '3'}, {'text': '4', 'mediaType': 'text/plain'}, name='answer'),
+        {'statusUpdate': STATUS},
+        chunk('a', {'text': '5', 'mediaType': 'text/plain'}),
+        {'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': first}},
+        chunk('a', {'text': '6'}),
+        chunk('c'),
+        chunk('c', {'text': 'c'}),
+        {'task': TASK},
+    ]
+    async with calling(Canned(stream(*events))) as client:
+        seen = [(update.task, update) async for update in client.stream('hello')]
+    assert [update.task for _, update in seen] == [task for task, _ in seen]
+    texts = [[_shown(artifact) for artifact in (task or {}).get('artifacts', ())] for task, _ in seen]
+    assert texts == [
+        ['a 1'],
+        ['a 12'],
+        ['a 12', 'b b 1'],
+        ['a 123 4', 'b b 1'],
+        ['a 123 4', 'b b 1'],
+        ['a 123 45', 'b b 1'],
+        ['a 1', 'b b 1'],
+        ['a 16', 'b b 1'],
+        ['a 16', 'b b 1', 'c'],
+        ['a 16', 'b b 1', 'c c'],
+        [],
+    ]
+    event, task = seen[1][1]
+    assert (event, task) == (seen[1][1].event, seen[1][0])
+
+
 async def test_an_agent_that_does_not_stream_is_polled() -> None:
     card: dict[str, Any] = {**CARD, 'capabilities': {}}
     canned = Canned(result({'task': WORKING}), result(WORKING), result(WORKING), result(TASK), card=card)

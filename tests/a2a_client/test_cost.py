@@ -1,8 +1,9 @@
-"""The work of a client for one event of a stream, counted in calls of Python and C functions."""
+"""The work of a client for one event of a stream, in calls of Python and C functions, and in memory."""
 
 from __future__ import annotations
 
 import json
+import tracemalloc
 from cProfile import Profile
 from typing import Any, cast
 
@@ -10,6 +11,7 @@ import httpx2
 from fasta2a.schema import AgentCard
 
 from pydantic_ai_a2a import A2AClient
+from pydantic_ai_a2a.client.assembly import START
 
 from .canned import TASK, WORKING
 
@@ -23,7 +25,7 @@ CARD = cast(
         ],
     },
 )
-MOST_CALLS = 80
+MOST_CALLS = 50
 """Most calls for an event that adds a piece of text."""
 
 
@@ -51,3 +53,22 @@ async def calls(deltas: int) -> int:
 async def test_a_piece_of_text_takes_few_calls() -> None:
     await calls(1)
     assert (await calls(300) - await calls(100)) / 200 <= MOST_CALLS
+
+
+async def test_each_update_has_the_text_of_its_moment_and_no_copy() -> None:
+    """A copy for each update would take 250 MB."""
+    updates = [START.followed_by({'task': {'id': 't', 'context_id': 'c', 'status': {'state': 'working'}}})]
+    tracemalloc.start()
+    try:
+        for n in range(500):
+            artifact: Any = {'artifact_id': 'a', 'parts': [{'text': f'{n:<1999} '}]}
+            update: Any = {'task_id': 't', 'context_id': 'c', 'artifact': artifact, 'append': True}
+            updates.append(updates[-1].followed_by({'artifact_update': update}))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 5_000_000
+    whole = ''.join(f'{n:<1999} ' for n in range(500))
+    for count in (500, 1, 250):
+        task: Any = updates[count].task
+        assert task['artifacts'] == [{'artifact_id': 'a', 'parts': [{'text': whole[: 2000 * count]}]}]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydantic_ai_a2a.client.sse import EventTooLong, events
+from pydantic_ai_a2a.client.sse import EventReader, EventTooLong
 
 STREAM = (
     ': comment\n\nid: 1\ndata: {"a":\ndata:1}\n\nretry: 5\n\ndata: two\nevent: x\n\n'
@@ -18,20 +18,17 @@ STREAM = (
 EVENTS = [(b'{"a":\n1}', b'1'), (b'two', b'1'), (b' spaces', 'é'.encode())]
 
 
-async def read(pieces: Sequence[bytes], limit: int = 1000) -> list[tuple[bytes, bytes]]:
-    async def sent() -> AsyncIterator[bytes]:
-        for piece in pieces:
-            yield piece
-
-    return [(event.data, event.id) async for event in events(sent(), limit)]
+def read(pieces: Sequence[bytes], limit: int = 1000) -> list[tuple[bytes, bytes]]:
+    reader = EventReader(limit)
+    return [event for piece in pieces for event in reader.read(piece)]
 
 
 @given(st.sampled_from(['\n', '\r\n', '\r']), st.lists(st.integers(0, 120)))
-async def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: list[int]) -> None:
+def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: list[int]) -> None:
     stream = STREAM.replace('\n', end).encode()
     places = [0, *sorted(cuts), len(stream)]
     pieces = [stream[a:b] for a, b in pairwise(places)]
-    assert await read(pieces) == EVENTS
+    assert read(pieces) == EVENTS
 
 
 @pytest.mark.parametrize(
@@ -39,7 +36,7 @@ async def test_events_do_not_depend_on_pieces_and_ends_of_lines(end: str, cuts: 
     [[b'data: 12345', b'67890'], [b'data: 1234\n', b'data: 1234\n'], [b': comment', b' that does not end']],
     ids=['line', 'event', 'comment'],
 )
-async def test_an_event_longer_than_the_limit_is_refused_before_its_end(pieces: list[bytes]) -> None:
-    assert await read(pieces, 100) == []
+def test_an_event_longer_than_the_limit_is_refused_before_its_end(pieces: list[bytes]) -> None:
+    assert read(pieces, 100) == []
     with pytest.raises(EventTooLong):
-        await read(pieces, 15)
+        read(pieces, 15)

@@ -20,6 +20,7 @@ from pydantic_ai_a2a.protocol.answers import (
     read_configs,
     read_event,
     read_list,
+    read_streamed,
     read_task,
 )
 from pydantic_ai_a2a.protocol.codec import Codec, Params
@@ -187,7 +188,14 @@ def plain(task: Any, codec: Codec = NEWER) -> str:
 
 
 def event_of(value: object) -> Any:
-    return read_event(value)
+    """The event in an answer; in a stream the same event is read from its bytes."""
+    event = read_event(value)
+    streamed = [
+        read_streamed(to_json(value), in_response=False),
+        read_streamed(to_json({'jsonrpc': '2.0', 'id': 1, 'result': value}), in_response=True),
+    ]
+    assert [exact(one) for one in streamed] == [exact(event)] * 2
+    return event
 
 
 @pytest.mark.parametrize('codec', [NEWER, OLDER], ids=['1.0', '0.3'])
@@ -348,6 +356,35 @@ def test_what_is_no_event_is_refused_by_its_field_and_without_its_value(value: o
     with pytest.raises(AnswerUnreadable, match=re.escape(text)) as refused:
         read_event(value)
     assert 'odd' not in str(refused.value)
+    assert read_streamed(to_json(value), in_response=False) is None
+
+
+TEXT: dict[str, Any] = {'artifactId': 'a', 'parts': [{'text': 'x'}]}
+CHUNK: dict[str, Any] = {'taskId': 't', 'contextId': 'c', 'artifact': TEXT}
+
+
+CHUNKS: list[dict[str, Any]] = [
+    CHUNK,
+    {**CHUNK, 'append': True, 'lastChunk': False},
+    {**CHUNK, 'append': None, 'contextId': ''},
+    {**CHUNK, 'metadata': {}, 'newField': 3},
+    {**CHUNK, 'task_id': 't', 'artifact': {**TEXT, 'name': 'answer', 'description': '', 'metadata': {'a': None}}},
+    {**CHUNK, 'artifact': {'artifactId': 'a', 'parts': []}},
+    {**CHUNK, 'artifact': {**TEXT, 'parts': [{'text': '', 'mediaType': 'text/plain'}, {'text': 'x'}]}},
+    {**CHUNK, 'artifact': {**TEXT, 'parts': [{'text': 'x', 'mediaType': '', 'metadata': {}}, {'data': None}]}},
+    {**CHUNK, 'artifact': {**TEXT, 'parts': [{'kind': 'text', 'text': 'x'}]}, 'kind': 'artifact-update'},
+]
+
+
+@pytest.mark.parametrize('chunk', CHUNKS)
+def test_a_piece_of_text_is_the_same_event_in_every_form(chunk: dict[str, Any]) -> None:
+    event_of(chunk if 'kind' in chunk else {'artifactUpdate': chunk})
+
+
+def test_a_response_with_an_error_or_without_a_result_has_no_event() -> None:
+    responses: list[Any] = [{'result': {'artifactUpdate': CHUNK}, 'error': {'code': 1}}, {'id': 1}, []]
+    for response in responses:
+        assert read_streamed(to_json(response), in_response=True) is None
 
 
 def test_configurations_that_are_no_objects_are_refused() -> None:
