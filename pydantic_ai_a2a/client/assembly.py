@@ -22,7 +22,7 @@ class Update:
     __slots__ = ('_artifacts', '_fields', 'event')
 
     def __init__(
-        self, event: StreamResponse, fields: Task | None = None, artifacts: Sequence[_Artifact] | None = None
+        self, event: StreamResponse, fields: Task | None = None, artifacts: Mapping[str, _Artifact] | None = None
     ) -> None:
         self.event = event
         """Exactly one of `task`, `message`, `status_update` and `artifact_update`."""
@@ -38,7 +38,8 @@ class Update:
         """
         if self._fields is None or self._artifacts is None:
             return self._fields
-        return cast('Task', HtmlTask(self._fields, artifacts=[artifact.value for artifact in self._artifacts]))
+        artifacts = [artifact.value for artifact in self._artifacts.values()]
+        return cast('Task', HtmlTask(self._fields, artifacts=artifacts))
 
     @property
     def task_id(self) -> str | None:
@@ -88,19 +89,19 @@ class Update:
             changed['metadata'] = {**task.get('metadata', {}), **update['metadata']}
         return changed
 
-    def _with_artifact(self, update: TaskArtifactUpdateEvent) -> Sequence[_Artifact]:
+    def _with_artifact(self, update: TaskArtifactUpdateEvent) -> dict[str, _Artifact]:
         chunk = update['artifact']
-        if self._artifacts is None:
-            known = () if self._fields is None else self._fields.get('artifacts', ())
-            artifacts = [_Artifact.of(artifact) for artifact in known]
-        else:
-            artifacts = [*self._artifacts]
-        for n in reversed(range(len(artifacts))):  # the newest artifact grows most often
-            if artifacts[n].id == chunk['artifact_id']:
-                artifacts[n] = artifacts[n].appended(chunk) if update.get('append') else _Artifact.of(chunk)
-                return artifacts
-        artifacts.append(_Artifact.of(chunk))
+        artifact_id = chunk['artifact_id']
+        artifacts = self._all_artifacts()
+        before = artifacts.get(artifact_id) if update.get('append') else None
+        artifacts[artifact_id] = _Artifact.of(chunk) if before is None else before.appended(chunk)
         return artifacts
+
+    def _all_artifacts(self) -> dict[str, _Artifact]:
+        if self._artifacts is not None:
+            return {**self._artifacts}
+        artifacts = () if self._fields is None else self._fields.get('artifacts', ())
+        return {artifact['artifact_id']: _Artifact.of(artifact) for artifact in artifacts}
 
 
 START = Update(StreamResponse())
@@ -110,10 +111,9 @@ START = Update(StreamResponse())
 class _Artifact:
     """An artifact at one moment. The parts are shared with the same artifact at other moments."""
 
-    __slots__ = ('_count', '_fields', '_length', '_parts', '_value', 'id')
+    __slots__ = ('_count', '_fields', '_length', '_parts', '_value')
 
     def __init__(self, fields: Mapping[str, Any], parts: _Parts) -> None:
-        self.id: str = fields['artifact_id']
         self._fields = fields
         self._parts = parts
         self._count, self._length = parts.count, parts.length
@@ -189,12 +189,14 @@ def _is_text_like(part: Part, other: Part) -> bool:
 
 
 class TaskSize:
-    """The size of a task that is assembled from events."""
+    """The size of a task that is assembled from events. Content that was replaced does not count."""
 
     def __init__(self) -> None:
         self._pieces: dict[str, int] = {}
-        self.total = 0
-        """Characters of the events from which the task is assembled. Content that was replaced does not count."""
+        self.characters = 0
+        """Characters of the events from which the task is assembled."""
+        self.entries = 0
+        """Artifacts and keys of metadata, at most: the same entry in the first event and in a later one counts twice."""
 
     def add(self, event: StreamResponse, size: int) -> None:
         """Count an event of some characters."""
@@ -207,10 +209,14 @@ class TaskSize:
             for key in event['status_update'].get('metadata', ()):
                 self._put(f'metadata {key}', size)
         elif 'task' in event:
-            self._pieces, self.total = {'task': size}, size
+            task = event['task']
+            self._pieces, self.characters = {'task': size}, size
+            self.entries = len(task.get('artifacts', ())) + len(task.get('metadata', ()))
 
     def _put(self, piece: str, size: int) -> None:
-        self.total += size - self._pieces.get(piece, 0)
+        before = self._pieces.get(piece)
+        self.entries += before is None
+        self.characters += size - (before or 0)
         self._pieces[piece] = size
 
 

@@ -34,6 +34,8 @@ WAITING: frozenset[TaskState] = frozenset({'input-required', 'auth-required'})
 _FIRST_POLL = 0.1
 _LAST_POLL = 3.0
 """The first and the longest pause between two looks at a task, in seconds."""
+_MOST_ENTRIES = 10_000
+"""Most artifacts and keys of metadata of a task in a stream. Each event copies the references to all of them."""
 
 
 class Follower:
@@ -143,15 +145,22 @@ class Follower:
             async for event, number, size in stream:
                 if number is not None:
                     self._event_id = number
-                self._size.add(event, size)
-                if self._size.total > MAX_ANSWER:
-                    raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
+                self._count(event, size)
                 yield self._take(event)
                 if self._done and self._last.state in WAITING:
                     return
         if not self._done:
             raise RemoteUnavailable(
                 f'{self._transport.url} has ended the stream before the task. `get` and `subscribe` read the task.'
+            )
+
+    def _count(self, event: StreamResponse, size: int) -> None:
+        self._size.add(event, size)
+        if self._size.characters > MAX_ANSWER:
+            raise self._transport.unreadable(f'the events of the task hold more than {MAX_ANSWER} characters')
+        if self._size.entries > _MOST_ENTRIES:
+            raise self._transport.unreadable(
+                f'the task has more than {_MOST_ENTRIES} artifacts and keys of metadata. `get` reads the task'
             )
 
     def _take(self, event: StreamResponse) -> Update:

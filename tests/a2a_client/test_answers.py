@@ -182,6 +182,29 @@ async def test_a_task_that_grows_without_an_end_is_cut(kind: str, monkeypatch: p
     assert sent < 100
 
 
+@pytest.mark.parametrize('kind', ['artifacts', 'metadata', 'task'])
+async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, '_MOST_ENTRIES', 20)
+    sent = 0
+
+    async def endless() -> AsyncGenerator[str]:
+        nonlocal sent
+        first = [{'artifactId': f'first {n}', 'parts': []} for n in range(15 * (kind == 'task'))]
+        yield _event({'task': {**WORKING, 'artifacts': first}})
+        while True:
+            sent += 1
+            if kind == 'metadata':
+                yield _event({'statusUpdate': {**STATUS, 'metadata': {f'key {sent}': sent}}})
+            else:
+                artifact = {'artifactId': f'a{sent}', 'parts': []}
+                yield _event({'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}})
+
+    async with calling(Canned(StreamingResponse(endless(), media_type='text/event-stream'))) as client:
+        with pytest.raises(RemoteProtocolError, match='more than 20 artifacts and keys of metadata'):
+            _ = [update async for update in client.stream('hello')]
+    assert sent < 100
+
+
 async def test_content_that_is_replaced_again_and_again_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, 'MAX_ANSWER', 5_000)
     artifact = {'artifactId': 'a', 'parts': [{'text': 'x' * 50}]}
