@@ -196,7 +196,7 @@ class TaskSize:
         self.characters = 0
         """Characters of the events from which the task is assembled."""
         self.entries = 0
-        """Artifacts and keys of metadata, at most: the same entry in the first event and in a later one counts twice."""
+        """Artifacts and keys of metadata, at most: an entry of the first event and of a later event counts twice."""
 
     def add(self, event: StreamResponse, size: int) -> None:
         """Count an event of some characters."""

@@ -189,7 +189,7 @@ async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch:
 
     async def endless() -> AsyncGenerator[str]:
         nonlocal sent
-        first = [{'artifactId': f'first {n}', 'parts': []} for n in range(15 * (kind == 'task'))]
+        first: list[dict[str, Any]] = [{'artifactId': f'first {n}', 'parts': []} for n in range(15 * (kind == 'task'))]
         yield _event({'task': {**WORKING, 'artifacts': first}})
         while True:
             sent += 1
