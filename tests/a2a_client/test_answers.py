@@ -196,7 +196,7 @@ async def test_a_task_with_too_many_small_entries_is_cut(kind: str, monkeypatch:
             if kind == 'metadata':
                 yield _event({'statusUpdate': {**STATUS, 'metadata': {f'key {sent}': sent}}})
             else:
-                artifact = {'artifactId': f'a{sent}', 'parts': []}
+                artifact: dict[str, Any] = {'artifactId': f'a{sent}', 'parts': []}
                 yield _event({'artifactUpdate': {'taskId': 't', 'contextId': 'c', 'artifact': artifact}})
 
     async with calling(Canned(StreamingResponse(endless(), media_type='text/event-stream'))) as client:
