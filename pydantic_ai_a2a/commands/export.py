@@ -11,9 +11,8 @@ from pydantic_ai.conversation_store import ConversationRecord
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 from pydantic_core import to_json
 
-from ..ports import ExportedConversation
+from ..ports import ExportedConversation, ExportedTask
 from ..protocol.v1_0 import V1_0
-from ..types import StoredTask
 from .stores import Store, opened, store_options, whose_options
 from .target import say
 
@@ -35,7 +34,7 @@ async def _export(store: Store, owner: str, context_id: str | None) -> int:
     lines = 0
     async with opened(store) as backend:
         async for item in backend.housekeeping.export(owner, context_id):
-            body = _task(item) if isinstance(item, StoredTask) else _conversation(item)
+            body = _task(item) if isinstance(item, ExportedTask) else _conversation(item)
             sys.stdout.write(f'{{"owner":{to_json(owner).decode()},{body.decode()}}}\n')
             lines += 1
     if not lines:
@@ -45,8 +44,9 @@ async def _export(store: Store, owner: str, context_id: str | None) -> int:
     return 0 if lines else 1
 
 
-def _task(task: StoredTask) -> bytes:
-    return b'"task":' + V1_0().encode_task(task)
+def _task(exported: ExportedTask) -> bytes:
+    requests = b',"requests":[%s]' % b','.join(exported.requests) if exported.requests else b''
+    return b'"task":%s%s' % (V1_0().encode_task(exported.task), requests)
 
 
 def _conversation(conversation: ExportedConversation) -> bytes:

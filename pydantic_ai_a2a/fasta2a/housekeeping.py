@@ -11,10 +11,10 @@ from ..backends.memory import sweep
 from ..backends.memory.backend import MemoryBackend
 from ..backends.rules import tell_expired
 from ..errors import UnsupportedOperationError
-from ..ports import DeadLetter, Erased, ExportedConversation, Housekeeping, OnExpired
+from ..ports import DeadLetter, Erased, ExportedConversation, ExportedTask, Housekeeping, OnExpired
 from ..protocol import stored
 from ..settings import Retention
-from ..types import StoredTask, TaskHeader
+from ..types import TaskHeader
 
 __all__ = ('StorageHousekeeping',)
 
@@ -53,5 +53,5 @@ class StorageHousekeeping(Housekeeping):
     async def retry(self, task_id: str, *, new_id: str, at: int, again: bool = False) -> TaskHeader:
         raise UnsupportedOperationError(f'A FastA2A storage cannot retry tasks{_INSTEAD}')
 
-    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:
         raise UnsupportedOperationError(f'A FastA2A storage cannot export tasks{_INSTEAD}')

@@ -16,7 +16,16 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from .backend import Backend
-from .housekeeping import DEAD_LETTER, DEAD_LETTERS, DeadLetter, Erased, ExportedConversation, Housekeeping, OnExpired
+from .housekeeping import (
+    DEAD_LETTER,
+    DEAD_LETTERS,
+    DeadLetter,
+    Erased,
+    ExportedConversation,
+    ExportedTask,
+    Housekeeping,
+    OnExpired,
+)
 from .push import DeadDelivery, Delivery, Leased, Outbox, PushConfig, PushConfigs, Takes
 from .quotas import Bucket, Charge, QuotaStore, Spent, amounts_of
 from .reading import Ending, EventLog, Pause, Subscription, TaskReader
@@ -39,6 +48,7 @@ __all__ = (
     'Erased',
     'EventLog',
     'ExportedConversation',
+    'ExportedTask',
     'Finish',
     'Housekeeping',
     'Leased',

@@ -19,6 +19,7 @@ __all__ = (
     'DeadLetter',
     'Erased',
     'ExportedConversation',
+    'ExportedTask',
     'Housekeeping',
     'OnExpired',
 )
@@ -75,6 +76,14 @@ class Erased:
             conversations=self.conversations + other.conversations,
             entries=self.entries + other.entries,
         )
+
+
+class ExportedTask(NamedTuple):
+    """A task with all messages and artifacts."""
+
+    task: StoredTask
+    requests: Sequence[bytes]
+    """The requests of the task's messages, oldest first, like `Claim.request`. Empty requests are left out."""
 
 
 class ExportedConversation(NamedTuple):
@@ -145,7 +154,7 @@ class Housekeeping(ABC):
         """
 
     @abstractmethod
-    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[StoredTask | ExportedConversation]:
+    def export(self, owner: str, context_id: str | None = None) -> AsyncIterator[ExportedTask | ExportedConversation]:
         """Yield all tasks of an owner, then all conversations; or the tasks and conversations of one context.
 
         One item is in memory at a time. The export may or may not include rows written after the start.

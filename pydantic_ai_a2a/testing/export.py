@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
 from pydantic_ai.usage import RunUsage
 
 from ..errors import UnsupportedOperationError
-from ..ports import Backend, Erased, ExportedConversation
-from ..types import StoredTask, TaskQuery, TaskState
+from ..ports import Backend, Erased, ExportedConversation, ExportedTask
+from ..types import TaskQuery, TaskState
 from .base import PortSuite
 from .values import (
     AT,
@@ -41,7 +42,11 @@ async def done(backend: Backend, task_id: str, *, context: str | None = None, ow
 async def exported(backend: Backend, owner: str = OWNER, context: str | None = None) -> list[str]:
     """The names of all that is exported."""
     items = [item async for item in backend.housekeeping.export(owner, context)]
-    return [item.header.id if isinstance(item, StoredTask) else f'{item.record.conversation_id}:' for item in items]
+    return [_name(item) for item in items]
+
+
+def _name(item: ExportedTask | ExportedConversation) -> str:
+    return item.task.header.id if isinstance(item, ExportedTask) else f'{item.record.conversation_id}:'
 
 
 async def tasks(backend: Backend, owner: str | None = None) -> list[str]:
@@ -71,10 +76,20 @@ class ExportSuite(PortSuite):
         answer = b'{"messageId":"answer","parts":[{"text":"done"}]}'
         artifact = b'{"artifactId":"a","parts":[{"text":"the result"}]}'
         await run(backend, 't', history=[('answer', answer)], artifacts=[('a', artifact)])
-        task, _ = [item async for item in backend.housekeeping.export(OWNER)]
-        assert isinstance(task, StoredTask)
-        assert [text_of(body) for body in task.history or ()] == ['do it', 'done']
-        assert [text_of(body) for body in task.artifacts or ()] == ['the result']
+        exported, _ = [item async for item in backend.housekeeping.export(OWNER)]
+        assert isinstance(exported, ExportedTask)
+        assert [text_of(body) for body in exported.task.history or ()] == ['do it', 'done']
+        assert [text_of(body) for body in exported.task.artifacts or ()] == ['the result']
+        assert exported.requests == []
+
+    async def test_a_task_is_exported_with_the_requests_of_its_messages(self, backend: Backend) -> None:
+        await submit(backend, replace(message('one', new='t'), request=b'{"n":1}'))
+        for n, text in ((2, 'two'), (3, 'three')):
+            await submit(backend, replace(message(text, to='t'), request=b'{"n":%d}' % n))
+        await submit(backend, message('four', to='t'))
+        exported, *_ = [item async for item in backend.housekeeping.export(OWNER)]
+        assert isinstance(exported, ExportedTask)
+        assert exported.requests == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
 
     async def test_a_conversation_is_exported_with_its_messages_usage_and_branches(self, backend: Backend) -> None:
         await done(backend, 't', context='c', usage=RunUsage(requests=3))
@@ -101,8 +116,8 @@ class ExportSuite(PortSuite):
         lines: list[str] = []
         async for item in backend.housekeeping.export(OWNER):
             match item:
-                case StoredTask():
-                    lines.append(item.header.id)
+                case ExportedTask():
+                    lines.append(item.task.header.id)
                     await backend.housekeeping.erase_task('b', OWNER, at=AT)
                 case _:
                     lines.append(f'{item.record.conversation_id}:')

@@ -19,6 +19,7 @@ from ...ports import (
     Erased,
     EventLog,
     ExportedConversation,
+    ExportedTask,
     Finish,
     Housekeeping,
     Leased,
@@ -237,21 +238,24 @@ class MemoryHousekeeping(_Port, Housekeeping):
 
     async def export(
         self, owner: str, context_id: str | None = None
-    ) -> AsyncIterator[StoredTask | ExportedConversation]:
+    ) -> AsyncIterator[ExportedTask | ExportedConversation]:
         with self.store.lock:
             task_ids = sorted(self.store.lists.ids(owner, context_id))
         for task_id in task_ids:
             with self.store.lock:
                 task = self.store.tasks.get(task_id)  # a sweep may have deleted the task
-                read = None if task is None else reads.load(task, history_length=None, artifacts=True)
-            if read is not None:
-                yield read
+                exported = None
+                if task is not None:
+                    read = reads.load(task, history_length=None, artifacts=True)
+                    exported = ExportedTask(read, task.requests())
+            if exported is not None:
+                yield exported
         with self.store.lock:
             names = sorted(name for name, _ in self.store.conversations.of_owner(owner) if context_id in (None, name))
         for name in names:
-            exported = self._conversation(owner, name)
-            if exported is not None:
-                yield exported
+            conversation = self._conversation(owner, name)
+            if conversation is not None:
+                yield conversation
 
     def _conversation(self, owner: str, name: str) -> ExportedConversation | None:
         conversations = self.store.conversations

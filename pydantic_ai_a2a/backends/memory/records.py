@@ -258,6 +258,11 @@ class Task:
         newest = next((message for message in reversed(self.inbox) if message.answer or message.seq <= read), None)
         return self.request_of(newest)
 
+    def requests(self) -> list[bytes]:
+        """See `ExportedTask.requests`."""
+        every = (self.request, *(message.request for message in self.inbox))
+        return [request for request in every if request]
+
     def request_of(self, message: Message | None) -> bytes | None:
         """Return the request of a message; None stands for the first message."""
         return (self.request if message is None or message.request is None else message.request) or None

@@ -8,7 +8,7 @@ from typing import Any
 from . import ranges
 from .transaction import Transaction, where
 
-__all__ = ('conversation_ids', 'task_ids')
+__all__ = ('conversation_ids', 'requests', 'task_ids')
 
 _BATCH = 500
 
@@ -23,6 +23,16 @@ def conversation_ids(agent: str, owner: str, context_id: str | None, after: str)
     """Return the next ids of an owner's conversations, or the id of one context's conversation."""
     batch, values = where({'agent = ?': agent, 'owner = ?': owner, 'id > ?': after, 'id = ?': context_id})
     return (yield from _batch(f'SELECT id FROM conversation WHERE {batch}', values))
+
+
+def requests(agent: str, task_id: str) -> Transaction[list[bytes]]:
+    """Return the requests of a task's messages, oldest first."""
+    rows = yield (
+        'SELECT 0 AS seq, request FROM task WHERE agent = ? AND id = ?'
+        " UNION ALL SELECT seq, request FROM item WHERE agent = ? AND task_id = ? AND kind = 'message' ORDER BY seq",
+        (agent, task_id, agent, task_id),
+    )
+    return [request for _, request in rows if request]
 
 
 def _batch(query: str, values: Sequence[Any]) -> Transaction[list[str]]:

@@ -17,6 +17,7 @@ from ...ports import (
     Erased,
     EventLog,
     ExportedConversation,
+    ExportedTask,
     Finish,
     Housekeeping,
     Marks,
@@ -291,7 +292,7 @@ class SqlHousekeeping(Port, Housekeeping):
 
     async def export(
         self, owner: str, context_id: str | None = None
-    ) -> AsyncIterator[StoredTask | ExportedConversation]:
+    ) -> AsyncIterator[ExportedTask | ExportedConversation]:
         async for task_id in self._ids(export.task_ids, owner, context_id):
             task = await self.database.read(
                 reads.load,
@@ -302,7 +303,7 @@ class SqlHousekeeping(Port, Housekeeping):
                 artifacts=True,
             )
             if task is not None:  # it may have been swept meanwhile
-                yield task
+                yield ExportedTask(task, await self.database.read(export.requests, self.agent, task_id))
         async for conversation_id in self._ids(export.conversation_ids, owner, context_id):
             loaded = await self.database.read(conversations.load, self.agent, owner, conversation_id)
             if loaded is not None:
