@@ -364,13 +364,18 @@ def test_without_the_extra_the_terminal_is_plain(
 def test_a_chat_at_a_terminal(url: str) -> None:
     with process_in_terminal('chat', url) as (terminal, process):
         terminal.until('/exit ends')
+        terminal.until_prompt()
         say(terminal, 'hello', 'You said hello with 0 files.')
+        terminal.until_prompt(2)
         say(terminal, 'delete', 'Approve?')
         say(terminal, 'y', 'The tool says: deleted a.txt')
+        terminal.until_prompt(3)
         say(terminal, 'wait', 'You said wait')
         terminal.type('\x03')
         terminal.until('is canceled')
-        say(terminal, '/new', '> ')
+        terminal.until_prompt(4)
+        terminal.type('/new\r')
+        terminal.until_prompt(5)
         terminal.type('/exit\r')
         assert process.wait(LIMIT) == 0
     terminal.close()
