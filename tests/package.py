@@ -1,7 +1,7 @@
 """Checks the files of a release in dist/: `python -m tests.package`, which `make package` runs.
 
 The wheel must have exactly the files of the package and its metadata, and the source archive all that builds the wheel.
-The wheel must also work in an empty environment, which `tests/installed.py` tries.
+The wheel must also work in an empty environment, which `tests/installed.py` tries, and pytest must find the fixtures.
 With `RELEASE=1` in the environment, the changelog must have a dated section for the version.
 """
 
@@ -21,6 +21,7 @@ from zipfile import ZipFile
 ROOT = Path(__file__).parent.parent
 UV = str(Path(sys.executable).with_name('uv'))
 LIMIT = 1200.0
+FIXTURES = ('a2a_client', 'a2a_server')
 PACKAGE = 'pydantic_ai_a2a'
 PLUGIN = 'pydantic_ai_a2a_pytest.py'
 METADATA = {'METADATA', 'RECORD', 'WHEEL', 'entry_points.txt', 'licenses/LICENSE'}
@@ -66,6 +67,9 @@ def installed_faults(wheel: Path, folder: Path) -> Iterator[str]:
         _run(UV, 'venv', '--quiet', '--python', sys.executable, str(folder / 'environment'))
         _run(UV, 'pip', 'install', '--quiet', '--python', str(python), str(wheel))
         yield from _run(str(python), '-I', str(ROOT / 'tests' / 'installed.py'), cwd=folder).splitlines()
+        _run(UV, 'pip', 'install', '--quiet', '--python', str(python), 'pytest')
+        fixtures = _run(str(python), '-m', 'pytest', '--fixtures', cwd=folder)
+        yield from (f'pytest has no fixture {name}' for name in FIXTURES if f'{name} -- ' not in fixtures)
     except subprocess.CalledProcessError as error:
         yield f'{error}\n{error.stderr}'
 
