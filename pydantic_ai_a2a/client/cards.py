@@ -130,7 +130,7 @@ def _described(status: int) -> str:
 
 
 def _until(headers: httpx2.Headers) -> float:
-    control = headers.get('cache-control', '')
+    control = headers.get('cache-control', '').lower()
     match = _MAX_AGE.search(control)
     age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH
     return time.monotonic() + age

@@ -1,0 +1,194 @@
+"""Hostile servers over HTTP: redirects, answers without an end, refusals without a body; and clients of many loops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+
+from pydantic_ai_a2a import A2AClient, A2AError, CardRefused, RemoteProtocolError, RemoteUnavailable, Server, serve
+from pydantic_ai_a2a.client import connections, transport
+from pydantic_ai_a2a.errors import OverloadedError, PermissionDeniedError, QuotaExceededError, UnauthenticatedError
+
+from ..bounds import LIMIT
+from .canned import CARD, TASK, WORKING, Canned, result, stream
+from .peers import ANSWER, Talker
+from .test_peers import text_of
+
+SECRET: dict[str, Any] = {'headers': {'authorization': 'Bearer secret'}, 'timeout': LIMIT}
+
+
+@contextmanager
+def served(canned: Canned) -> Iterator[Server]:
+    """Serve canned answers, with a card that names the server."""
+    with serve(canned.app, anonymous=True) as server:
+        if isinstance(canned.card, dict):
+            canned.card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': server.url}]}
+        yield server
+
+
+@asynccontextmanager
+async def calling(canned: Canned, **options: Any) -> AsyncGenerator[A2AClient]:
+    with served(canned) as server:
+        async with asyncio.timeout(LIMIT), A2AClient(server.url, **{**SECRET, **options}) as client:
+            yield client
+
+
+class Endless:
+    """An answer without an end."""
+
+    def __init__(self, begin: str, kind: str) -> None:
+        self.sent = 0
+        self.response = StreamingResponse(self._pieces(begin), media_type=kind)
+
+    async def _pieces(self, begin: str) -> AsyncGenerator[str]:
+        yield begin
+        while True:
+            self.sent += 65_536
+            yield ' ' * 65_536
+            await asyncio.sleep(0)  # the server sees that its client has left
+
+
+@pytest.mark.parametrize('status', [301, 302, 303, 307, 308])
+@pytest.mark.parametrize('place', ['card', 'answer', 'stream'])
+async def test_a_redirect_is_an_error_and_the_other_server_gets_nothing(status: int, place: str) -> None:
+    other = Canned(result(TASK))
+    with served(other) as elsewhere:
+        redirect = RedirectResponse(f'{elsewhere.url}?token=secret', status)
+        canned = Canned(redirect, card=redirect if place == 'card' else None)
+        async with (
+            httpx2.AsyncClient(follow_redirects=True) as http,
+            calling(canned, http_client=http) as client,
+        ):
+            kind = CardRefused if place == 'card' else RemoteProtocolError
+            with pytest.raises(kind, match=f'HTTP {status} redirects, and redirects are not followed') as refused:
+                await (client.send('hello') if place == 'stream' else client.get('t'))
+    assert 'secret' not in str(refused.value)
+    assert canned.requests[0][2]['authorization'] == 'Bearer secret'
+    assert other.requests == []
+
+
+@pytest.mark.parametrize(
+    ('control', 'requests'),
+    [
+        ('no-store', 3),
+        ('No-Store, max-age=60', 3),
+        ('max-age=0', 3),
+        ('private, Max-Age=60', 1),
+        ('max-age=99999999999999999999', 1),
+        ('max-age=soon', 1),
+        ('', 1),
+    ],
+)
+async def test_a_card_is_kept_as_its_cache_headers_say(control: str, requests: int) -> None:
+    canned = Canned(result(TASK))
+    with served(canned) as server:
+        canned.card = Response(json.dumps(canned.card), headers={'cache-control': control})
+        async with asyncio.timeout(LIMIT), A2AClient(server.url) as client:
+            for _ in range(3):
+                await client.card()
+    assert len(canned.requests) == requests
+
+
+async def test_a_card_without_an_end_is_refused() -> None:
+    endless = Endless('{', 'application/json')
+    async with calling(Canned(result(TASK), card=endless.response)) as client:
+        with pytest.raises(CardRefused, match='more than 1000000 bytes'):
+            await client.card()
+    assert endless.sent < 50_000_000
+
+
+@pytest.mark.parametrize('begin', ['data: ', ': ', 'id: ', 'data: x\ndata: '])
+async def test_a_line_without_an_end_is_refused(begin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, 'MAX_ANSWER', 1_000_000)
+    endless = Endless(begin, 'text/event-stream')
+    async with calling(Canned(endless.response)) as client:
+        with pytest.raises(RemoteProtocolError, match='an event has more than 1000000 bytes'):
+            _ = [update async for update in client.stream('hello')]
+    assert endless.sent < 50_000_000
+
+
+async def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections.Connections.read, '__defaults__', (1_000_000,))
+    endless = Endless('{', 'application/json')
+    async with calling(Canned(endless.response)) as client:
+        with pytest.raises(RemoteProtocolError, match='more than 1000000 bytes'):
+            await client.get('t')
+    assert endless.sent < 50_000_000
+
+
+@pytest.mark.parametrize(
+    ('status', 'kind'),
+    [
+        (401, UnauthenticatedError),
+        (403, PermissionDeniedError),
+        (429, QuotaExceededError),
+        (500, A2AError),
+        (503, OverloadedError),
+    ],
+)
+@pytest.mark.parametrize(
+    ('wait', 'seconds'), [('86400', 86400.0), ('Tue, 24 Nov 2026 10:00:00 GMT', None), ('-1', None)]
+)
+async def test_a_refusal_without_a_body_has_the_time_of_its_header(
+    status: int, kind: type[A2AError], wait: str, seconds: float | None
+) -> None:
+    canned = Canned(Response(status_code=status, headers={'retry-after': wait}))
+    async with calling(canned) as client:
+        with pytest.raises(kind, match=f'has answered with HTTP {status}') as refused:
+            await client.get('t')
+    assert refused.value.retry_after == seconds
+    assert len(canned.requests) == 2
+
+
+@pytest.mark.parametrize('status', [429, 503])
+async def test_a_message_is_sent_again_after_a_refusal_without_a_body(status: int) -> None:
+    busy = Response(status_code=status, headers={'retry-after': '0'})
+    canned = Canned(busy, busy, stream({'task': TASK}))
+    async with calling(canned) as client:
+        await client.send('hello')
+    first, second, third = [body for _, _, _, body in canned.requests if body]
+    assert first == second == third
+
+
+@pytest.mark.parametrize('status', [502, 504])
+async def test_a_lost_message_is_sent_again_only_if_its_caller_says_so(status: int) -> None:
+    canned = Canned(Response(status_code=status), stream({'task': TASK}))
+    async with calling(canned) as client:
+        with pytest.raises(RemoteUnavailable, match='`resend=True` sends the message again'):
+            await client.send('hello')
+    assert len(canned.methods) == 1
+    canned = Canned(Response(status_code=status), result({'task': TASK}))
+    async with calling(canned) as client:
+        await client.send('hello', resend=True)
+    first, second = [body for _, _, _, body in canned.requests if body]
+    assert first == second
+
+
+@pytest.mark.parametrize('state', ['TASK_STATE_ODD', 'odd', None, 99])
+async def test_an_event_with_an_unknown_state_is_refused(state: Any) -> None:
+    odd = {'taskId': 't', 'contextId': 'c', 'status': {'state': state}}
+    async with calling(Canned(stream({'task': WORKING}, {'statusUpdate': odd}, ids=True))) as client:
+        with pytest.raises(RemoteProtocolError, match=r'status\.state: must be a state of a task'):
+            _ = [update async for update in client.stream('hello')]
+
+
+def test_one_client_is_used_by_several_event_loops_at_once() -> None:
+    with serve(Talker().agent) as server:
+        client = A2AClient(server.url, timeout=LIMIT)
+
+        async def talk() -> list[str]:
+            async with asyncio.timeout(LIMIT), client:
+                streamed = [update.task async for update in client.stream('hello')]
+                return [text_of(await client.send('hello')), text_of(streamed[-1])]
+
+        with ThreadPoolExecutor(4) as threads:
+            answers = [*threads.map(lambda _: asyncio.run(talk()), range(8))]
+    assert answers == [[ANSWER, ANSWER]] * 8
