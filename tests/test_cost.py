@@ -34,7 +34,7 @@ from pydantic_ai.usage import RequestUsage
 from starlette.types import ASGIApp, Message
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import to_a2a
+from pydantic_ai_a2a import A2AApp, to_a2a
 
 from .client import LIMIT, Client, lifespan, message, texts
 
@@ -48,9 +48,13 @@ CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
 SEND_OWN_CALLS = {'memory': 295, 'file': 310}
 """In the thread of the event loop."""
-RESUME_OWN_CALLS = {'memory': 350, 'file': 430}
-"""In the thread of the event loop. Unlike a plain send, an answer reads the pause before and the task after the run.
-In a file, the run stores a checkpoint."""
+RESUME_OWN_CALLS = {'memory': 350, 'file': 420}
+"""In the thread of the event loop."""
+RESUME_OVER_TOOL = 1.1
+"""Calls of an answer that approves a tool, over the calls of a send whose run calls the same tool without approval.
+
+An answer reads the pause before and the task after the run. The send has a model response more, and in a file the
+checkpoint of that response."""
 DELTA_CALLS = 100
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
@@ -260,24 +264,30 @@ async def test_an_answer_to_an_approval_enters_few_rooms_and_calls_few_functions
     place: str, tmp_path: Path
 ) -> None:
     async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        if said(messages) == 'hello' or len(messages) > 2:
+        if len(messages) > 2:
             return await answer(messages, info)
         return ModelResponse(parts=[ToolCallPart('delete', {'path': 'a'}, 'c1')], usage=RequestUsage(input_tokens=1))
 
     async def delete(path: str) -> str:
         return f'deleted {path}'
 
-    agent = Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=True)], name='agent')
+    def app_of(name: str, *, asks: bool) -> A2AApp:
+        agent = Agent(FunctionModel(model), tools=[Tool(delete, requires_approval=asks)], name='agent')
+        return to_a2a(agent, backend='memory' if place == 'memory' else f'sqlite:///{tmp_path / name}.db')
+
     approval = {'callAnswers': [{'id': 'c1', 'decision': 'approve'}]}
-    app = to_a2a(agent, backend='memory' if place == 'memory' else f'sqlite:///{tmp_path / "tasks.db"}')
+    app = app_of('plain', asks=False)
     async with lifespan(app), asyncio.timeout(LIMIT):
-        sent = await rooms(served(app, sends('SendMessage')))
+        sent = await rooms(served(app, sends('SendMessage', 'delete')))
+    app = app_of('asking', asks=True)
+    async with lifespan(app), asyncio.timeout(LIMIT):
         tasks = [await Client(app).send('delete') for _ in range(WARM_UP + REPEATS)]
         answers = [message(parts=[{'data': approval}], taskId=task['id']) for task in tasks]
         bodies = [request('SendMessage', {'message': answer}) for answer in answers]
         resumed = await rooms(served(app, iter(bodies)))
     assert resumed.keys() - sent.keys() <= {'audit.py', 'lifecycle.py'}
     assert resumed.total() <= RESUME_OWN_CALLS[place]
+    assert resumed.total() <= RESUME_OVER_TOOL * sent.total()
 
 
 async def test_a_plain_send_asks_little_more_of_the_event_loop_than_the_run_of_its_agent(
