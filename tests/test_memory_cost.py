@@ -28,7 +28,7 @@ PIECE, PIECES = 32_000, 60
 """Bytes and number of the deltas of a long answer."""
 COPIES = 2.2
 """Copies of a long streamed answer: its deltas and its artifact."""
-FINISHED_TASK = 4_900
+FINISHED_TASK = 4_600
 """Bytes of a finished task of a short message and a short answer, with its conversation."""
 
 

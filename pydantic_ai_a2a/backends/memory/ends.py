@@ -130,7 +130,7 @@ def _leave(store: Store, task: Task, ending: _Ending) -> None:
         progress.inbox_read = ending.inbox  # a retry goes on from the checkpoint, or begins anew
         store.note_dead(task)
     elif ending.end.status.state in TERMINAL:
-        task.progress = OVER
+        task.results, task.progress = (*progress.artifacts.values(),), OVER
     else:
         progress.inbox_read = ending.read
         progress.own_messages, progress.own_usage = ending.own_messages, ending.own_usage

@@ -253,7 +253,7 @@ def _whole(task: Task, last: TaskEvent, final: Mapping[str, bytes]) -> bytes:
     artifact_id: str = from_json(last.payload)['artifactUpdate']['artifact']['artifactId']
     artifact = final.get(artifact_id)
     if artifact is None:
-        bodies = stored.assemble(task.artifacts.values(), task.updates(last.n))
+        bodies = stored.assemble(task.artifacts, task.updates(last.n))
         artifact = next(body for body in bodies if from_json(body)['artifactId'] == artifact_id)
     return stored.artifact_update(task.id, task.context_id, artifact)
 

@@ -22,7 +22,7 @@ def load(task: Task, *, history_length: int | None, artifacts: bool) -> StoredTa
         history = [*map(bytes, task.history[-history_length:])]
     if not artifacts:
         return StoredTask(task.header(), history, None)
-    bodies = [*task.artifacts.values()]
+    bodies = [*task.artifacts]
     if task.state not in TERMINAL and (updates := task.updates()):
         bodies = stored.assemble(bodies, updates)
     return StoredTask(task.header(), history, bodies)

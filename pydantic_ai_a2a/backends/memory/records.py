@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeAlias
 
 from ...lifecycle import LIVE
@@ -56,6 +56,7 @@ class Progress:
 
     __slots__ = (
         'answer',
+        'artifacts',
         'attempt',
         'behind',
         'cancel_requested',
@@ -75,6 +76,8 @@ class Progress:
     )
 
     def __init__(self) -> None:
+        self.artifacts: dict[str, bytes] = {}
+        """The artifacts of the task by id, which a later turn may replace."""
         self.queued = False
         """True while the task waits for a worker."""
         self.queue_seq = 0
@@ -148,7 +151,6 @@ class Task:
     """A task with its messages, artifacts and events."""
 
     __slots__ = (
-        'artifacts',
         'context_id',
         'dialect',
         'events',
@@ -167,6 +169,7 @@ class Task:
         'progress',
         'push',
         'request',
+        'results',
         'retried_as',
         'run',
         'size',
@@ -198,7 +201,8 @@ class Task:
         self.paid: Sequence[int] | None = None
         """Amounts charged for a run: number of the run, requests, tokens, cost."""
         self.history: list[Body] = []
-        self.artifacts: dict[str, bytes] = {}
+        self.results: tuple[bytes, ...] = ()
+        """The artifacts of an ended task: without their ids, the task is smaller by a twentieth."""
         self.inbox: list[Message] = []
         self.events: list[TaskEvent | SplicedEvent] = []
         """The newest events, without gaps; a sweep deletes the oldest."""
@@ -219,6 +223,11 @@ class Task:
     def live(self) -> bool:
         """True for a queued or running task."""
         return self.state in LIVE
+
+    @property
+    def artifacts(self) -> Collection[bytes]:
+        """The artifacts, in the order of the last change."""
+        return self.results or self.progress.artifacts.values()
 
     def header(self) -> TaskHeader:
         """Return the header."""

@@ -135,14 +135,15 @@ class Store:
 
     def add_artifacts(self, task: Task, artifacts: Sequence[tuple[str, bytes]]) -> None:
         """Add artifacts to a task. A new artifact replaces the artifact with the same id."""
+        bodies = task.progress.artifacts
         for artifact_id, body in artifacts:
-            self._grow(task, len(body) + _ITEM - len(task.artifacts.pop(artifact_id, b'')))
-            task.artifacts[artifact_id] = body
+            self._grow(task, len(body) + _ITEM - len(bodies.pop(artifact_id, b'')))
+            bodies[artifact_id] = body
 
     def streamed(self, task: Task) -> list[tuple[str, bytes]]:
         """Return the artifacts of a task without a result, with the streamed parts: readers have seen them (§4.2.2)."""
         updates = task.updates()
-        bodies = stored.assemble(task.artifacts.values(), updates) if updates else ()
+        bodies = stored.assemble(task.artifacts, updates) if updates else ()
         return [(stored.load_artifact(body)['artifact_id'], body) for body in bodies]
 
     def set_status(self, task: Task, status: Status) -> None:
@@ -195,7 +196,7 @@ class Store:
         task.failure = failure
         self.set_status(task, status)
         self.log(task, [event])
-        task.progress = OVER
+        task.results, task.progress = (*task.progress.artifacts.values(),), OVER
         return event
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
