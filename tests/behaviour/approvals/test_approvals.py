@@ -20,8 +20,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from pydantic_ai_a2a import A2AApp, Approvals, Push
+from pydantic_ai_a2a.conversion.asking import MEDIA_TYPE, URI
 
-from ...client import RpcError, message, state_of, texts
+from ...client import RpcError, message, rpc, state_of, texts
 from ...dialects import only
 from ...webhooks import webhook
 from ..asking import ROW, Tools, answers, approve, asked, model
@@ -104,6 +105,17 @@ async def test_an_answer_lets_the_same_task_go_on(answer: dict[str, Any], said: 
     assert tools.deleted == deleted
     assert texts(after) == ['delete + and now']
     assert [each['role'] for each in done['history']] == ['ROLE_USER', 'ROLE_AGENT', 'ROLE_USER', 'ROLE_AGENT']
+
+
+@covers(ROW)
+async def test_the_extension_of_pending_calls_may_be_activated_and_need_not_be() -> None:
+    async with serving(Tools().agent) as client:
+        header = client.dialect.extensions_header
+        sent = rpc('SendMessage', {'message': message('delete')})
+        plain, active = await client.post(sent), await client.post(sent, {header: URI})
+    assert header.lower() not in plain.headers
+    assert active.headers[header.lower()] == URI
+    assert [MEDIA_TYPE in answer.body.decode() for answer in (plain, active)] == [True, True]
 
 
 @covers(ROW)
