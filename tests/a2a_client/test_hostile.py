@@ -190,5 +190,5 @@ def test_one_client_is_used_by_several_event_loops_at_once() -> None:
                 return [text_of(await client.send('hello')), text_of(streamed[-1])]
 
         with ThreadPoolExecutor(4) as threads:
-            answers = [*threads.map(lambda _: asyncio.run(talk()), range(8))]
-    assert answers == [[ANSWER, ANSWER]] * 8
+            answers = [threads.submit(asyncio.run, talk()) for _ in range(8)]
+            assert [answer.result() for answer in answers] == [[ANSWER, ANSWER]] * 8
