@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -26,7 +26,7 @@ SECRET: dict[str, Any] = {'headers': {'authorization': 'Bearer secret'}, 'timeou
 
 
 @contextmanager
-def served(canned: Canned) -> Iterator[Server]:
+def served(canned: Canned) -> Generator[Server]:
     """Serve canned answers, with a card that names the server."""
     with serve(canned.app, anonymous=True) as server:
         if isinstance(canned.card, dict):
