@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, cast
 
@@ -36,9 +37,14 @@ def run(name: str, folder: Path) -> dict[str, list[str]]:
 
 
 def _outputs(outputs: Sequence[Any]) -> Iterator[str]:
-    for output in outputs:
-        if output.output_type == 'stream':
-            assert output.name == 'stdout', output.text
-            yield output.text
+    # A slow kernel sends the text of a cell in several pieces.
+    for is_text, pieces in groupby(outputs, lambda output: output.output_type == 'stream'):
+        if is_text:
+            yield ''.join(_text(piece) for piece in pieces)
         else:
-            yield output.data.get('text/html', output.data.get('text/plain'))
+            yield from (piece.data.get('text/html', piece.data.get('text/plain')) for piece in pieces)
+
+
+def _text(output: Any) -> str:
+    assert output.name == 'stdout', output.text
+    return output.text
