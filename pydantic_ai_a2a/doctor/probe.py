@@ -109,7 +109,8 @@ class Probe:
 
     async def _send(self, request: Request, name: str, *, streams: bool = False) -> Answer:
         answer = Answer(sent=f'{request.verb} {shown(request.url)} ({name})')
-        headers = {**request.headers, **({'accept': 'text/event-stream'} if streams else {})}
+        # Some servers close a kept connection after an HTTP 500, perhaps while the next request is on its way.
+        headers = {**request.headers, 'connection': 'close', **({'accept': 'text/event-stream'} if streams else {})}
         try:
             async with self._connections.open(
                 request.verb, request.url, headers=headers, content=request.body
