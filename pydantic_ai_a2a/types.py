@@ -21,6 +21,7 @@ from fasta2a.schema import Artifact, Message, Part, TaskState
 
 __all__ = (
     'ANONYMOUS',
+    'PARTIAL',
     'Artifact',
     'Call',
     'Caller',
@@ -34,6 +35,7 @@ __all__ = (
     'Note',
     'Page',
     'Part',
+    'PartialArtifact',
     'PushParams',
     'PushTarget',
     'Registered',
@@ -170,6 +172,16 @@ class Step(NamedTuple):
     part: Part
     metadata: dict[str, str]
     """Metadata of the update's message, with the kind of the step."""
+
+
+PARTIAL = {'progress': 'partial'}
+"""Metadata of the artifact of a partial output."""
+
+
+class PartialArtifact(NamedTuple):
+    """The artifact of a partial output, until the next one or the answer replaces the artifact."""
+
+    artifact: Artifact
 
 
 class ToolArtifact(NamedTuple):

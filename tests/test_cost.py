@@ -26,7 +26,7 @@ from typing import Any
 
 import pydantic_core
 import pytest
-from pydantic import TypeAdapter
+from pydantic import BaseModel, TypeAdapter
 from pydantic_ai import Agent, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
@@ -34,7 +34,7 @@ from pydantic_ai.usage import RequestUsage
 from starlette.types import ASGIApp, Message
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import A2AApp, to_a2a
+from pydantic_ai_a2a import A2AApp, Progress, Results, to_a2a
 
 from .client import LIMIT, Client, lifespan, message, texts
 
@@ -59,6 +59,9 @@ DELTA_CALLS = 100
 DELTA_CALLBACKS = 1
 HISTORY_CALLS = 0.5
 """For each message of the conversation that a run continues: none, as exactly as they can be counted."""
+
+PARTIAL_CALLS = 10
+"""Of a structured run without readers: the settings of partial data are made, and no output is validated."""
 
 APP_MODULES = 195
 """Modules of the package that an app over the memory of the process loads."""
@@ -248,6 +251,25 @@ async def test_a_plain_send_takes_few_calls_more_than_the_run_of_its_agent() -> 
         alone = await calls(lambda: AGENT.run('hello'))
         sent = await calls(served(app, sends('SendMessage')))
     assert sent - alone <= SEND_CALLS
+
+
+class Weather(BaseModel):
+    sunny: bool
+
+
+async def forecast(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    return ModelResponse(parts=[ToolCallPart('final_result', {'sunny': True})], usage=RequestUsage(input_tokens=1))
+
+
+async def test_a_structured_run_without_readers_takes_no_calls_for_partial_data() -> None:
+    counts: list[int] = []
+    for partial_data in (False, True):
+        agent = Agent(FunctionModel(forecast, stream_function=stream), output_type=Weather)
+        app = to_a2a(agent, results=Results(progress=Progress(partial_data=partial_data)))
+        async with lifespan(app), asyncio.timeout(LIMIT):
+            counts.append(await calls(served(app, sends('SendMessage'))))
+    without, with_partial_data = counts
+    assert with_partial_data - without <= PARTIAL_CALLS
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])

@@ -113,6 +113,11 @@ class Hooks:
         """The hooks by name, without absent hooks."""
         return {hook.name: value for hook in fields(self) if (value := getattr(self, hook.name)) is not None}
 
+    @property
+    def of_tools(self) -> bool:
+        """True if a hook is called for tool calls."""
+        return self.on_tool_call is not None or self.on_tool_result is not None
+
     async def completed(self, task_id: str, result: AgentRunResult[Any]) -> None:
         """Call `on_complete` after a run's answer is stored."""
         await _call('on_complete', self.on_complete, result, task_id)
@@ -138,7 +143,7 @@ class Hooks:
 
 def observe_tools(run: AgentRun[Any, Any], hooks: Hooks, task_id: str) -> None:
     """Call the hooks for the tool calls of a run."""
-    if hooks.on_tool_call is not None or hooks.on_tool_result is not None:
+    if hooks.of_tools:
         wrap_toolset(run, lambda toolset: _ObservedToolset(toolset, hooks, task_id))
 
 

@@ -41,6 +41,7 @@ from pydantic_ai.workspaces import WorkspaceBackend, WorkspaceRef
 from typing_extensions import TypedDict
 
 from ..arguments import seconds, suggestion
+from ..conversion.output_types import has_output_functions
 from .internals import has_output_validators
 
 __all__ = (
@@ -48,6 +49,7 @@ __all__ = (
     'RunInfo',
     'RunOptions',
     'check_options',
+    'check_partial_data',
     'check_tools',
     'may_change_history',
     'may_have_model',
@@ -139,6 +141,20 @@ def check_options(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
     if options.get('output_type') is not None and has_output_validators(agent):  # the agent may get validators later
         raise TypeError(
             'output_type= cannot be combined with output validators of the agent: set output_type= on the agent itself.'
+        )
+
+
+def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> None:
+    """Refuse partial data for an agent whose functions would run on each partial output.
+
+    Raises:
+        TypeError: The agent has output functions or output validators.
+    """
+    output_type = options.get('output_type') or agent.output_type
+    if has_output_functions(output_type) or has_output_validators(_unwrapped(agent)):
+        raise TypeError(
+            'Progress.partial_data cannot be combined with output functions or output validators of the agent, which'
+            ' would run on each partial output. Progress.partial_functions=True allows that.'
         )
 
 

@@ -54,6 +54,7 @@ from .options import (
     may_have_model,
     may_prepare_tools,
 )
+from .partial_output import PartialOutputs
 from .run_output import RunOutput, calls_of, files_of, schemas_of, stopped
 from .steering import Steering
 from .tool_events import ToolEvents
@@ -110,6 +111,7 @@ class Runner:
         self._changes_history = may_change_history(agent, options)
         self._ends_with_text = (options.get('output_type') or agent.output_type) is str and not self._changes_history
         self._prepares_tools = may_prepare_tools(agent, options)
+        self._wraps_tools = self._prepares_tools or hooks.of_tools
         self._may_have_model = may_have_model(agent, options)
 
     async def run(
@@ -123,6 +125,7 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         text_output: bool,
+        partial_outputs: PartialOutputs | None = None,
         collects_text: bool = False,
         turn: Turn | None = None,
         usage: RunUsage | None = None,
@@ -144,6 +147,7 @@ class Runner:
             watched: Returns True if the run has readers.
             emit: Takes the events of the run.
             text_output: True if text of the model can be the output.
+            partial_outputs: Takes partial outputs for readers; None for no partial outputs.
             collects_text: True to return the streamed text, too: a copy of the answer.
             turn: Stores the run step by step.
             usage: Usage before the run, increased by the run.
@@ -177,13 +181,23 @@ class Runner:
                 **self._options_of(info, options, budget, downloads=downloads),
             ) as run:
                 node = run.next_node
-                self._wrap_tools(run, info['task_id'])
+                if self._wraps_tools:
+                    self._wrap_tools(run, info['task_id'])
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
                     seen = ToolEvents(run, None if resumed else answers, shown)
                     await self._drive(
-                        run, node, answer, watched, emit, shown=seen, turn=turn, may_wait=may_wait, steering=steering
+                        run,
+                        node,
+                        answer,
+                        watched,
+                        emit,
+                        partial_outputs=partial_outputs,
+                        shown=seen,
+                        turn=turn,
+                        may_wait=may_wait,
+                        steering=steering,
                     )
                 except (asyncio.CancelledError, RunCancelled):
                     charge_unanswered(run, budget)
@@ -237,6 +251,7 @@ class Runner:
         watched: Callable[[], bool],
         emit: Emit,
         *,
+        partial_outputs: PartialOutputs | None,
         shown: ToolEvents,
         turn: Turn | None,
         may_wait: bool,
@@ -248,7 +263,7 @@ class Runner:
             if (asks or self._steps.of_tools) and watched():
                 stream = self._stream(node, shown)
             if stream is not None:
-                await self._observe(stream, answer, emit)
+                await self._observe(run, stream, answer, emit, partial_outputs)
             before, node, note = node, await run.next(node), None
             if node is before:
                 raise Stalled
@@ -289,11 +304,21 @@ class Runner:
             return node.stream(shown.run.ctx)
         return shown.of_node(node) if self._steps.of_tools and Agent.is_call_tools_node(node) else None
 
-    async def _observe(self, stream: _Events, answer: AnswerStream, emit: Emit) -> None:
+    async def _observe(
+        self,
+        run: AgentRun[Any, Any],
+        stream: _Events,
+        answer: AnswerStream,
+        emit: Emit,
+        partial_outputs: PartialOutputs | None,
+    ) -> None:
         async with stream as events:
+            observe = None if partial_outputs is None else partial_outputs.of(run, events)
             async for event in events:
                 if (output := answer.feed(event) or self._steps.of_event(event)) is not None:
                     await emit(output)
+                if observe is not None:
+                    await observe(event)
 
     async def _show(self, response: ModelResponse, emit: Emit) -> None:
         for step in self._steps.of_response(response):

@@ -13,7 +13,7 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
-from ..agent.options import RunOptions, check_tools, may_have_model, models_of
+from ..agent.options import RunOptions, check_partial_data, check_tools, may_have_model, models_of
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
@@ -89,6 +89,9 @@ class Conversion:
         if self._is_known:
             for argument, tools in settings.approvals.named_tools.items():
                 check_tools(agent, options, argument, tools)
+            progress = settings.results.progress
+            if progress.partial_data and not progress.partial_functions:
+                check_partial_data(agent, options)
 
     def check_content(self, message: Message) -> None:
         """Refuse a message outside the agent's media types or input type. A custom worker is not asked."""

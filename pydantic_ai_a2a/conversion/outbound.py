@@ -18,11 +18,11 @@ from pydantic_ai.tools import DeferredToolRequests
 from pydantic_core import CoreSchema, core_schema, from_json
 
 from ..errors import ContentTypeNotSupportedError
-from ..types import Artifact, Part
+from ..types import PARTIAL, Artifact, Part
 from .files import File, file_modes, file_part
 from .finite import lost_number
 from .media import OCTET_STREAM
-from .modes import EVERYTHING, OutputModes, fitting, output_modes, with_json
+from .modes import EVERYTHING, OutputModes, UnacceptableOutput, fitting, output_modes, with_json
 from .output_types import answers_in_text, declared_types, file_types, type_name
 from .states import STATES
 
@@ -236,6 +236,20 @@ class OutputMapper:
             for n, (name, parts) in enumerate(named, 1)
         ]
 
+    def partial_artifacts(self, output: Any, *, artifact_id: str, accepted: OutputModes) -> list[Artifact]:
+        """Return the artifacts of a partial output: only data, marked as partial, without the schema of the data."""
+        if isinstance(output, _NO_ANSWERS):
+            return []
+        try:
+            artifacts = self.artifacts(output, artifact_id=artifact_id, accepted=accepted)
+        except (NotFinite, UnacceptableOutput, UnserializableOutput):
+            return []
+        return [
+            Artifact(artifact_id=artifact['artifact_id'], name=artifact.get('name', ''), parts=data, metadata=PARTIAL)
+            for artifact in artifacts
+            if (data := [_bare_data(part) for part in artifact['parts'] if 'data' in part])
+        ]
+
     def not_finite(self, output: Any) -> str | None:
         """Return the fault of an output with NaN or infinity; None for other outputs."""
         if not isinstance(output, _NO_ANSWERS):
@@ -281,6 +295,10 @@ def _parts(value: Any, member_of: Callable[[Any], _Member], *, text: bool) -> li
         if all(isinstance(item, File) for item in items):
             return [file_part(item) for item in items]
     return [member_of(value).part(value)]
+
+
+def _bare_data(part: Part) -> Part:
+    return Part(data=part.get('data'), media_type='application/json')
 
 
 def _add_files(parts: list[Part], files: Sequence[BinaryContent]) -> None:

@@ -12,7 +12,7 @@ from pydantic_ai.output import NativeOutput, PromptedOutput, TextOutput, ToolOut
 
 from .files import File
 
-__all__ = ('answers_in_text', 'declared_types', 'file_types', 'type_name')
+__all__ = ('answers_in_text', 'declared_types', 'file_types', 'has_output_functions', 'type_name')
 
 _WRAPPED: dict[type[Any], str] = {
     NativeOutput: 'outputs',
@@ -31,10 +31,25 @@ def declared_types(spec: object) -> Iterator[Any]:
     elif isinstance(spec, Sequence):
         for item in cast('Sequence[Any]', spec):
             yield from declared_types(item)
-    elif isinstance(spec, partial) or inspect.isfunction(spec) or inspect.ismethod(spec):
+    elif _is_function(spec):
         yield from declared_types(_returned(spec))
     else:
         yield from _union_members(spec) or (spec,)
+
+
+def _is_function(spec: object) -> bool:
+    return isinstance(spec, partial) or inspect.isfunction(spec) or inspect.ismethod(spec)
+
+
+def has_output_functions(spec: object) -> bool:
+    """Return True if a function of the user makes an output."""
+    if isinstance(spec, TextOutput):
+        return True
+    if wrapped := _WRAPPED.get(type(spec)):
+        return has_output_functions(getattr(spec, wrapped))
+    if isinstance(spec, Sequence):
+        return any(map(has_output_functions, cast('Sequence[Any]', spec)))
+    return _is_function(spec)
 
 
 def _returned(function: Any) -> Any:

@@ -19,7 +19,7 @@ from fasta2a.schema import Task, TaskStatus
 from pydantic_core import from_json, to_json
 
 from ..notebooks import HtmlTask
-from ..types import Artifact, Message, Part, StoredTask, TaskHeader, TaskState
+from ..types import PARTIAL, Artifact, Message, Part, StoredTask, TaskHeader, TaskState
 
 __all__ = (
     'ROLES',
@@ -181,8 +181,14 @@ class TextArtifact:
         return self._head + to_json(text) + tail + (b',"lastChunk":true}}' if last else b'}}')
 
 
-def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes]) -> list[bytes]:
-    """Return the artifacts after `artifactUpdate` payloads, with adjacent text chunks joined (§4.2.2)."""
+def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes], *, partial: bool = True) -> list[bytes]:
+    """Return the artifacts after `artifactUpdate` payloads, with adjacent text chunks joined (§4.2.2).
+
+    Args:
+        artifacts: The stored artifacts.
+        updates: The payloads.
+        partial: False to leave out artifacts with partial data, of runs that have ended without a result.
+    """
     parts: dict[str, dict[str, Any]] = {}
     for body in artifacts:
         artifact = from_json(body)
@@ -195,7 +201,11 @@ def assemble(artifacts: Iterable[bytes], updates: Iterable[bytes]) -> list[bytes
             parts[artifact['artifactId']] = artifact
         else:
             whole['parts'].extend(artifact['parts'])
-    return [to_json({**artifact, 'parts': _join_text(artifact['parts'])}) for artifact in parts.values()]
+    return [
+        to_json({**artifact, 'parts': _join_text(artifact['parts'])})
+        for artifact in parts.values()
+        if partial or artifact.get('metadata') != PARTIAL
+    ]
 
 
 def _join_text(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:

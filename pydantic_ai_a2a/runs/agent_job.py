@@ -17,6 +17,7 @@ from ..agent.current_task import Running, running, tool_artifact_prefix
 from ..agent.dependencies import Dependencies, RunToken
 from ..agent.hooks import Hooks
 from ..agent.options import RunInfo
+from ..agent.partial_output import PartialOutputs
 from ..agent.references import Refer
 from ..agent.run_output import RunOutput
 from ..agent.runner import Runner
@@ -34,7 +35,7 @@ from ..protocol import stored
 from ..quotas import Metering
 from ..settings import LONG, Settings
 from ..telemetry import metrics
-from ..types import Message
+from ..types import Message, PartialArtifact
 from .recorder import Recorder
 
 __all__ = ('AgentJob', 'Read', 'ReadTask', 'plain_read')
@@ -88,6 +89,8 @@ class AgentJob:
         self._read_task = read_task
         self._outputs = outputs
         self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
+        self._shows_partial = settings.results.progress.partial_data and outputs.holds_data
+        self._results = settings.results
         self._marks_end = settings.results.stream == 'mark'
         self._metering = metering
         self._approvals = settings.approvals
@@ -140,6 +143,7 @@ class AgentJob:
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
+            partial_outputs=self._partial_outputs(claim, recorder) if self._shows_partial else None,
             text_output=self._streams_text and self._accepted(claim).text,
             collects_text=self._marks_end,
             turn=turn,
@@ -154,6 +158,16 @@ class AgentJob:
             return run()
         assert isinstance(token, RunToken), 'as this job makes them'
         return self._dependencies.use(claim, token, info, run_id, lambda deps: run(options={'deps': deps}))
+
+    def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs:
+        artifact_id, accepted = recorder.artifact_id, self._accepted(claim)
+
+        async def show(output: Any) -> None:
+            for artifact in self._outputs.partial_artifacts(output, artifact_id=artifact_id, accepted=accepted):
+                await recorder.write(PartialArtifact(artifact))
+
+        results = self._results
+        return PartialOutputs(show, results.interval, with_validators=results.progress.partial_functions)
 
     async def _run_input(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> RunInput:
         """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.

@@ -16,7 +16,7 @@ from ..ports import Charge, Checkpoint, Claim, Finish, Status
 from ..protocol import run_metadata, stored
 from ..settings import Results
 from ..telemetry import metrics
-from ..types import Artifact, Message, Note, Part, Step, TaskEvent, TaskState, TextDelta, ToolArtifact
+from ..types import Artifact, Message, Note, Part, PartialArtifact, Step, TaskEvent, TaskState, TextDelta, ToolArtifact
 from .flush import EventBody, Flush
 from .retries import Retries
 
@@ -90,10 +90,12 @@ class Recorder:
         """Usage of the run over all attempts, a `RunUsage` that grows during the run."""
         self.tool_artifacts: dict[str, bytes] = {}
         """Artifacts from tools, as JSON, by id."""
+        self._partial = b''
+        """The last partial artifact, as JSON."""
         self.taken = 0 if claim.checkpoint is None else claim.checkpoint.taken
         """Row of the newest client message that entered the run under way; 0 for none."""
 
-    async def write(self, event: TextDelta | Note | Step | ToolArtifact) -> None:
+    async def write(self, event: TextDelta | Note | Step | PartialArtifact | ToolArtifact) -> None:
         """Store and publish an event of the running agent.
 
         Raises:
@@ -107,12 +109,21 @@ class Recorder:
             message = self._message(stored.dump_parts([event.part]), metadata=event.metadata)
             await self._emit(self._status_event(Status('working', self._now(), message)))
             return
+        if isinstance(event, PartialArtifact):
+            await self._write_partial(event.artifact)
+            return
         if isinstance(event, ToolArtifact):
             header, body = self._claim.header, stored.dump_artifact(event.artifact)
             await self._emit((None, stored.artifact_update(header.id, header.context_id, body)))
             self.tool_artifacts[event.artifact['artifact_id']] = body
             return
         await self._emit(*self._note(event))
+
+    async def _write_partial(self, artifact: Artifact) -> None:
+        header, body = self._claim.header, stored.dump_artifact(artifact)
+        if body != self._partial:
+            self._partial = body
+            await self._emit((None, stored.artifact_update(header.id, header.context_id, body, last=False)))
 
     async def save(self, checkpoint: Checkpoint, note: Note | None) -> None:
         """Store a checkpoint, together with the agent's note about the step, after all earlier events.

@@ -25,6 +25,13 @@ class Progress:
     tools: bool = False
     """True sends tool calls, and the end of each call without its result. Arguments of tools in `hide_arguments` are
     left out. Default False."""
+    partial_data: bool = False
+    """True sends the structured output while the model writes the output: data that validates as partial output, at
+    most once in `Results.interval`. Each part replaces the part before, and the answer replaces the last. Default
+    False."""
+    partial_functions: bool = False
+    """True allows `partial_data` for an agent with output functions or output validators, which then also run on each
+    partial output, with `ctx.partial_output` True. Default False: `to_a2a` refuses such an agent."""
 
 
 @checked
@@ -40,7 +47,7 @@ class Results:
     """
     interval: Span[float] = Span(0.1)
     """Seconds during which text is gathered into one piece. The first piece is sent at once. 0 sends each piece of the
-    model unchanged. Default 0.1."""
+    model unchanged. Default 0.1. Also the minimum time between two partial outputs."""
     size: int = 500
     """Characters of gathered text that are sent before `interval` has passed. Default 500."""
     data_as_text: bool = False

@@ -24,7 +24,7 @@ def load(task: Task, *, history_length: int | None, artifacts: bool) -> StoredTa
         return StoredTask(task.header(), history, None)
     bodies = [*task.artifacts]
     if task.state not in TERMINAL and (updates := task.updates()):
-        bodies = stored.assemble(bodies, updates)
+        bodies = stored.assemble(bodies, updates, partial=task.state == 'working')
     return StoredTask(task.header(), history, bodies)
 
 

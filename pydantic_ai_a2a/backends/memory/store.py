@@ -143,7 +143,7 @@ class Store:
     def streamed(self, task: Task) -> list[tuple[str, bytes]]:
         """Return the artifacts of a task without a result, with the streamed parts: readers have seen them (§4.2.2)."""
         updates = task.updates()
-        bodies = stored.assemble(task.artifacts, updates) if updates else ()
+        bodies = stored.assemble(task.artifacts, updates, partial=False) if updates else ()
         return [(stored.load_artifact(body)['artifact_id'], body) for body in bodies]
 
     def set_status(self, task: Task, status: Status) -> None:

@@ -89,7 +89,7 @@ def _with_items(
         )
         if updates:
             check_stored(header.id, *(row[0] for row in updates))
-            bodies = stored.assemble(bodies, (row[0] for row in updates))
+            bodies = stored.assemble(bodies, (row[0] for row in updates), partial=header.state == 'working')
     return StoredTask(header, history, bodies)
 
 

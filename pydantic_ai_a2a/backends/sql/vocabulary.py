@@ -159,7 +159,7 @@ def keep_streamed(agent: str, task_id: str) -> Transaction[None]:
         "DELETE FROM item WHERE agent = ? AND task_id = ? AND kind = 'artifact' RETURNING body",
         (agent, task_id),
     )
-    bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates))
+    bodies = stored.assemble((row[0] for row in before), (row[0] for row in updates), partial=False)
     items = [('artifact', stored.load_artifact(body)['artifact_id'], body) for body in bodies]
     yield [add_items(agent, task_id, items)]
 

@@ -18,7 +18,7 @@ from pydantic_ai.exceptions import ApprovalRequired
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, Messages, ToolCall, ToolResult, Workers, a2a, to_a2a
 
 from ...client import message, state_of, texts
 from ...dialects import unversioned
@@ -84,11 +84,17 @@ async def test_hooks_get_the_arguments_that_ran_before_and_after_the_tool() -> N
 
 
 async def test_a_call_names_its_task_and_itself() -> None:
-    calls: list[ToolCall] = []
-    async with serving(Agent(calling('double', number=1), toolsets=[doubling(Log())]), on_tool_call=calls.append) as it:
-        task = await it.send('hi')
+    calls, task_ids = list[ToolCall](), list[str]()
+
+    def on_tool_call(call: ToolCall) -> None:
+        calls.append(call)
+        task_ids.append(a2a(call.ctx).task_id)
+
+    agent = Agent(calling('double', number=1), toolsets=[doubling(Log())])
+    async with serving(agent, on_tool_call=on_tool_call) as client:
+        task = await client.send('hi')
     [call] = calls
-    assert (call.ctx.metadata or {})['a2a']['task_id'] == task['id']
+    assert task_ids == [task['id']]
     assert call.tool_call_id == call.ctx.tool_call_id
     assert 'ctx' not in repr(call)  # the context has the dependencies and the whole conversation
 

@@ -1,0 +1,284 @@
+"""Partial data: a structured output for clients that watch the model write the output."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from pydantic_ai import Agent, DeferredToolRequests, ModelRetry, NativeOutput, RunContext, TextOutput, Tool, ToolOutput
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+
+from pydantic_ai_a2a import Progress, RemoteAgent, Results, serve, to_a2a
+
+from ...client import LIMIT, Event, state_of, texts
+from ...dialects import unversioned
+from ..rows import covers
+from ..stage import serving
+
+ROW = covers('model, dataclass, tuple, list, dict, int, None, union')
+PARTIAL = Results(interval=0, progress=Progress(partial_data=True))
+PIECES = ('{"title": "Soup"', ', "steps": ["Cut"', ', "Cook it', ' well"]', '}')
+RECIPE = {'title': 'Soup', 'steps': ['Cut', 'Cook it well']}
+
+
+class Recipe(BaseModel):
+    title: str = ''
+    steps: list[str] = []
+
+
+class Writer:
+    """A model that writes one output in pieces. Before each piece, the model waits for its gate."""
+
+    def __init__(self, *pieces: str, waits_before: int | None = None) -> None:
+        self._pieces = pieces or PIECES
+        self._waits_before = waits_before
+        self.reached, self.gate = asyncio.Event(), asyncio.Event()
+        self.model = FunctionModel(stream_function=self._stream)
+
+    async def _stream(
+        self, messages: list[ModelMessage], info: AgentInfo
+    ) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        tools = info.output_tools
+        if tools:
+            yield {0: DeltaToolCall(name=tools[0].name, json_args='', tool_call_id='c')}
+        for n, piece in enumerate(self._pieces):
+            if n == self._waits_before:
+                self.reached.set()
+                await self.gate.wait()
+            yield {0: DeltaToolCall(json_args=piece)} if tools else piece
+
+
+def artifacts(events: list[Event]) -> list[dict[str, Any]]:
+    return [event.result['artifactUpdate']['artifact'] for event in events if 'artifactUpdate' in event.result]
+
+
+def results(updates: list[dict[str, Any]]) -> list[Any]:
+    return [update['parts'][0]['data']['result'] for update in updates]
+
+
+async def watched(
+    agent: Agent[Any, Any], results: Results = PARTIAL, **configuration: Any
+) -> tuple[list[Event], dict[str, Any]]:
+    """The events of a task for a client that watches, and the stored task."""
+    async with serving(agent, results=results) as client:
+        async with client.send_streaming(**configuration) as reader:
+            events = await reader.rest()
+        return events, await client.get_task(events[0].result['task']['id'])
+
+
+@ROW
+@pytest.mark.parametrize('output_type', [Recipe, NativeOutput(Recipe), ToolOutput(Recipe, name='cook')])
+async def test_watchers_get_valid_partial_data_and_then_the_answer(output_type: Any) -> None:
+    events, task = await watched(Agent(Writer().model, output_type=output_type))
+    *partial, last = artifacts(events)
+    assert results(partial)[-4:] == [
+        {'title': 'Soup', 'steps': []},
+        {'title': 'Soup', 'steps': ['Cut']},
+        {'title': 'Soup', 'steps': ['Cut', 'Cook it']},
+        RECIPE,
+    ]
+    assert all(Recipe.model_validate(result) for result in results(partial))
+    assert {str(update['metadata']) for update in partial} == {"{'progress': 'partial'}"}
+    assert {update['artifactId'] for update in (*partial, last)} == {last['artifactId']}
+    assert [last] == task['artifacts']
+    assert (results([last]), 'metadata' in last) == ([RECIPE], False)
+
+
+@ROW
+async def test_a_late_watcher_gets_the_newest_partial_data_first() -> None:
+    writer = Writer(waits_before=3)
+    agent = Agent(writer.model, output_type=Recipe)
+    async with serving(agent, results=PARTIAL) as client, client.send_streaming() as reader:
+        task = (await anext(reader)).result['task']
+        await writer.reached.wait()
+        [newest] = (await client.get_task(task['id']))['artifacts']
+        async with client.subscribe(task['id']) as late:
+            [shown] = (await anext(late)).result['task']['artifacts']
+            writer.gate.set()
+            *_, last = artifacts(await late.rest())
+        await reader.rest()
+    assert newest == shown
+    assert results([shown, last]) == [{'title': 'Soup', 'steps': ['Cut', 'Cook it']}, RECIPE]
+    assert shown['metadata'] == {'progress': 'partial'}
+
+
+@ROW
+@pytest.mark.parametrize('place', ['memory', 'file'])
+async def test_a_task_that_ends_without_an_answer_keeps_no_partial_data(place: str, tmp_path: Path) -> None:
+    writer = Writer(waits_before=3)
+    backend: Any = 'memory' if place == 'memory' else f'sqlite:///{tmp_path}/tasks.db'
+    async with serving(Agent(writer.model, output_type=Recipe), results=PARTIAL, backend=backend) as client:
+        async with client.send_streaming() as reader:
+            task = (await anext(reader)).result['task']
+            await writer.reached.wait()
+            canceled = await client.call('CancelTask', {'id': task['id']})
+            assert artifacts(await reader.rest())
+        assert (state_of(canceled), 'artifacts' in canceled) == ('CANCELED', False)
+        assert 'artifacts' not in await client.get_task(task['id'])
+
+
+@unversioned('the rate is below what versions differ in')
+async def test_partial_data_comes_at_most_once_in_an_interval() -> None:
+    agent = Agent(Writer('{"steps": ["0"', *[f', "{n}"' for n in range(1, 50)], ']}').model, output_type=Recipe)
+    events, task = await watched(agent, Results(interval=3600, progress=Progress(partial_data=True)))
+    assert len(artifacts(events)) <= 2
+    assert len(results(task['artifacts'])[0]['steps']) == 50
+
+
+@unversioned('below what versions differ in')
+async def test_nobody_gets_partial_data_by_default() -> None:
+    events, _ = await watched(Agent(Writer().model, output_type=Recipe), Results(interval=0))
+    assert results(artifacts(events)) == [RECIPE]
+
+
+@unversioned('below what versions differ in')
+async def test_an_answer_that_is_refused_is_written_anew() -> None:
+    tries = iter([('{"title": "Soup", "steps": [1', ']}'), PIECES])
+
+    async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str | dict[int, DeltaToolCall]]:
+        yield {0: DeltaToolCall(name=info.output_tools[0].name, json_args='', tool_call_id='c')}
+        for piece in next(tries):
+            yield {0: DeltaToolCall(json_args=piece)}
+
+    events, task = await watched(Agent(FunctionModel(stream_function=stream), output_type=Recipe))
+    assert (state_of(task), results(artifacts(events))[-1]) == ('COMPLETED', RECIPE)
+
+
+@unversioned('below what versions differ in')
+@pytest.mark.parametrize(
+    ('modes', 'data_as_text'), [({}, True), ({'acceptedOutputModes': ['text/plain']}, False)], ids=['both', 'only']
+)
+async def test_partial_data_is_never_text(modes: dict[str, Any], data_as_text: bool) -> None:
+    options = Results(interval=0, data_as_text=data_as_text, progress=Progress(partial_data=True))
+    events, task = await watched(Agent(Writer().model, output_type=Recipe), options, **modes)
+    *partial, last = artifacts(events)
+    assert bool(partial) is data_as_text
+    assert [part for update in partial for part in update['parts'] if 'text' in part] == []
+    assert len(texts({'artifacts': [last]})) == 1
+    assert state_of(task) == 'COMPLETED'
+
+
+@unversioned('below what versions differ in')
+async def test_the_text_of_an_answer_is_no_data() -> None:
+    async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        yield 'It is '
+        yield 'Soup.'
+
+    events, task = await watched(Agent(FunctionModel(stream_function=stream), output_type=[str, Recipe]))
+    assert all('data' not in update['parts'][0] for update in artifacts(events))
+    assert texts(task) == ['It is Soup.']
+
+
+# --- functions of the user ------------------------------------------------------------------------------------------
+
+
+def cook(recipe: Recipe) -> Recipe:
+    return recipe
+
+
+def loud(text: str) -> str:
+    return text.upper()
+
+
+def validated(validate: Callable[..., Any]) -> Agent[Any, Any]:
+    agent = Agent(Writer().model, output_type=Recipe)
+    agent.output_validator(validate)
+    return agent
+
+
+@unversioned('an argument')
+@pytest.mark.parametrize(
+    'agent',
+    [
+        Agent(Writer().model, output_type=cook),
+        Agent(Writer().model, output_type=[str, ToolOutput(cook)]),
+        Agent(Writer().model, output_type=TextOutput(loud)),
+        validated(cook),
+    ],
+    ids=['function', 'tool', 'text', 'validator'],
+)
+def test_functions_that_would_run_on_partial_outputs_are_refused(agent: Agent[Any, Any]) -> None:
+    with pytest.raises(TypeError, match=r'Progress\.partial_data cannot be combined with output functions'):
+        to_a2a(agent, results=PARTIAL)
+
+
+@unversioned('below what versions differ in')
+async def test_functions_run_on_partial_outputs_if_allowed_and_their_errors_stay_out_of_the_run() -> None:
+    seen: list[bool] = []
+
+    def check(ctx: RunContext[None], recipe: Recipe) -> Recipe:
+        seen.append(ctx.partial_output)
+        if len(seen) == 1:
+            raise ZeroDivisionError
+        if len(recipe.steps) < 2:
+            raise ModelRetry('More steps.')
+        return recipe
+
+    allowed = Results(interval=0, progress=Progress(partial_data=True, partial_functions=True))
+    events, task = await watched(validated(check), allowed)
+    *partial, last = results(artifacts(events))
+    assert (state_of(task), last) == ('COMPLETED', RECIPE)
+    assert partial
+    assert all(len(recipe['steps']) == 2 for recipe in partial)
+    assert (seen[-1], {*seen[:-1]}) == (False, {True})
+
+
+@unversioned('below what versions differ in')
+async def test_a_partial_output_that_is_no_json_is_left_out() -> None:
+    def cook(ctx: RunContext[None], recipe: Recipe) -> Any:
+        return object() if ctx.partial_output else recipe
+
+    allowed = Results(interval=0, progress=Progress(partial_data=True, partial_functions=True))
+    events, _ = await watched(Agent(Writer().model, output_type=cook), allowed)
+    assert results(artifacts(events)) == [RECIPE]
+
+
+@unversioned('below what versions differ in')
+async def test_a_call_that_waits_is_no_partial_data() -> None:
+    async def stream(_: list[ModelMessage], info: AgentInfo) -> AsyncIterator[dict[int, DeltaToolCall]]:
+        yield {0: DeltaToolCall(name='pay', json_args='{"amount":', tool_call_id='c')}
+        yield {0: DeltaToolCall(json_args=' 5}')}
+
+    def pay(amount: int) -> None:
+        raise AssertionError('nobody has approved it')
+
+    agent = Agent(
+        FunctionModel(stream_function=stream),
+        output_type=[Recipe, DeferredToolRequests],
+        tools=[Tool(pay, requires_approval=True)],
+    )
+    events, task = await watched(agent)
+    assert (state_of(task), artifacts(events)) == ('INPUT_REQUIRED', [])
+
+
+@unversioned('below what versions differ in')
+async def test_a_validator_that_the_agent_gets_later_never_runs_on_partial_outputs() -> None:
+    seen: list[bool] = []
+    agent: Agent[Any, Any] = Agent(Writer().model, output_type=Recipe)
+
+    def check(ctx: RunContext[None], recipe: Recipe) -> Recipe:
+        seen.append(ctx.partial_output)
+        return recipe
+
+    async with serving(agent, results=PARTIAL) as client:
+        agent.output_validator(check)
+        async with client.send_streaming() as reader:
+            assert results(artifacts(await reader.rest())) == [RECIPE]
+    assert seen == [False]
+
+
+# --- clients of the package -----------------------------------------------------------------------------------------
+
+
+@unversioned('by the client of the package')
+async def test_a_remote_agent_returns_the_answer_and_no_partial_data() -> None:
+    with serve(to_a2a(Agent(Writer().model, output_type=Recipe), results=PARTIAL)) as server:
+        async with asyncio.timeout(LIMIT), RemoteAgent(server.url, output_type=Recipe) as remote:
+            async with remote.run_stream('Soup, please.') as streamed:
+                assert await streamed.get_output() == Recipe.model_validate(RECIPE)
+            assert (await remote.run('Soup, please.')).output == Recipe.model_validate(RECIPE)
