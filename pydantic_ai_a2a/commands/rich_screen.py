@@ -16,8 +16,8 @@ __all__ = ('RichScreen',)
 class RichScreen(Screen):
     """Shows the answer to a message as Markdown."""
 
-    def __init__(self, console: Console | None = None) -> None:
-        super().__init__()
+    def __init__(self, before: str = '', console: Console | None = None) -> None:
+        super().__init__(before)
         self._console = console or Console(highlight=False)
         self._errors = Console(stderr=True, highlight=False)
         self._live: Live | None = None

@@ -17,7 +17,7 @@ from ..protocol.wire import event_json, task_json
 from ..remote.content import content_of, text_of
 from .target import say
 
-__all__ = ('Form', 'Screen', 'as_json', 'safe', 'screen_for')
+__all__ = ('Form', 'Screen', 'artifact_text', 'as_json', 'safe', 'screen_for')
 
 Form: TypeAlias = Literal['text', 'json', 'jsonl']
 
@@ -36,20 +36,28 @@ def as_json(value: Any) -> str:
 
 
 class Screen:
-    """Shows the answer to a message as plain text."""
+    """Shows the answer to a message as plain text.
 
-    def __init__(self) -> None:
+    Args:
+        before: Text of the task that an earlier screen has shown.
+    """
+
+    def __init__(self, before: str = '') -> None:
+        self._before = before
         self._text = ''
         """The text on the screen."""
 
     def show(self, update: Update) -> None:
         """Show the news of an event."""
-        if update.task is not None:
-            self._grow(_artifact_text(update.task))
+        if update.task is not None and (text := artifact_text(update.task)) != self._before:
+            self._before = ''
+            self._grow(text)
         if 'status_update' in update.event:
             status = update.event['status_update']['status']
             if status['state'] == 'working' and (message := status.get('message')) is not None:
-                self.progress(_step(message))
+                step = _step(message)
+                if step.strip() not in ('', self._text.strip(), self._before.strip()):
+                    self.progress(step)
 
     def progress(self, text: str) -> None:
         """Show a step of the agent."""
@@ -107,7 +115,7 @@ class _JsonLinesScreen(Screen):
         pass
 
 
-def screen_for(form: Form) -> Screen:
+def screen_for(form: Form, before: str = '') -> Screen:
     """Return the screen of a form: with colours and Markdown if the extra `cli` is installed, and in a terminal."""
     if form != 'text':
         return _JsonScreen() if form == 'json' else _JsonLinesScreen()
@@ -115,12 +123,13 @@ def screen_for(form: Form) -> Screen:
         try:
             from .rich_screen import RichScreen  # noqa: PLC0415 - of an extra
         except ImportError:
-            return Screen()
-        return RichScreen()
-    return Screen()
+            return Screen(before)
+        return RichScreen(before)
+    return Screen(before)
 
 
-def _artifact_text(task: Task) -> str:
+def artifact_text(task: Task) -> str:
+    """Return the text of all artifacts of a task."""
     return text_of(part for artifact in task.get('artifacts', ()) for part in artifact['parts'])
 
 

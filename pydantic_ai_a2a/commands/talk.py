@@ -25,7 +25,7 @@ from ..remote.tasks import RemoteTasks
 from ..remote.waiting import waiting_task
 from .calling import INTERRUPTED, WAITS, Remote
 from .deciding import decide
-from .screen import Form, safe, screen_for
+from .screen import Form, artifact_text, safe, screen_for
 from .target import say
 
 __all__ = ('Talk',)
@@ -113,18 +113,18 @@ class Talk:
         if 'denied' in answer:
             return self._run(partial(self.client.cancel, task['id']))
         try:
-            return self._follow(answer.get('parts', []), task['id'], task['context_id'])
+            return self._follow(answer.get('parts', []), task['id'], task['context_id'], before=artifact_text(task))
         except InvalidParamsError as error:
             say(f'the agent refuses the answer: {safe(error.message)}')
             return task
 
-    def _follow(self, parts: Sequence[Part], task_id: str, context_id: str) -> Task | Message:
+    def _follow(self, parts: Sequence[Part], task_id: str, context_id: str, before: str = '') -> Task | Message:
         options = SendOptions(task_id=task_id, context_id=context_id)
         updates = self.client.stream(parts, **options)
-        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates)))
+        return self._run(lambda: self._show(RemoteTasks(self.client).follow(updates), before))
 
-    async def _show(self, updates: AsyncGenerator[Update, None]) -> Task | Message:
-        screen = screen_for(self._form)
+    async def _show(self, updates: AsyncGenerator[Update, None], before: str = '') -> Task | Message:
+        screen = screen_for(self._form, before)
         try:
             update: Update | None = None
             async with aclosing(updates):

@@ -6,13 +6,15 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import pytest
 from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
 from pydantic_ai_a2a import BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
@@ -265,6 +267,23 @@ def test_a_person_answers_at_the_prompt(
     assert code == 0, text
     assert answer in text
     assert 'messageSchema' not in text
+
+
+def test_words_before_a_tool_call_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def model(messages: list[ModelMessage], _: AgentInfo) -> AsyncIterator[str | DeltaToolCalls]:
+        called = sum(isinstance(part, ToolReturnPart) for message in messages for part in message.parts)
+        yield ('Looking it up.', 'Deleting it.', 'All done.')[called]
+        if called < 2:
+            yield {1: DeltaToolCall(('look', 'delete')[called], '{}', tool_call_id=f'call-{called}')}
+
+    agent = Agent(FunctionModel(stream_function=model), name='talker')
+    agent.tool_plain(name='look')(lambda: 'x')
+    agent.tool_plain(name='delete', requires_approval=True)(lambda: 'gone')
+    for module in ('rich.console', 'pydantic_ai_a2a.commands.rich_screen'):
+        monkeypatch.setitem(sys.modules, module, None)
+    with serve(agent) as server:
+        code, text = at(monkeypatch, 'y\n', 'send', server.url, 'go')
+    assert (code, [text.count(words) for words in ('Looking it up.', 'Deleting it.', 'All done.')]) == (0, [1, 1, 1])
 
 
 def test_a_sign_in_that_is_denied_cancels_the_task(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
