@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .client.client import A2AClient
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
-    from .conversion.states import AuthRequired, InputRequired, Rejected
+    from .conversion.states import AuthRequired, InputRequired, NoCredential, Rejected
     from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable
     from .fasta2a.worker import AgentWorker
     from .remote.agent import RemoteAgent
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         Access,
         Approvals,
         Budget,
+        Credential,
+        Credentials,
         Limits,
         Messages,
         Progress,
@@ -75,12 +77,15 @@ __all__ = (
     'CallContext',
     'Caller',
     'CardRefused',
+    'Credential',
+    'Credentials',
     'CurrentTask',
     'InputRequired',
     'InvalidCredentials',
     'JWTAuth',
     'Limits',
     'Messages',
+    'NoCredential',
     'Postgres',
     'Progress',
     'Push',
@@ -134,6 +139,8 @@ _MODULES = {
     'Budget': '.settings',
     'CallContext': '.agent.dependencies',
     'Caller': '.types',
+    'Credential': '.settings',
+    'Credentials': '.settings',
     'CardRefused': '.errors',
     'CurrentTask': '.agent.current_task',
     'InputRequired': '.conversion.states',
@@ -146,6 +153,7 @@ _MODULES = {
     'Push': '.settings',
     'Quotas': '.settings',
     'Rate': '.settings',
+    'NoCredential': '.conversion.states',
     'Rejected': '.conversion.states',
     'RemoteAgent': '.remote.agent',
     'RemoteError': '.errors',

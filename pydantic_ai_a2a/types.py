@@ -139,6 +139,8 @@ class Call:
     """Further information on the call for its run, as JSON values; None if runs need none."""
     size: int = 0
     """Bytes of the request's body."""
+    request: Any = field(default=None, repr=False)
+    """The `RequestInfo` of the call."""
 
 
 class TaskEvent(NamedTuple):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Protocol
 
 from ..conversion.modes import OutputModes
 from ..conversion.outbound import Artifacts, OutputMapper
+from ..conversion.states import NoCredential
 from ..ports import Claim
 from ..types import ANONYMOUS, Caller, Note, ToolArtifact
 from .dependencies import caller_of
@@ -30,6 +31,8 @@ class Running(NamedTuple):
     outputs: OutputMapper
     accepted: Callable[[], OutputModes]
     """Returns the output modes that the client accepts."""
+    credential: Callable[[], Awaitable[str | None]] | None = None
+    """Reads the valid credential of the caller; None without `Access.credentials`."""
 
 
 running: ContextVar[Running | None] = ContextVar('running', default=None)
@@ -93,6 +96,19 @@ class CurrentTask:
     def caller(self) -> Caller:
         """Sender of the message that began the run, with scopes and claims. Anonymous outside of A2A."""
         return ANONYMOUS if self._current is None else caller_of(self._current.claim)
+
+    async def credential(self) -> str:
+        """Return the credential that `Credentials.exchange` has returned for the message that began the run.
+
+        Raises:
+            NoCredential: There is no credential, or it has expired. If the tool does not catch the error, the task
+                waits in `auth-required`, and the next message of the caller brings a new credential.
+        """
+        read = None if self._current is None else self._current.credential
+        value = None if read is None else await read()
+        if value is None:
+            raise NoCredential
+        return value
 
     async def status(self, text: str) -> None:
         """Show a text to the client as the status message of the working task (§4.1.2), until the next status.

@@ -53,6 +53,10 @@ def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_
             'Access.extended_card needs auth=: only authenticated callers get the extended card.',
         ),
         (
+            is_anonymous and access.credentials is not None,
+            'Access.credentials needs auth=: anonymous callers have no credentials.',
+        ),
+        (
             is_anonymous and approvals.approvers is not None,
             'Approvals.approvers needs auth=: all anonymous callers are one caller.',
         ),
@@ -92,6 +96,11 @@ def check_parts(
             settings.messages.reply != 'task' and not storage is worker is None,
             'Messages.reply cannot be combined with storage= or Workers.worker: direct replies need'
             ' conversations kept by the backend. Remove one of them.',
+        ),
+        (
+            settings.messages.reply != 'task' and settings.access.credentials is not None,
+            'Messages.reply cannot be combined with Access.credentials, which are stored with a task. Remove one of'
+            ' them.',
         ),
         (
             is_foreign and settings.messages.while_working == 'steer',

@@ -16,6 +16,7 @@ from ..agent.hooks import Hooks
 from ..agent.options import RunOptions, check_partial_data, check_tools, may_have_model, models_of
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
+from ..auth.credentials import CredentialVault
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
@@ -107,7 +108,7 @@ class Conversion:
         if self._is_known:
             self.outputs.check(modes)
 
-    def job(self, backend: Backend, metering: Metering | None = None) -> Job:
+    def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
         """Return the job that runs the tasks."""
         if self._foreign is not None:
             return WorkerJob(self._foreign)
@@ -123,6 +124,7 @@ class Conversion:
             refer=partial(read_referenced, accepts=self.takes, size=self._settings.limits.referenced),
             dependencies=self._dependencies,
             hooks=self._hooks,
+            vault=vault,
         )
 
 

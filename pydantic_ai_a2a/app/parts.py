@@ -14,6 +14,7 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import keep_caller
 from ..agent.options import NO_MODEL
+from ..auth.credentials import CredentialVault
 from ..auth.guard import Guard
 from ..auth.tenants import Tenants
 from ..card import CardFacts, CardTemplate
@@ -71,11 +72,13 @@ class Assembly:
         self._metering = metering
         self.streams = OpenStreams(limits.keep_alive)
         workers, push = settings.workers, settings.push
+        credentials = settings.access.credentials
+        vault = None if credentials is None else CredentialVault(credentials, backend.credentials, backend.now)
 
         def make_worker() -> Worker:
             if not conversion.has_model:
                 logger.warning('%s Runs without a model fail.', NO_MODEL)
-            return Worker(backend, conversion.job(backend, metering), settings, metering=metering)
+            return Worker(backend, conversion.job(backend, metering, vault), settings, metering=metering)
 
         self.direct = None
         """Answers messages with messages; None: all answers are tasks."""
@@ -109,6 +112,7 @@ class Assembly:
             metering=metering,
             push=registration,
             offers=self.hosting.offer,
+            vault=vault,
         )
 
     def serving(

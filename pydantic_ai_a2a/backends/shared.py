@@ -28,7 +28,7 @@ from .sql import contexts
 from .sql.conversations import SqlConversationStore
 from .sql.database import BoundWrite, WriteKind
 from .sql.notice import WATCH
-from .sql.ports import SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
+from .sql.ports import SqlCredentials, SqlEvents, SqlHousekeeping, SqlQueue, SqlQuotas, SqlReader
 from .sql.push_ports import Due, SqlOutbox, SqlPushConfigs
 from .sql.transaction import Transaction
 
@@ -99,6 +99,7 @@ class SharedBackend(Backend, Generic[ProcessT]):
         self.events = SqlEvents(self)
         self.housekeeping = SqlHousekeeping(self)
         self.quotas = SqlQuotas(self)
+        self.credentials = SqlCredentials(self)
         self.push_configs, self.outbox = SqlPushConfigs(self, due), SqlOutbox(self, due)
         self._check_alone()
 

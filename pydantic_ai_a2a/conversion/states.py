@@ -13,7 +13,7 @@ from pydantic import GetCoreSchemaHandler
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ('MARK', 'STATES', 'AuthRequired', 'InputRequired', 'Rejected', 'State')
+__all__ = ('MARK', 'STATES', 'AuthRequired', 'InputRequired', 'NoCredential', 'Rejected', 'State')
 
 MARK = 'a2a'
 """Key of these types' data in the metadata of a deferred call."""
@@ -63,6 +63,16 @@ class AuthRequired(ApprovalRequired):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: type[Any], handler: GetCoreSchemaHandler) -> CoreSchema:
         return _schema(cls, 'message')
+
+
+class NoCredential(AuthRequired):
+    """The run has no valid credential of its caller. If no code catches the error, the task waits for the caller."""
+
+    def __init__(self) -> None:
+        super().__init__('The access of the agent has expired: send the message again with valid credentials.')
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), ()
 
 
 @dataclass(eq=False)

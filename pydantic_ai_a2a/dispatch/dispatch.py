@@ -139,7 +139,7 @@ class Dispatch:
             span = self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
             traceparent = telemetry.traceparent()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
-        call = Call(caller, request.correlation_id, traceparent, facts, size)
+        call = Call(caller, request.correlation_id, traceparent, facts, size, request)
         try:
             if parts.metering is not None:
                 await self._meter(parts.metering, operation, params)

@@ -16,6 +16,7 @@ the call until the call succeeds. Any other error fails the task of the run.
 from __future__ import annotations
 
 from .backend import Backend
+from .credentials import CredentialStore, SealedCredential, credential_id, may_have_credentials, with_credential
 from .housekeeping import (
     DEAD_LETTER,
     DEAD_LETTERS,
@@ -41,6 +42,7 @@ __all__ = (
     'Charge',
     'Checkpoint',
     'Claim',
+    'CredentialStore',
     'DeadDelivery',
     'DeadLetter',
     'Delivery',
@@ -59,6 +61,7 @@ __all__ = (
     'PushConfig',
     'PushConfigs',
     'QuotaStore',
+    'SealedCredential',
     'Slot',
     'Spent',
     'Status',
@@ -68,4 +71,7 @@ __all__ = (
     'TaskQueue',
     'TaskReader',
     'amounts_of',
+    'credential_id',
+    'may_have_credentials',
+    'with_credential',
 )

@@ -9,6 +9,7 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ..clock import SYSTEM, Clock
+from .credentials import CredentialStore
 from .housekeeping import Housekeeping
 from .push import Outbox, PushConfigs
 from .quotas import QuotaStore
@@ -29,6 +30,8 @@ class Backend(ABC):
     push_configs: PushConfigs | None = None
     """Push configurations; None, like `outbox`, for a backend without push notifications."""
     outbox: Outbox | None = None
+    credentials: CredentialStore | None = None
+    """Credentials of tasks; None for a backend that stores none."""
     clock: Clock = SYSTEM
     durable: bool
     """True if tasks outlive the process."""

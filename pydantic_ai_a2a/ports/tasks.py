@@ -11,6 +11,7 @@ from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
 from ..types import TaskEvent, TaskHeader, TaskState
+from .credentials import SealedCredential
 from .push import PushConfig
 from .quotas import Charge
 from .reading import Pause
@@ -94,6 +95,9 @@ class Submission:
     """A webhook for the task, as by `PushConfigs.create`, from the first event after the message."""
     push_limit: int = 0
     """Limit of the task's push configurations."""
+
+    credential: SealedCredential | None = None
+    """The credential for the run, stored with the message and deleted at the end of the task."""
 
     def header(self, state: TaskState = 'submitted') -> TaskHeader:
         """Return the header of the new task; a submitted task is queued."""

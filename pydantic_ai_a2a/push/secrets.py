@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic_core import from_json, to_json
 
+from .. import encryption
 from ..types import PushTarget
-
-if TYPE_CHECKING:
-    from cryptography.fernet import MultiFernet
 
 __all__ = ('Cipher', 'Unreadable')
 
@@ -36,22 +33,12 @@ class Cipher:
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
-        self._fernet: MultiFernet | None = None
-        if not keys:
-            return
-        try:
-            from cryptography.fernet import Fernet, MultiFernet  # noqa: PLC0415 - an extra
-        except ImportError as error:
-            raise ImportError('Push.keys needs cryptography: pip install "pydantic-ai-a2a[push]"') from error
-        try:
-            self._fernet = MultiFernet([Fernet(key) for key in keys])
-        except ValueError:
-            raise ValueError('Push.keys must be keys of cryptography.fernet.Fernet.generate_key().') from None
+        self._encryption = encryption.Encryption(keys, 'Push.keys') if keys else None
 
     def dump(self, target: PushTarget) -> bytes:
         """Write a target."""
         plain = to_json([target.id, target.url, target.token, target.scheme, target.credentials])
-        return plain if self._fernet is None else _SEALED + self._fernet.encrypt(plain)
+        return plain if self._encryption is None else _SEALED + self._encryption.encrypt(plain)
 
     def load(self, body: bytes) -> PushTarget:
         """Read the output of `dump`, even if it was written before there were keys.
@@ -65,11 +52,9 @@ class Cipher:
     def _opened(self, body: bytes) -> bytes:
         if not body.startswith(_SEALED):
             return body
-        if self._fernet is None:
+        if self._encryption is None:
             raise Unreadable
-        from cryptography.fernet import InvalidToken  # noqa: PLC0415 - an extra
-
         try:
-            return self._fernet.decrypt(body.removeprefix(_SEALED))
-        except InvalidToken:
+            return self._encryption.decrypt(body.removeprefix(_SEALED))
+        except encryption.Unreadable:
             raise Unreadable from None

@@ -23,6 +23,7 @@ from ..agent.run_output import RunOutput
 from ..agent.runner import Runner
 from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
+from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
@@ -67,6 +68,7 @@ class AgentJob:
         refer: Reads the tasks to which a message refers.
         dependencies: Makes the `deps` of each run.
         hooks: Called at the ends of runs.
+        vault: Reads the credentials of callers; None without credentials.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class AgentJob:
         refer: Refer,
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
+        vault: CredentialVault | None = None,
     ) -> None:
         self._backend = backend
         self._runner = runner
@@ -98,6 +101,7 @@ class AgentJob:
         self._refer = refer
         self._dependencies = dependencies
         self.hooks = hooks
+        self._vault = vault
 
     def token(self) -> CancellationToken:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
@@ -133,7 +137,9 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim)))
+        vault = self._vault
+        credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
+        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential))
         run = partial(
             self._runner.run,
             prompt,

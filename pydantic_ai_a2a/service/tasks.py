@@ -18,7 +18,7 @@ from ..errors import (
     UnsupportedOperationError,
 )
 from ..lifecycle import TERMINAL, check_subscribe
-from ..ports import Accepted, Backend, Submission, Subscription
+from ..ports import Accepted, Backend, Submission, Subscription, with_credential
 from ..protocol import stored
 from ..protocol.limits import check_metadata
 from ..protocol.pages import task_before, task_token
@@ -53,6 +53,7 @@ from .streams import EventStream
 from .submissions import Submissions, registration_of
 
 if TYPE_CHECKING:
+    from ..auth.credentials import CredentialVault
     from ..push.registration import Registration
 
 __all__ = ('CAPABILITIES', 'Service', 'TaskList')
@@ -90,6 +91,7 @@ class Service:
         metering: Metering | None = None,
         push: Registration | None = None,
         offers: Offers = no_offers,
+        vault: CredentialVault | None = None,
     ) -> None:
         self._backend = backend
         self._offers = offers
@@ -101,6 +103,7 @@ class Service:
         )
         self.check = submissions.check
         """Checks a message without storage, and converts the message to the stored form."""
+        self._vault = vault
         self._now = now
         self._metering = metering
         self._push = push
@@ -116,7 +119,7 @@ class Service:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         if (decided := await self._decide(call, params)) is not None:
             return decided
-        submission = await self.check(call, params)
+        submission = await self._check(call, params)
         if params.return_immediately:
             accepted = await self._submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
@@ -140,7 +143,7 @@ class Service:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         if (decided := await self._decide(call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
-        submission = await self.check(call, params)
+        submission = await self._check(call, params)
         if not submission.new:
             await self._check_seen(submission.task_id, call.caller)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
@@ -172,6 +175,9 @@ class Service:
         # One of two concurrent calls succeeds. A later pause waits for other credentials or for an answer.
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
+        pause = await self._backend.reader.pause(task_id, header.owner)
+        if pause is not None:
+            submission = replace(submission, request=pause.request)  # the run keeps its caller
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 
@@ -187,6 +193,15 @@ class Service:
         submission = self._approvers.submission(await self.check(call, params), *found)
         accepted = await self._submit(submission, call, params.message)
         return await self._approvers.after(accepted.header)
+
+    async def _check(self, call: Call, params: SendParams) -> Submission:
+        """Check a message of the owner of its task, and add the credential for the run."""
+        submission = await self.check(call, params)
+        if self._vault is None or call.request is None:
+            return submission
+        credential = await self._vault.exchange(call.request, call.caller, submission.task_id)
+        request = with_credential(submission.request, credential)
+        return replace(submission, request=request, credential=credential)
 
     async def _submit(self, submission: Submission, call: Call, message: Message) -> Accepted:
         if self._metering is not None:

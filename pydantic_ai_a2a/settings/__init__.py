@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .access import SUPPORTED, Access, MakeCard, Owner, TenantRule, Version
+from .credentials import Credential, Credentials, Exchange
 from .limits import LONG, Budget, Limits, Quotas, Rate
 from .messages import HTTPS_ONLY, Approvals, Approvers, Messages, PlainText, Reply, Rule, WhileWorking
 from .results import Progress, Push, Results, TextStream
@@ -21,6 +22,9 @@ __all__ = (
     'Approvals',
     'Approvers',
     'Budget',
+    'Credential',
+    'Credentials',
+    'Exchange',
     'Limits',
     'MakeCard',
     'Messages',

@@ -10,6 +10,7 @@ from fasta2a.schema import AgentCard
 
 from ..arguments import checked
 from ..types import Caller
+from .credentials import Credentials
 
 __all__ = ('SUPPORTED', 'Access', 'MakeCard', 'Owner', 'TenantRule', 'Version')
 
@@ -64,3 +65,6 @@ class Access:
     """Extra card content for authenticated callers. Either a mapping merged into the public card (lists are appended),
     or a function `(caller, card)`, which may be async, that returns the fields to replace, or None to refuse the
     caller. Default None: the agent has no extended card."""
+    credentials: Credentials | None = None
+    """Credentials that runs use on behalf of callers, such as access tokens for MCP servers. Default None: runs get no
+    credentials."""

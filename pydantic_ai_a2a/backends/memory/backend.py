@@ -17,6 +17,7 @@ from ..event_bus import EventBus
 from ..model_json import prepare
 from .conversation_store import MemoryConversationStore
 from .ports import (
+    MemoryCredentials,
     MemoryEvents,
     MemoryHousekeeping,
     MemoryOutbox,
@@ -51,6 +52,7 @@ class MemoryBackend(Backend):
         self.events = MemoryEvents(self.store)
         self.housekeeping = MemoryHousekeeping(self.store)
         self.quotas = MemoryQuotas(self.store)
+        self.credentials = MemoryCredentials(self.store)
         self.push_configs = MemoryPushConfigs(self.store)
         self.outbox = MemoryOutbox(self.store)
 

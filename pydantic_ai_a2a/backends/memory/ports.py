@@ -12,6 +12,7 @@ from ...ports import (
     Charge,
     Checkpoint,
     Claim,
+    CredentialStore,
     DeadDelivery,
     DeadLetter,
     Delivery,
@@ -30,6 +31,7 @@ from ...ports import (
     PushConfig,
     PushConfigs,
     QuotaStore,
+    SealedCredential,
     Slot,
     Spent,
     Status,
@@ -47,6 +49,7 @@ from . import dead_letters, ends, reads, runs, submit, sweep
 from .store import Store
 
 __all__ = (
+    'MemoryCredentials',
     'MemoryEvents',
     'MemoryHousekeeping',
     'MemoryOutbox',
@@ -109,6 +112,14 @@ class MemoryQueue(_Port, TaskQueue):
     async def release(self, claim: Claim) -> None:
         with self.store.lock:
             runs.release(self.store, claim)
+
+
+class MemoryCredentials(_Port, CredentialStore):
+    """Reads the credentials of tasks in memory."""
+
+    async def load(self, task_id: str, credential_id: str) -> SealedCredential | None:
+        with self.store.lock:
+            return self.store.credentials.get(task_id, {}).get(credential_id)
 
 
 class MemoryReader(_Port, TaskReader):

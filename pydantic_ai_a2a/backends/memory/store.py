@@ -13,7 +13,7 @@ from threading import RLock
 from ...clock import Clock
 from ...errors import OverloadedError, TaskNotFoundError
 from ...lifecycle import TERMINAL
-from ...ports import DEAD_LETTERS, Status
+from ...ports import DEAD_LETTERS, SealedCredential, Status
 from ...protocol import stored
 from ...types import TaskEvent
 from ..event_bus import EventBus
@@ -54,6 +54,8 @@ class Store:
         self.quotas = Quotas()
         self.webhooks = Webhooks(clock)
         self.histories = Histories()
+        self.credentials: dict[str, dict[str, SealedCredential]] = {}
+        """The credentials of tasks that have not ended, by task and id."""
         self.repeatable: dict[tuple[str, str], Message] = {}
         """The messages that are recognised if they are repeated, by owner and key."""
         self.dead: dict[str | None, list[Key]] = {}
@@ -197,7 +199,20 @@ class Store:
         self.set_status(task, status)
         self.log(task, [event])
         task.results, task.progress = (*task.progress.artifacts.values(),), OVER
+        self.credentials.pop(task.id, None)
         return event
+
+    def sweep_credentials(self, at: int) -> int:
+        """Delete expired credentials, and return the number."""
+        expired = [
+            (task_id, credential.id)
+            for task_id, credentials in self.credentials.items()
+            for credential in credentials.values()
+            if credential.until <= at
+        ]
+        for task_id, credential_id in expired:
+            del self.credentials[task_id][credential_id]
+        return len(expired)
 
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Drop the cached messages of an erased context, or of all contexts of the owner."""
@@ -217,6 +232,7 @@ class Store:
         self.lists.forget(task)
         self.forget_dead(task)
         self.webhooks.drop(task)
+        self.credentials.pop(task.id, None)
         for message in task.inbox:
             if message.key is not None and self.repeatable.get((task.owner, message.key)) is message:
                 del self.repeatable[task.owner, message.key]

@@ -90,8 +90,7 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     if checked.replayed is not None:
         return checked.replayed
     task, answer = checked.task or _create(store, message), message.answer
-    if message.push is not None:  # before the event, which the webhook must get
-        store.webhooks.put(task, message.push)
+    _attach(store, task, message)
     header = task.header()
     if answer is not None and answer.rest is not None:
         _ask_for_rest(store, task, answer, answer.rest, message.at)
@@ -114,6 +113,14 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     if slot is not None and checked.queues and store.waiting.is_next(task):
         claim = take(store, task, slot.holder, message.at, slot.lease)
     return Accepted(header, header.last_event, False, claim)
+
+
+def _attach(store: Store, task: Task, message: Submission) -> None:
+    """Store the webhook and the credential of a message."""
+    if message.push is not None:  # before the event, which the webhook must get
+        store.webhooks.put(task, message.push)
+    if message.credential is not None:
+        store.credentials.setdefault(task.id, {})[message.credential.id] = message.credential
 
 
 def _create(store: Store, message: Submission) -> Task:

@@ -26,7 +26,8 @@ def sweep(store: Store, retention: Retention, at: int) -> tuple[int, Expired]:
     swept += _sweep_tasks(store, retention, at)
     dropped = _sweep_left(store)
     swept += dropped + _sweep_contexts(store, retention, at, ROWS - dropped)
-    return swept + store.quotas.sweep(at=at, limit=ROWS), ended
+    swept += store.quotas.sweep(at=at, limit=ROWS) + store.sweep_credentials(at)
+    return swept, ended
 
 
 def _ms(seconds: float) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from ...ports import Accepted, Claim, Finish, Slot, Status, Submission
+from ...ports import Accepted, Claim, Finish, Slot, Status, Submission, may_have_credentials
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key, status_event
@@ -67,8 +67,8 @@ def _start(
     settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
 ) -> Call | None:
     """Accept a new task, and take the task for a free slot."""
-    rare = message.refusal is not None or message.push is not None or message.task_limit is not None
-    if slot is None or not message.new or rare:
+    further = (message.refusal, message.push, message.task_limit, message.credential)
+    if slot is None or not message.new or any(value is not None for value in further):
         return None
     header = message.header()
     event = status_event(header, Status('working', message.at, None), 1)
@@ -121,7 +121,7 @@ def _first_claim(header: TaskHeader, message: Submission, slot: Slot, body: byte
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
     """Complete a task at the end of the only run."""
-    rare = claimed.run > 1 or end.artifacts is None or end.charges
+    rare = claimed.run > 1 or end.artifacts is None or end.charges or may_have_credentials(claimed.request)
     if end.status.state != 'completed' or rare:
         return None
     header, read = claimed.header, end.taken or claimed.inbox

@@ -11,7 +11,7 @@ from textwrap import dedent
 from typing import TypeAlias
 
 from ...errors import BackendUnusable
-from .schema import SCHEMA
+from .schema import CREDENTIALS, SCHEMA
 from .transaction import Transaction
 
 __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
@@ -19,7 +19,7 @@ __all__ = ('MIGRATIONS', 'Migrations', 'missing', 'script', 'version')
 Migrations: TypeAlias = Sequence[Sequence[str]]
 """The statements of each step."""
 
-MIGRATIONS: Migrations = (SCHEMA,)
+MIGRATIONS: Migrations = (SCHEMA, CREDENTIALS)
 
 CREATE_VERSION = 'CREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL)'
 READ_VERSION = 'SELECT COALESCE(MAX(version), 0) FROM a2a_schema'

@@ -13,6 +13,7 @@ from ...ports import (
     Accepted,
     Checkpoint,
     Claim,
+    CredentialStore,
     Ending,
     Erased,
     EventLog,
@@ -34,14 +35,14 @@ from ...settings import Retention
 from ...types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
 from ..ended import ended_task
 from ..rules import Expired, tell_expired
-from . import conversations, erase, export, filing, quotas, reads, runs, sweep
+from . import conversations, credentials, erase, export, filing, quotas, reads, runs, sweep
 from . import dead_letters as dead
 from . import submit as accept
 from .database import Database, Port, Published, WriteKind, always, reading, writing
 from .push_ports import Due
 from .transaction import Transaction
 
-__all__ = ('SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlQuotas', 'SqlReader')
+__all__ = ('SqlCredentials', 'SqlEvents', 'SqlHousekeeping', 'SqlQueue', 'SqlQuotas', 'SqlReader')
 
 
 def _of_submit(result: tuple[Accepted, list[TaskEvent]], *_: Any, **__: Any) -> Published:
@@ -263,6 +264,12 @@ class SqlQuotas(Port, QuotaStore):
     spent = reading(quotas.spent)
     charge = writing(quotas.charge)
     settle = writing(quotas.settle)
+
+
+class SqlCredentials(Port, CredentialStore):
+    """Reads the credentials of the tasks of a database."""
+
+    load = reading(credentials.load)
 
 
 class SqlHousekeeping(Port, Housekeeping):

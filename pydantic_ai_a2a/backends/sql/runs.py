@@ -11,11 +11,11 @@ from pydantic_ai.usage import RunUsage
 from ...conversion import turns
 from ...errors import LeaseLost
 from ...lifecycle import INTERRUPTED, TERMINAL
-from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status
+from ...ports import DEAD_LETTERS, Checkpoint, Claim, Finish, Marks, Slot, Status, may_have_credentials
 from ...types import TaskEvent, TaskHeader
 from ..model_json import dump_messages, dump_usage, load_messages, load_usage
 from ..rules import handed_on, hands_on, status_event
-from . import checkpoints, conversations, deliveries, endings, quotas
+from . import checkpoints, conversations, credentials, deliveries, endings, quotas
 from .contexts import NEXT, QUEUED, QUEUED_OR_OFFERED, let_go
 from .transaction import Lock, LockTasks, Rows, Transaction, Write
 from .vocabulary import (
@@ -356,8 +356,12 @@ def _end(
         f' failure = ?, inbox_read = ?, ending = ?,{turn} holder = NULL, lease_until = NULL,'
         f' cancel_requested = 0 WHERE {TASK}'
     )
-    ended = (statement, [(*values, *of_turn, agent, claimed.header.id)])
-    return [ended] if following is None else [ended, let_go(agent, claimed.header.owner, following)]
+    writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
+    if end.status.state in TERMINAL and may_have_credentials(claimed.request):
+        writes.append(credentials.drop(agent, claimed.header.id))
+    if following is not None:
+        writes.append(let_go(agent, claimed.header.owner, following))
+    return writes
 
 
 _TURN = ' own_messages = ?, own_usage = ?, pending = ?, context_head = ?, answer = NULL,'

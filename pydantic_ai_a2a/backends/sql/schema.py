@@ -12,7 +12,7 @@ The text is SQL of SQLite, and `postgres.statements` translates it. A blank line
 
 from __future__ import annotations
 
-__all__ = ('SCHEMA',)
+__all__ = ('CREDENTIALS', 'SCHEMA')
 
 _SQL = """
 -- Tasks. The fill factor leaves room on each page: a renewed lease then stays on its page, and no index changes.
@@ -327,3 +327,21 @@ END
 """
 
 SCHEMA = tuple(_SQL.strip().split('\n\n'))
+
+
+_CREDENTIALS_SQL = """
+-- Encrypted credentials that runs use on behalf of callers, until the end of their task.
+CREATE TABLE credential (
+    agent TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    id TEXT NOT NULL, -- id in the request of the message
+    until BIGINT NOT NULL, -- when the credential expires
+    body BLOB NOT NULL, -- encrypted
+    PRIMARY KEY (agent, task_id, id)
+) WITHOUT ROWID
+
+-- Finds expired credentials, which sweeps delete.
+CREATE INDEX credential_until ON credential (agent, until)
+"""
+
+CREDENTIALS = tuple(_CREDENTIALS_SQL.strip().split('\n\n'))

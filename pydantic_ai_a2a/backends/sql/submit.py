@@ -10,7 +10,7 @@ from ...ports import Accepted, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key, status_event
-from . import deliveries, pauses, ranges, runs, webhooks
+from . import credentials, deliveries, pauses, ranges, runs, webhooks
 from .contexts import BEHIND, NEXT, OFFERED, QUEUE_SEQ, ROUND, lock_rounds, place_in_line
 from .transaction import Lock, LockTasks, Transaction, Write
 from .vocabulary import (
@@ -94,6 +94,8 @@ def _store(
             yield from _check_unread(agent, message, queue_limit)
     if message.push is not None:  # before the event, which the webhook must get
         yield from webhooks.put(agent, header.id, header.owner, message.push, message.push_limit)
+    if message.credential is not None:
+        yield [credentials.add(agent, header.id, message.credential)]
     if message.new:
         return Accepted(header, 0, replayed=False), []
     return (yield from _add(agent, message, header, key, answers=answers))

@@ -12,7 +12,7 @@ from ...ports import Status
 from ...settings import Retention
 from ...types import TaskEvent
 from ..rules import EXPIRED, Expired, expired_status, status_event
-from . import conversations, deliveries, endings, filing, quotas, ranges, totals
+from . import conversations, credentials, deliveries, endings, filing, quotas, ranges, totals
 from .totals import CONVERSATIONS, ENDED, ENDED_STATES
 from .transaction import Lock, LockTasks, Rows, Transaction
 from .vocabulary import HEADER, HEADER_SIZE, drop_checkpoint, end_unheld, find_locked, header_of
@@ -53,6 +53,7 @@ def sweep(agent: str, retention: Retention, at: int) -> Transaction[tuple[int, E
     dropped = yield from _sweep_left(agent)
     swept += dropped + (yield from _sweep_contexts(agent, retention, at, ROWS - dropped))
     swept += yield from quotas.sweep(agent, at=at, limit=ROWS)
+    swept += yield from credentials.sweep(agent, at=at, limit=ROWS)
     swept += yield from totals.fold(agent)
     return swept, ended
 
@@ -163,7 +164,7 @@ def drop_task(agent: str, task_id: str) -> Transaction[int]:
     )
     items = yield 'DELETE FROM item WHERE agent = ? AND task_id = ? RETURNING seq', (agent, task_id)
     yield 'DELETE FROM event WHERE agent = ? AND task_id = ?', (agent, task_id)
-    yield [drop_checkpoint(agent, task_id), *deliveries.drop(agent, task_id)]
+    yield [drop_checkpoint(agent, task_id), credentials.drop(agent, task_id), *deliveries.drop(agent, task_id)]
     rows = len(items)
     for ending, owner, context_id, filed in tasks:
         rows += 2 + endings.number(ending)

@@ -13,7 +13,7 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from ..model_json import load_messages, load_usage
 from ..rules import status_event
-from . import conversations, deliveries
+from . import conversations, credentials, deliveries
 from .contexts import NEXT, let_go
 from .transaction import Lock, LockTasks, Transaction, Write
 
@@ -187,7 +187,8 @@ def end_unheld(agent: str, header: TaskHeader, status: Status, failure: str | No
     )
     ended = (freed, [(event.n, event.n, failure, agent, header.id)])
     log = add_events(agent, header.id, [event] if logged_after is not None else [])
-    yield [*set_status(agent, header.id, status), ended, log, drop_checkpoint(agent, header.id)]
+    drops = drop_checkpoint(agent, header.id), credentials.drop(agent, header.id)
+    yield [*set_status(agent, header.id, status), ended, log, *drops]
     if following is not None and header.state in LIVE:
         yield [let_go(agent, header.owner, following)]
     if push:

@@ -1,0 +1,50 @@
+"""Settings for credentials that runs use on behalf of callers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from starlette.requests import Request
+
+from ..arguments import Span, checked
+from ..types import Caller
+from .numbers import positive
+
+__all__ = ('Credential', 'Credentials', 'Exchange')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """A credential that a run may use on behalf of the caller. An `Exchange` returns the credential."""
+
+    value: str = field(repr=False)
+    """The credential, such as an access token: at most 16,000 characters."""
+    expires_in: float
+    """Seconds until the credential expires, as in the answer of a token endpoint (`expires_in`)."""
+
+
+Exchange: TypeAlias = Callable[[Request, Caller], Awaitable[Credential | None]]
+"""An async function of the request, without its body, and its caller. Returns the credential for the run, or None."""
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """Credentials that runs use on behalf of callers: exchanged for each message, and stored encrypted."""
+
+    exchange: Exchange
+    """Async function of the Starlette request, without its body, and the `Caller` that returns a `Credential` for the
+    run, or None for no credential. The server calls the function for each message that an authenticated caller sends,
+    before the message is stored. If the function fails, the caller gets HTTP 503, and nothing is stored."""
+    keys: Sequence[str] = field(repr=False)
+    """Fernet keys that encrypt stored credentials (see `cryptography.fernet.Fernet.generate_key`). The first key
+    encrypts, all keys decrypt."""
+    timeout: Span[float] = Span(10.0)
+    """Seconds for one exchange. Default 10."""
+
+    def __post_init__(self) -> None:
+        positive(self)
+        if not self.keys:
+            raise ValueError('Credentials.keys needs a key of cryptography.fernet.Fernet.generate_key().')

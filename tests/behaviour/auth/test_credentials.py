@@ -1,0 +1,283 @@
+"""Credentials of callers: exchanged with a message, encrypted in the store, and read by the run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+from cryptography.fernet import Fernet
+from fasta2a.storage import InMemoryStorage
+from pydantic_ai import Agent, RunContext
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from starlette.requests import Request
+
+from pydantic_ai_a2a import (
+    A2AApp,
+    Access,
+    BearerAuth,
+    Caller,
+    Credential,
+    Credentials,
+    Messages,
+    NoCredential,
+    Workers,
+    a2a,
+    to_a2a,
+)
+
+from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
+from ...dialects import only
+from ..stage import ended
+
+KEY, NEW_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
+TOKENS = {'first-token-of-ann': 'ann', 'other-token-of-ann': 'ann', 'first-token-of-bob': 'bob'}
+SECRET = 'downstream-secret'
+
+
+async def exchanged(request: Request, caller: Caller) -> Credential:
+    """Exchange the token of the caller for a token of another server."""
+    token = request.headers['authorization'].removeprefix('Bearer ')
+    return Credential(value=f'{SECRET} of {caller.id} for {token}', expires_in=600)
+
+
+class Desk:
+    """An agent with a tool that uses the credential of its caller."""
+
+    def __init__(self) -> None:
+        self.used: list[str] = []
+        """The credentials that the tool has used."""
+        self.asking, self.gate = asyncio.Event(), asyncio.Event()
+        self.gate.set()
+        self.agent: Agent[Any, str] = Agent(FunctionModel(self._model), name='desk')
+        self.agent.tool(self.fetch)
+
+    async def _model(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        if any(isinstance(part, ToolReturnPart) for part in messages[-1].parts):
+            return ModelResponse(parts=[TextPart('done')])
+        self.asking.set()
+        await self.gate.wait()
+        return ModelResponse(parts=[ToolCallPart('fetch', {})])
+
+    async def fetch(self, ctx: RunContext[Any]) -> str:
+        """Call another server with the credential of the caller."""
+        self.used.append(await a2a(ctx).credential())
+        return 'fetched'
+
+    def app(
+        self,
+        exchange: Callable[[Request, Caller], Awaitable[Any]] = exchanged,
+        *,
+        keys: tuple[str, ...] = (KEY,),
+        timeout: float = 10.0,
+        **options: Any,
+    ) -> A2AApp:
+        credentials = Credentials(exchange=exchange, keys=keys, timeout=timeout)
+        access = Access(credentials=credentials)
+        return to_a2a(self.agent, auth=BearerAuth(TOKENS), access=access, **options)
+
+
+def client_of(app: A2AApp, token: str = 'first-token-of-ann') -> Client:
+    return Client(app, headers={'Authorization': f'Bearer {token}'})
+
+
+async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk()
+    app = desk.app()
+    with caplog.at_level(logging.DEBUG):
+        async with lifespan(app):
+            task = await client_of(app).send('Go!')
+            assert await client_of(app, 'first-token-of-bob').send('Go!')
+    assert state_of(task) == 'COMPLETED'
+    assert desk.used == [f'{SECRET} of ann for first-token-of-ann', f'{SECRET} of bob for first-token-of-bob']
+    assert SECRET not in caplog.text + repr(task) + repr(Credential(value=SECRET, expires_in=1))
+
+
+async def rows(backend: str) -> list[Any]:
+    """Return the stored credentials."""
+    if not backend.startswith('sqlite'):
+        connection = await asyncpg.connect(backend)
+        try:
+            return await connection.fetch('SELECT * FROM a2a.credential')
+        finally:
+            await connection.close()
+    with closing(sqlite3.connect(backend.removeprefix('sqlite:///'))) as connection:
+        return connection.execute('SELECT * FROM credential').fetchall()
+
+
+@pytest.fixture(params=['sqlite', 'postgres'])
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return request.getfixturevalue('postgres_url') if request.param == 'postgres' else f'sqlite:///{tmp_path}/desk.db'
+
+
+@only('1.0', 'a store has no version')
+async def test_another_process_reads_the_credential_with_an_older_key(backend: str) -> None:
+    first, second = Desk(), Desk()
+    first.gate.clear()
+    app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
+    async with lifespan(app):
+        task = await client_of(app).send('Go!', returnImmediately=True)
+        await asyncio.wait_for(first.asking.wait(), LIMIT)
+        [row] = await rows(backend)
+        assert SECRET not in repr(row)
+    await asyncio.to_thread(app.backend.close)
+    app = second.app(backend=backend, keys=(NEW_KEY, KEY))
+    async with lifespan(app):
+        assert texts(await ended(client_of(app), task['id'])) == ['done']
+        assert SECRET not in repr([item async for item in app.backend.housekeeping.export('/ann')])
+    assert second.used == [f'{SECRET} of ann for first-token-of-ann']
+    assert await rows(backend) == []
+
+
+async def test_a_task_without_a_credential_waits_and_the_answer_brings_one() -> None:
+    async def only_other(request: Request, caller: Caller) -> Credential | None:
+        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
+
+    desk = Desk()
+    app = desk.app(only_other)
+    async with lifespan(app):
+        task = await client_of(app).send('Go!')
+        assert state_of(task) == 'AUTH_REQUIRED'
+        assert desk.used == []
+        again = message('Signed in.', taskId=task['id'])
+        task = await client_of(app, 'other-token-of-ann').send(again)
+        assert state_of(task) == 'COMPLETED'
+    assert desk.used == [f'{SECRET} of ann for other-token-of-ann']
+
+
+@only('1.0', 'the run has no version')
+async def test_a_credential_of_before_is_not_used_after_its_time() -> None:
+    async def brief(request: Request, caller: Caller) -> Credential:
+        return Credential(value=SECRET, expires_in=0.0001)
+
+    desk = Desk()
+    app = desk.app(brief)
+    async with lifespan(app):
+        assert state_of(await client_of(app).send('Go!')) == 'AUTH_REQUIRED'
+        assert desk.used == []
+
+
+async def fails(request: Request, caller: Caller) -> Credential:
+    raise ValueError(f'no exchange for {SECRET}')
+
+
+async def hangs(request: Request, caller: Caller) -> Credential:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def returns(value: Any) -> Callable[[Request, Caller], Awaitable[Any]]:
+    async def exchange(request: Request, caller: Caller) -> Any:
+        return value
+
+    return exchange
+
+
+NONSENSE = (
+    SECRET,
+    Credential(value='', expires_in=1),
+    Credential(value='x' * 16_001, expires_in=1),
+    Credential(value='two\r\nlines', expires_in=1),
+    Credential(value=SECRET, expires_in=0),
+    Credential(value=SECRET, expires_in=float('nan')),
+    Credential(value=SECRET, expires_in='soon'),  # pyright: ignore[reportArgumentType]
+    Credential(value=7, expires_in=1),  # pyright: ignore[reportArgumentType]
+)
+
+
+@pytest.mark.parametrize(
+    ('exchange', 'code'),
+    [(fails, -32000), (hangs, -32000), *((returns(value), -32603) for value in NONSENSE)],
+    ids=['fails', 'hangs', 'text', 'empty', 'long', 'lines', 'zero', 'NaN', 'text as time', 'number'],
+)
+async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
+    exchange: Callable[[Request, Caller], Awaitable[Any]], code: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    app = desk.app(exchange, timeout=0.01)
+    async with lifespan(app):
+        with pytest.raises(RpcError, match='The credentials of the caller could not be exchanged') as error:
+            await client_of(app).send('Go!')
+        assert await app.list_tasks() == []
+    assert error.value.code == code
+    assert 'Credentials.exchange' in caplog.text
+    assert SECRET not in caplog.text
+    assert not desk.asking.is_set()
+
+
+@only('1.0', 'a store has no version')
+async def test_the_end_of_a_task_erases_its_credential(backend: str) -> None:
+    async def none(request: Request, caller: Caller) -> None:
+        return None
+
+    desk = Desk()
+    desk.gate.clear()
+    app = desk.app(backend=backend)
+    async with lifespan(app):
+        task = await client_of(app).send('Go!', returnImmediately=True)
+        await asyncio.wait_for(desk.asking.wait(), LIMIT)
+        assert len(await rows(backend)) == 1
+        await client_of(app).call('CancelTask', {'id': task['id']})
+        assert await rows(backend) == []
+    await asyncio.to_thread(app.backend.close)
+    app = Desk().app(none, backend=backend)
+    async with lifespan(app):
+        waiting = await client_of(app).send('Go!')
+        assert state_of(waiting) == 'AUTH_REQUIRED'
+        # A task that waits keeps the credential of its last message, for at most the lifetime of the credential.
+    await asyncio.to_thread(app.backend.close)
+
+
+@only('1.0', 'the key has no version')
+async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    backend = f'sqlite:///{tmp_path}/desk.db'
+    first, second = Desk(), Desk()
+    first.gate.clear()
+    app = first.app(backend=backend, workers=Workers(drain_grace=0.01))
+    async with lifespan(app):
+        task = await client_of(app).send('Go!', returnImmediately=True)
+        await asyncio.wait_for(first.asking.wait(), LIMIT)
+    await asyncio.to_thread(app.backend.close)
+    app = second.app(backend=backend, keys=(NEW_KEY,))
+    async with lifespan(app):
+        async with client_of(app).subscribe(task['id']) as stream:
+            await stream.until('TASK_STATE_AUTH_REQUIRED')
+        await app.resume_task(task['id'])
+        await client_of(app).call('CancelTask', {'id': task['id']})
+    await asyncio.to_thread(app.backend.close)
+    assert second.used == []
+    assert f'No key of Credentials.keys decrypts the credential of task {task["id"]}.' in caplog.text
+
+
+async def test_a_run_outside_of_a_task_has_no_credential() -> None:
+    agent = Agent('test')
+
+    @agent.tool
+    async def fetch(ctx: RunContext[Any]) -> str:
+        with pytest.raises(NoCredential):
+            await a2a(ctx).credential()
+        return 'none'
+
+    assert (await agent.run('Go!')).output == '{"fetch":"none"}'
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    access = Access(credentials=Credentials(exchange=exchanged, keys=[KEY]))
+    auth = BearerAuth(TOKENS)
+    with pytest.raises(TypeError, match=r'Access.credentials needs auth='):
+        to_a2a(Agent('test'), access=access)
+    with pytest.raises(TypeError, match=r'Messages.reply cannot be combined with Access.credentials'):
+        to_a2a(Agent('test'), access=access, auth=auth, messages=Messages(reply='message'))
+    with pytest.raises(ValueError, match=r'Access.credentials needs a backend with credentials'):
+        to_a2a(Agent('test'), access=access, auth=auth, storage=InMemoryStorage())
+    with pytest.raises(ValueError, match=r'Credentials.keys must be keys'):
+        to_a2a(Agent('test'), auth=auth, access=Access(credentials=Credentials(exchange=exchanged, keys=['short'])))
+    with pytest.raises(ValueError, match=r'Credentials.keys needs a key'):
+        Credentials(exchange=exchanged, keys=[])
