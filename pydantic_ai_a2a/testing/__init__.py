@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .checkpoints import CheckpointSuite
     from .conversations import ConversationStoreSuite
+    from .credentials import CredentialSuite
     from .durable import DurableSuite
     from .events import EventLogSuite
     from .quotas import QuotaSuite
@@ -20,6 +21,7 @@ __all__ = (
     'BackendSuite',
     'CheckpointSuite',
     'ConversationStoreSuite',
+    'CredentialSuite',
     'DurableBackendSuite',
     'DurableSuite',
     'EventLogSuite',
@@ -35,6 +37,7 @@ _MODULES = {
     'BackendSuite': 'suites',
     'CheckpointSuite': 'checkpoints',
     'ConversationStoreSuite': 'conversations',
+    'CredentialSuite': 'credentials',
     'DurableBackendSuite': 'suites',
     'DurableSuite': 'durable',
     'EventLogSuite': 'events',

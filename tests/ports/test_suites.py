@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from pydantic_ai.conversation_store import ConversationStore, InMemoryConversationStore
 
-from pydantic_ai_a2a.testing import BackendSuite, CheckpointSuite, ConversationStoreSuite, DurableSuite, PushSuite
+from pydantic_ai_a2a.testing import (
+    BackendSuite,
+    CheckpointSuite,
+    ConversationStoreSuite,
+    CredentialSuite,
+    DurableSuite,
+    PushSuite,
+)
 from pydantic_ai_a2a.testing.base import MakeBackend
 
 from ..long import size
@@ -27,6 +34,10 @@ class TestBackend(BackendSuite, CheckpointSuite):
 
 
 class TestPush(PushSuite):
+    """Over all of `BACKENDS`, too."""
+
+
+class TestCredentials(CredentialSuite):
     """Over all of `BACKENDS`, too."""
 
 
