@@ -48,6 +48,6 @@ def credential_id(request: bytes | None) -> str | None:
     return None if request is None else from_json(request).get(_NAME)
 
 
-def may_have_credentials(request: bytes | None) -> bool:
+def may_have_credentials(request: bytes) -> bool:
     """Return False if no message of a task has a credential, by the request of any run of the task."""
-    return request is not None and b'"credential":' in request
+    return b'"credential":' in request

@@ -119,7 +119,9 @@ class Service:
         """Store the message and run its task. Return the task after its stop, or at once if requested (§3.1.1)."""
         if (decided := await self._decide(call, params)) is not None:
             return decided
-        submission = await self._check(call, params)
+        submission = await self.check(call, params)
+        if self._vault is not None:
+            submission = await self._with_credential(self._vault, submission, call)
         if params.return_immediately:
             accepted = await self._submit(submission, call, params.message)
             return await self._snapshot(submission, accepted, params.history_length)
@@ -143,7 +145,9 @@ class Service:
         """Like `send_message`, with the task as the first item, followed by its events (§3.1.2)."""
         if (decided := await self._decide(call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
-        submission = await self._check(call, params)
+        submission = await self.check(call, params)
+        if self._vault is not None:
+            submission = await self._with_credential(self._vault, submission, call)
         if not submission.new:
             await self._check_seen(submission.task_id, call.caller)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
@@ -194,12 +198,9 @@ class Service:
         accepted = await self._submit(submission, call, params.message)
         return await self._approvers.after(accepted.header)
 
-    async def _check(self, call: Call, params: SendParams) -> Submission:
-        """Check a message of the owner of its task, and add the credential for the run."""
-        submission = await self.check(call, params)
-        if self._vault is None or call.request is None:
-            return submission
-        credential = await self._vault.exchange(call.request, call.caller, submission.task_id)
+    async def _with_credential(self, vault: CredentialVault, submission: Submission, call: Call) -> Submission:
+        """Return a message of the owner of its task with the credential for the run."""
+        credential = await vault.exchange(call.request, call.caller, submission.task_id)
         request = with_credential(submission.request, credential)
         return replace(submission, request=request, credential=credential)
 

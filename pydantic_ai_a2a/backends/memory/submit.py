@@ -90,7 +90,8 @@ def submit(store: Store, message: Submission, *, queue_limit: int, window: int, 
     if checked.replayed is not None:
         return checked.replayed
     task, answer = checked.task or _create(store, message), message.answer
-    _attach(store, task, message)
+    if message.push is not None or message.credential is not None:
+        _attach(store, task, message)
     header = task.header()
     if answer is not None and answer.rest is not None:
         _ask_for_rest(store, task, answer, answer.rest, message.at)

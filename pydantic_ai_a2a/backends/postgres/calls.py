@@ -121,7 +121,9 @@ def _first_claim(header: TaskHeader, message: Submission, slot: Slot, body: byte
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
     """Complete a task at the end of the only run."""
-    rare = claimed.run > 1 or end.artifacts is None or end.charges or may_have_credentials(claimed.request)
+    rare = claimed.run > 1 or end.artifacts is None or end.charges
+    if claimed.request is not None:
+        rare = rare or may_have_credentials(claimed.request)
     if end.status.state != 'completed' or rare:
         return None
     header, read = claimed.header, end.taken or claimed.inbox

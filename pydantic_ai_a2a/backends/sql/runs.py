@@ -357,7 +357,7 @@ def _end(
         f' cancel_requested = 0 WHERE {TASK}'
     )
     writes: list[Write] = [(statement, [(*values, *of_turn, agent, claimed.header.id)])]
-    if end.status.state in TERMINAL and may_have_credentials(claimed.request):
+    if claimed.request is not None and end.status.state in TERMINAL and may_have_credentials(claimed.request):
         writes.append(credentials.drop(agent, claimed.header.id))
     if following is not None:
         writes.append(let_go(agent, claimed.header.owner, following))
