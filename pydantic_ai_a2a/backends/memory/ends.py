@@ -124,7 +124,7 @@ def _hand_on(task: Task, ending: _Ending) -> None:
 def _leave(store: Store, task: Task, ending: _Ending) -> None:
     """Release a task. An interrupted task and a dead letter keep the turn."""
     progress = task.progress
-    if ending.end.status.state in TERMINAL:
+    if store.credentials and ending.end.status.state in TERMINAL:
         store.credentials.pop(task.id, None)
     progress.holder = None
     progress.cancel_requested = False
