@@ -9,9 +9,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
+from string import printable
 from typing import Any, TypeAlias, TypeVar, cast
+from urllib.parse import quote, unquote
 
 from fasta2a.schema import SecurityScheme
 from pydantic_ai import CancellationToken
@@ -39,6 +41,9 @@ logger = logging.getLogger('pydantic_ai_a2a')
 
 _CREDENTIALS = frozenset({'authorization', 'cookie', 'proxy-authorization'})
 """Headers with credentials, never stored."""
+
+_PLAIN = printable.replace('%', '')
+"""Characters of names that are stored unchanged."""
 
 T = TypeVar('T')
 
@@ -213,14 +218,27 @@ def caller_of(claim: Claim) -> Caller:
     fields: dict[str, Any] | None = _request_of(claim).get('call', {}).get('caller')
     if fields is None:
         return Caller.of(claim.header.owner)
-    return replace(Caller(**fields), scopes=frozenset(fields['scopes']))
+    names = {name: unquote(fields[name], errors='surrogatepass') for name in ('id', 'tenant', 'owns_as')}
+    scopes = frozenset(unquote(scope, errors='surrogatepass') for scope in fields['scopes'])
+    return Caller(**names, scopes=scopes, claims=fields.get('claims', {}))
 
 
 def keep_caller(_: object, caller: Caller) -> dict[str, Any]:
     """Return the caller as JSON values, to be stored with the message."""
-    fields: dict[str, Any] = {'id': caller.id, 'tenant': caller.tenant, 'owns_as': caller.owns_as}
-    claims = {'claims': dict(caller.claims)} if caller.claims else {}
-    return {'caller': {**fields, 'scopes': sorted(caller.scopes), **claims}}
+    fields: dict[str, Any] = {
+        'id': _quoted(caller.id),
+        'tenant': _quoted(caller.tenant),
+        'owns_as': _quoted(caller.owns_as),
+        'scopes': sorted(map(_quoted, caller.scopes)),
+    }
+    if caller.claims:
+        fields['claims'] = dict(caller.claims)
+    return {'caller': fields}
+
+
+def _quoted(name: str) -> str:
+    # Names may have lone surrogates, which JSON in UTF-8 cannot have.
+    return quote(name, safe=_PLAIN, errors='surrogatepass')
 
 
 def dependencies(

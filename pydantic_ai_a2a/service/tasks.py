@@ -146,10 +146,10 @@ class Service:
         if (decided := await self._decide(call, params)) is not None:
             return EventStream(decided.header.id, decided, None, _ENDS_SEND)
         submission = await self.check(call, params)
-        if self._vault is not None:
-            submission = await self._with_credential(self._vault, submission, call)
         if not submission.new:
             await self._check_seen(submission.task_id, call.caller)
+        if self._vault is not None:
+            submission = await self._with_credential(self._vault, submission, call)
         subscription = self._backend.events.subscribe(submission.task_id, on_drop)
         try:
             accepted = await self._submit(replace(submission, logged=True), call, params.message)

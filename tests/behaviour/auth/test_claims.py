@@ -16,6 +16,7 @@ from pydantic_ai.capabilities import Instrumentation
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.instrumented import InstrumentationSettings
+from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import APIKeyAuth, CallContext, Caller, Workers, a2a, to_a2a
@@ -64,6 +65,21 @@ async def test_a_run_reads_the_claims_of_its_caller() -> None:
             assert texts(task) == ['2']
             assert SECRET not in repr(task)
     assert [call.caller.claims for call in calls] == [{'email': SECRET, 'groups': ['a', 'b']}]
+
+
+async def test_a_run_reads_any_name_of_its_caller() -> None:
+    callers: list[Caller] = []
+    odd = Caller(id='\ud800 ü %41@', tenant='\udfff', scopes=frozenset({'\ud800', 'a:b'}))
+    agent: Agent[Any, str] = Agent(TestModel())
+
+    @agent.tool
+    def whoami(ctx: RunContext[Any]) -> None:
+        callers.append(a2a(ctx).caller)
+
+    app = to_a2a(agent, auth=lambda _: odd)
+    async with lifespan(app):
+        await Client(app).send('Who am I?')
+    assert [(caller, caller.scopes) for caller in callers] == [(odd, odd.scopes)]
 
 
 @only('1.0', 'a store has no version')

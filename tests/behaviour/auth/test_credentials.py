@@ -17,11 +17,13 @@ from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
 from starlette.requests import Request
 
 from pydantic_ai_a2a import (
     A2AApp,
     Access,
+    Approvals,
     BearerAuth,
     Caller,
     Credential,
@@ -35,6 +37,7 @@ from pydantic_ai_a2a import (
 
 from ...client import LIMIT, Client, RpcError, lifespan, message, state_of, texts
 from ...dialects import only
+from ..asking import answers, approve, asked
 from ..stage import ended
 
 KEY, NEW_KEY = Fernet.generate_key().decode(), Fernet.generate_key().decode()
@@ -281,3 +284,31 @@ def test_options_that_exclude_each_other_are_refused() -> None:
         to_a2a(Agent('test'), auth=auth, access=Access(credentials=Credentials(exchange=exchanged, keys=['short'])))
     with pytest.raises(ValueError, match=r'Credentials.keys needs a key'):
         Credentials(exchange=exchanged, keys=[])
+
+
+async def test_an_approver_never_renews_the_credential() -> None:
+    used: list[str] = []
+    exchanges: list[str] = []
+    agent: Agent[Any, Any] = Agent(TestModel(), name='desk')
+
+    @agent.tool(requires_approval=True)
+    async def pay(ctx: RunContext[Any]) -> None:
+        used.append(await a2a(ctx).credential())
+
+    async def exchange(request: Request, caller: Caller) -> Credential:
+        exchanges.append(caller.id)
+        return await exchanged(request, caller)
+
+    boss = Caller(id='boss', scopes=frozenset({'approve'}))
+    app = to_a2a(
+        agent,
+        auth=BearerAuth({'first-token-of-ann': 'ann', 'first-token-of-boss': boss}),
+        access=Access(credentials=Credentials(exchange=exchange, keys=[KEY])),
+        approvals=Approvals(approvers='approve'),
+    )
+    async with lifespan(app):
+        task = await client_of(app).send('Pay.')
+        [call] = asked(task)
+        await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
+        await ended(client_of(app), task['id'])
+    assert (used, exchanges) == ([f'{SECRET} of ann for first-token-of-ann'], ['ann'])
