@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 ROOT = Path(__file__).parent.parent
-UV = str(Path(sys.executable).with_name('uv'))
+PIP = (sys.executable, '-m', 'pip', '--disable-pip-version-check')
 LIMIT = 1200.0
 FIXTURES = ('a2a_client', 'a2a_server')
 PACKAGE = 'pydantic_ai_a2a'
@@ -64,10 +64,10 @@ def installed_faults(wheel: Path, folder: Path) -> Iterator[str]:
     """Install the wheel into an empty environment, and return a line for each thing that does not work."""
     python = folder / 'environment' / 'bin' / 'python'
     try:
-        _run(UV, 'venv', '--quiet', '--python', sys.executable, str(folder / 'environment'))
-        _run(UV, 'pip', 'install', '--quiet', '--python', str(python), str(wheel))
+        _run(sys.executable, '-m', 'venv', '--without-pip', str(folder / 'environment'))
+        _run(*PIP, '--python', str(python), 'install', '--quiet', str(wheel))
         yield from _run(str(python), '-I', str(ROOT / 'tests' / 'installed.py'), cwd=folder).splitlines()
-        _run(UV, 'pip', 'install', '--quiet', '--python', str(python), 'pytest')
+        _run(*PIP, '--python', str(python), 'install', '--quiet', 'pytest')
         fixtures = _run(str(python), '-m', 'pytest', '--fixtures', cwd=folder)
         yield from (f'pytest has no fixture {name}' for name in FIXTURES if f'{name} -- ' not in fixtures)
     except subprocess.CalledProcessError as error:

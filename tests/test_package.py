@@ -13,7 +13,7 @@ from inline_snapshot import snapshot
 
 from .bounds import LIMIT
 from .e2e.venvs import missing
-from .package import METADATA, PLUGIN, ROOT, SOURCES, UV, changelog_faults, faults, installed_faults
+from .package import METADATA, PIP, PLUGIN, ROOT, SOURCES, changelog_faults, faults, installed_faults
 
 INFO = 'pydantic_ai_a2a-0.1.0.dist-info'
 MODULES = {'pydantic_ai_a2a/__init__.py', 'pydantic_ai_a2a/py.typed', 'pydantic_ai_a2a/http/base.py', PLUGIN}
@@ -76,7 +76,7 @@ def test_a_release_needs_a_dated_section_of_the_changelog(heading: str, count: i
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout."""
     folder = tmp_path_factory.mktemp('dist')
-    command = [UV, 'build', '--quiet', '--wheel', '--out-dir', str(folder), str(ROOT)]
+    command = [*PIP, 'wheel', '--quiet', '--no-deps', '--wheel-dir', str(folder), str(ROOT)]
     built = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT)
     if built.returncode:
         missing(f'The wheel cannot be built: {built.stderr}')

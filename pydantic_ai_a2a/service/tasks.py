@@ -180,8 +180,8 @@ class Service:
         body = with_mark(submission.body, resumed=True)
         submission = replace(submission, body=body, owner=header.owner, anonymous=False, pause=header.last_event)
         pause = await self._backend.reader.pause(task_id, header.owner)
-        if pause is not None:
-            submission = replace(submission, request=pause.request)  # the run keeps its caller
+        # The run keeps its caller. A task that has gone on meanwhile refuses the message.
+        submission = replace(submission, request=None if pause is None else pause.request)
         await self._submit(submission, call, message)
         return await self._load(task_id, None, None)
 

@@ -56,6 +56,7 @@ STEP = (
     """.strip(),
 )
 LATER = (*MIGRATIONS, STEP)
+VERSIONS = range(1, len(LATER) + 1)
 NOTED = 'SELECT id, noted FROM task ORDER BY id'
 
 
@@ -85,7 +86,7 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
     file = await file_with_tasks(tmp_path)
     for _ in range(2):
         with closing(connect(file, LATER)) as connection:
-            assert connection.execute('SELECT version FROM a2a_schema').fetchall() == [(1,), (2,)]
+            assert connection.execute('SELECT version FROM a2a_schema').fetchall() == [(n,) for n in VERSIONS]
             assert connection.execute(NOTED).fetchall() == [('done', 1), ('queued', 0)]
             loading = reads.load('agent', 'done', OWNER, history_length=None, artifacts=True)
             task = perform(connection, loading)
@@ -98,8 +99,10 @@ async def test_a_file_gets_the_step_that_it_lacks_once_and_keeps_its_tasks(tmp_p
 
 
 async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Path) -> None:
-    printed = script(LATER, 1)
-    assert printed.startswith('BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step 2\n')
+    printed = script(LATER, len(MIGRATIONS))
+    assert printed.startswith(
+        f'BEGIN;\nCREATE TABLE IF NOT EXISTS a2a_schema (version INTEGER NOT NULL);\n-- Step {len(LATER)}\n'
+    )
     files: list[SqliteFile] = []
     for name in ('printed', 'started'):
         (tmp_path / name).mkdir()
@@ -109,7 +112,7 @@ async def test_the_printed_step_makes_of_a_file_what_a_start_makes(tmp_path: Pat
     connect(files[0], LATER).close()
     connect(files[1], LATER).close()
     assert schema(files[0]) == schema(files[1])
-    assert script(LATER, 2) == ''
+    assert script(LATER, len(LATER)) == ''
 
 
 async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
@@ -123,7 +126,9 @@ async def test_a_database_gets_the_step_that_it_lacks_once_and_its_tasks_go_on(
         backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
         assert await state_of(backend, 'queued') == 'submitted'
         backend.close()
-    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == ['1', '2']
+    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == [
+        str(n) for n in VERSIONS
+    ]
     assert in_schema(postgres, postgres_url, NOTED) == ['done|1', 'queued|0']
     backend = PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG)
     await run(backend, 'queued', messages=turn('more', 'bye'))
@@ -142,11 +147,13 @@ def in_schema(postgres: Server, url: str, query: str) -> list[str]:
 def test_the_printed_step_makes_of_a_database_what_the_statements_make(postgres: Server, postgres_url: str) -> None:
     settings = Postgres(postgres_url)
     postgres.run(script_of(settings, MIGRATIONS, 0), database(postgres_url))
-    printed = script_of(settings, LATER, 1)
+    printed = script_of(settings, LATER, len(MIGRATIONS))
     assert 'CREATE SCHEMA' not in printed
     assert all(statement.strip() in printed for statement in migrations_of(LATER)[-1][1:])
     postgres.run(printed, database(postgres_url))
-    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == ['1', '2']
+    assert in_schema(postgres, postgres_url, 'SELECT version FROM a2a_schema ORDER BY version') == [
+        str(n) for n in VERSIONS
+    ]
     assert in_schema(postgres, postgres_url, 'SELECT COUNT(*) FROM note') == ['0']
 
 

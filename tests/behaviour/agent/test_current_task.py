@@ -83,6 +83,19 @@ async def test_a_status_and_artifacts_of_tools_come_in_order_with_the_answer() -
     assert state_of(task) == 'COMPLETED'
 
 
+async def test_the_caller_of_an_anonymous_server_is_anonymous() -> None:
+    callers: list[Caller] = []
+    agent: Agent[object, str] = Agent(TestModel())
+
+    @agent.tool
+    def whoami(ctx: RunContext[object]) -> None:
+        callers.append(a2a(ctx).caller)
+
+    async with serving(agent) as client:
+        await client.send('Who am I?')
+    assert callers == [Caller()]
+
+
 async def test_a_status_is_the_status_of_the_working_task() -> None:
     shop = Shop('price')
     shop.gate.clear()

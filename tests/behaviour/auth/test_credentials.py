@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import sqlite3
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -101,6 +102,18 @@ async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptur
     assert state_of(task) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann', f'{SECRET} of bob for first-token-of-bob']
     assert SECRET not in caplog.text + repr(task) + repr(Credential(value=SECRET, expires_in=1))
+
+
+async def test_a_streamed_message_brings_a_credential() -> None:
+    desk = Desk()
+    app = desk.app()
+    async with lifespan(app), client_of(app).send_streaming('Go!') as stream:
+        await stream.rest()
+    assert desk.used == [f'{SECRET} of ann for first-token-of-ann']
+
+
+def test_the_error_of_a_missing_credential_can_be_pickled() -> None:
+    assert str(pickle.loads(pickle.dumps(NoCredential()))) == str(NoCredential())
 
 
 async def rows(backend: str) -> list[Any]:
