@@ -286,6 +286,9 @@ async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgre
     counts: list[list[int]] = []
     try:
         await backend.housekeeping.sweep(KEEP, at=AT)
+        # Autovacuum may hold a snapshot while the test vacuums, and dead rows then stay in the indexes.
+        for table in await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = 'a2a'"):
+            await connection.execute(f'ALTER TABLE {table["tablename"]} SET (autovacuum_enabled = off)')
         for first, last in ((1, FEW), (FEW + 1, STORED)):
             postgres.run(';'.join(['SET search_path TO a2a', *inserts(first, last)]), database(postgres_url))
             while await backend.housekeeping.sweep(KEEP, at=AT):
@@ -305,7 +308,7 @@ async def test_postgresql_finds_pages_and_the_work_of_a_sweep_in_indexes(postgre
         await connection.close()
         backend.close()
     few, many = counts
-    assert all(more <= less + DEEPER for less, more in zip(few, many, strict=True)), counts
+    assert [(less, more) for less, more in zip(few, many, strict=True) if more > less + DEEPER] == []
 
 
 async def pages_and_sweep(backend: PostgresBackend) -> tuple[list[Statement], list[Statement]]:
