@@ -214,7 +214,7 @@ async def test_until_waits_for_a_state(a2a_client: ClientFactory) -> None:
 async def test_until_fails_after_the_end_of_the_task_or_of_the_time(a2a_client: ClientFactory) -> None:
     client = await a2a_client(held(asyncio.Event()))
     task = cast('Task', await client.send('Go.', return_immediately=True))
-    with pytest.raises(AssertionError, match=r'not become input-required. The task is working. 0.2 seconds are over.'):
+    with pytest.raises(AssertionError, match=r'not become input-required\. .*\. 0\.2 seconds are over\.'):
         await client.until(task['id'], 'input-required', max_wait=0.2)
     with pytest.raises(AssertionError, match=r'not become input-required. No event has come. 0 seconds are over.'):
         await client.until(task['id'], 'input-required', max_wait=0)

@@ -264,7 +264,9 @@ async def test_a_credential_without_its_key_is_no_credential(tmp_path: Path, cap
     app = second.app(backend=backend, keys=(NEW_KEY,))
     async with lifespan(app):
         async with client_of(app).subscribe(task['id']) as stream:
-            await stream.until('TASK_STATE_AUTH_REQUIRED')
+            first = (await anext(stream)).result['task']
+            if state_of(first) != 'AUTH_REQUIRED':
+                await stream.until('TASK_STATE_AUTH_REQUIRED')
         await app.resume_task(task['id'])
         await client_of(app).call('CancelTask', {'id': task['id']})
     await asyncio.to_thread(app.backend.close)
