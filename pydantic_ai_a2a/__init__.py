@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from .backends.postgres.settings import Postgres
     from .client.assembly import Update
     from .client.client import A2AClient
+    from .client.client_credentials import ClientCredentials
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
     from .conversion.states import AuthRequired, InputRequired, NoCredential, Rejected
-    from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable
+    from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable, TokenRefused
     from .fasta2a.worker import AgentWorker
     from .remote.agent import RemoteAgent
     from .remote.capability import A2A
@@ -77,6 +78,7 @@ __all__ = (
     'CallContext',
     'Caller',
     'CardRefused',
+    'ClientCredentials',
     'Credential',
     'Credentials',
     'CurrentTask',
@@ -104,6 +106,7 @@ __all__ = (
     'RunOptions',
     'Server',
     'StarletteAuth',
+    'TokenRefused',
     'ToolCall',
     'ToolResult',
     'Update',
@@ -142,6 +145,7 @@ _MODULES = {
     'Credential': '.settings',
     'Credentials': '.settings',
     'CardRefused': '.errors',
+    'ClientCredentials': '.client.client_credentials',
     'CurrentTask': '.agent.current_task',
     'InputRequired': '.conversion.states',
     'InvalidCredentials': '.auth.request',
@@ -167,6 +171,7 @@ _MODULES = {
     'RunOptions': '.agent.options',
     'Server': '.app.serve',
     'StarletteAuth': '.auth.starlette',
+    'TokenRefused': '.errors',
     'ToolCall': '.agent.hooks',
     'ToolResult': '.agent.hooks',
     'Update': '.client.assembly',

@@ -290,6 +290,10 @@ class CardRefused(RemoteError):
     """The agent card of a remote agent cannot be used."""
 
 
+class TokenRefused(RemoteError):
+    """An issuer has refused a token to `ClientCredentials`. The text has the reason of the issuer."""
+
+
 class BackendUnusable(ValueError):
     """The store cannot be used as it is, and its operator has to act. Never sent to a client."""
 

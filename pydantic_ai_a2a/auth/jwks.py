@@ -13,18 +13,16 @@ from itertools import islice
 from math import ceil
 from time import monotonic
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import httpx2
 from jwt import PyJWK
 from jwt.exceptions import PyJWTError
-from pydantic_core import from_json
 
 from ..errors import OverloadedError
-from .hosts import is_loopback
+from .issuers import checked_url, connected, fetch_json
 from .request import InvalidCredentials
 
-__all__ = ('KEY_TYPES', 'Jwks', 'checked_url', 'fetch_json')
+__all__ = ('KEY_TYPES', 'Jwks')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -43,11 +41,6 @@ KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
 """Algorithms with a key pair, with the type and the curve of the key (RFC 7518, RFC 8037)."""
 
 _MAX_KEYS = 100
-_MAX_BYTES = 256 * 1024
-_TIME = 10.0
-"""Maximum seconds of a whole answer."""
-_SILENCE = 5.0
-"""Maximum seconds without a byte of the answer."""
 
 _Table = Mapping[tuple[str | None, str], PyJWK]
 
@@ -136,8 +129,7 @@ class Jwks:
 
     async def _refresh(self) -> None:
         try:
-            async with asyncio.timeout(_TIME):
-                self._table = read_keys(await self._ask(), self._algorithms)
+            self._table = read_keys(await self._ask(), self._algorithms)
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError) as error:
             self._failing = True
             logger.warning(
@@ -148,7 +140,7 @@ class Jwks:
             self._fetched = self._clock()
 
     async def _ask(self) -> dict[str, Any]:
-        async with httpx2.AsyncClient(timeout=_SILENCE, follow_redirects=False) as client:
+        async with connected() as client:
             if not self._discovery:
                 return await fetch_json(client, self._url)
             document = await fetch_json(client, self._url)
@@ -197,39 +189,3 @@ def _key(data: dict[str, Any], algorithm: str) -> PyJWK | None:
         return PyJWK(data, algorithm)
     except PyJWTError:
         return None
-
-
-async def fetch_json(client: httpx2.AsyncClient, url: str) -> dict[str, Any]:
-    """Fetch a JSON object.
-
-    Raises:
-        ValueError: The answer is no JSON object, is too long, or has another status than 200.
-        httpx2.HTTPError: The server does not answer.
-    """
-    async with client.stream('GET', url, headers={'Accept-Encoding': 'identity'}) as response:
-        if response.status_code != 200:
-            raise ValueError(f'HTTP {response.status_code}')
-        body = b''
-        async for chunk in response.aiter_raw():
-            body += chunk
-            if len(body) > _MAX_BYTES:
-                raise ValueError(f'more than {_MAX_BYTES} bytes')
-    document = from_json(body)
-    if not isinstance(document, dict):
-        raise ValueError('the document is not a JSON object')
-    return cast('dict[str, Any]', document)
-
-
-def checked_url(url: str) -> str:
-    """Return a URL whose answers cannot be forged on the way.
-
-    Raises:
-        ValueError: The URL is neither `https` nor of this machine.
-    """
-    parts = urlsplit(url)
-    host = parts.hostname or ''
-    if parts.scheme == 'https' and host:
-        return url
-    if parts.scheme == 'http' and is_loopback(host):
-        return url
-    raise ValueError(f'{url!r} is not an https URL: the keys of an issuer must be fetched over https.')

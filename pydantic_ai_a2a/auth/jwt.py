@@ -19,14 +19,13 @@ from ..types import Caller
 from .base import Authenticator
 from .bearer import bearer_token
 from .claims import are_claims
+from .issuers import openid_url
 from .request import InvalidCredentials, RequestInfo
 
 if TYPE_CHECKING:
     from .verifier import Verifier
 
 __all__ = ('JWTAuth',)
-
-_WELL_KNOWN = '/.well-known/openid-configuration'
 
 
 @checked
@@ -52,8 +51,9 @@ class JWTAuth(Authenticator):
         cache: Seconds until the keys are fetched again.
         stale: Seconds beyond `cache` for which keys are used if the issuer does not answer. After that, HTTP 503.
         refetch: Minimum seconds between two attempts to fetch the keys, also if many tokens have unknown keys.
-        flows: OAuth 2 flows for the card, by which clients get a token. By default, the card names the discovery URL;
-            with a `jwks_url` or a `secret`, the card declares bearer tokens.
+        flows: OAuth 2 flows for the card, by which clients get a token, beside the discovery URL. By default, the card
+            names only the discovery URL. With a `jwks_url` or a `secret`, there is no discovery URL, and without
+            flows, the card declares bearer tokens.
         name: Name of the scheme on the agent card.
 
     Raises:
@@ -91,7 +91,7 @@ class JWTAuth(Authenticator):
         self._scope_claims = tuple(scope_claims)
         self._claims = tuple(claims)
         self._caller = caller or self._by_claims
-        discovery = issuer.rstrip('/') + _WELL_KNOWN if jwks_url is None and secret is None else None
+        discovery = openid_url(issuer) if jwks_url is None and secret is None else None
         self._verifier = _verifier(
             issuer,
             [audience] if isinstance(audience, str) else list(audience),
@@ -139,7 +139,10 @@ def _verifier(issuer: str, audiences: list[str], **options: Any) -> Verifier:
 
 def _scheme(flows: OAuthFlows | None, discovery: str | None) -> SecurityScheme:
     if flows is not None:
-        return SecurityScheme(oauth2_security_scheme=OAuth2SecurityScheme(flows=flows))
+        oauth2 = OAuth2SecurityScheme(flows=flows)
+        if discovery is not None:
+            oauth2['oauth2_metadata_url'] = discovery
+        return SecurityScheme(oauth2_security_scheme=oauth2)
     if discovery is not None:
         openid = OpenIdConnectSecurityScheme(open_id_connect_url=discovery)
         return SecurityScheme(open_id_connect_security_scheme=openid)

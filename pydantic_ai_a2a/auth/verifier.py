@@ -18,7 +18,8 @@ from jwt.exceptions import (
     PyJWTError,
 )
 
-from .jwks import KEY_TYPES, Jwks, checked_url
+from .issuers import checked_url
+from .jwks import KEY_TYPES, Jwks
 from .request import InvalidCredentials
 
 __all__ = ('Verifier',)

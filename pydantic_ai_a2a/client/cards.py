@@ -16,7 +16,8 @@ from pydantic_core import from_json
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable
 from ..protocol.answers import AnswerUnreadable
 from ..protocol.cards import read_card
-from .connections import Connections, shown
+from .connections import Connections
+from .urls import origin, shown
 
 __all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose')
 
@@ -30,7 +31,6 @@ _FRESH = 300.0
 _MAX_AGE = re.compile(r'max-age=(\d{1,9})')
 _BINDINGS = ('JSONRPC', 'HTTP+JSON')
 _VERSION = re.compile(r'(\d{1,4})\.(\d{1,4})')
-_PORTS = {'http': 80, 'https': 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class RemoteCards:
         headers = {'accept': 'application/json'}
         if kept is not None and kept.etag is not None:
             headers['if-none-match'] = kept.etag
-        async with self._connections.open('GET', url, headers=headers) as response:
+        async with self._connections.open('GET', url, headers=headers, public=True) as response:
             status, answered = response.status_code, response.headers
             if status == 304 and kept is not None:
                 return _Kept(kept.card, url, _until(answered), kept.etag)
@@ -172,7 +172,7 @@ def choose(
         )
         raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
     chosen = wanted[0]
-    return chosen if card_url is None else _within(chosen, card_url, {_origin(url) for url in trusted_origins})
+    return chosen if card_url is None else _within(chosen, card_url, {origin(url) for url in trusted_origins})
 
 
 def _text(entry: AgentInterface, name: str) -> str:
@@ -194,10 +194,10 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str]) -> In
     Raises:
         CardRefused: The interface has another origin.
     """
-    own, origin = _origin(card_url), _origin(interface.url)
-    if origin == own or origin in trusted:
+    own, other = origin(card_url), origin(interface.url)
+    if other == own or other in trusted:
         return interface
-    host = httpx2.URL(origin or 'http:').host
+    host = httpx2.URL(other or 'http:').host
     if _is_local(host) and not _is_local(httpx2.URL(card_url).host):
         url = httpx2.URL(interface.url).copy_with(scheme=httpx2.URL(own).scheme, netloc=httpx2.URL(own).netloc)
         logger.warning(
@@ -209,21 +209,9 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str]) -> In
         )
         return Interface(str(url), interface.binding, interface.version, interface.tenant)
     raise CardRefused(
-        f'{shown(card_url)} names an interface at another origin, {origin or shown(interface.url)}. If you trust this '
+        f'{shown(card_url)} names an interface at another origin, {other or shown(interface.url)}. If you trust this '
         'origin with your requests and credentials, add it to `trusted_origins`.'
     )
-
-
-def _origin(url: str) -> str:
-    """Return scheme, host and port of a URL; empty for text that is no URL of HTTP."""
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        return ''
-    if parsed.scheme not in _PORTS or not parsed.host:
-        return ''
-    host = f'[{parsed.host}]' if ':' in parsed.host else parsed.host
-    return f'{parsed.scheme}://{host}:{parsed.port or _PORTS[parsed.scheme]}'
 
 
 def _is_local(host: str) -> bool:

@@ -40,9 +40,11 @@ from ..types import (
 from .asgi import Lifespan, StreamingTransport
 from .assembly import Update
 from .cards import RemoteCards, choose
+from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .following import Follower
 from .transport import Transport
+from .urls import shown
 
 __all__ = ('A2AClient', 'Content', 'SendOptions', 'Target')
 
@@ -100,8 +102,8 @@ class A2AClient:
     Args:
         target: The agent: its URL, the URL of its card, its card, or an ASGI app or Pydantic AI agent in this process.
         headers: Headers of every request, such as credentials. Default: none.
-        auth: Authentication of every request: a bearer token, user name and password, or an `httpx2.Auth`. Default:
-            none.
+        auth: Authentication of every request: a bearer token, user name and password, an `httpx2.Auth`, or
+            `ClientCredentials` for tokens of an OAuth 2 issuer. Default: none.
         http_client: An HTTP client of your own, with its proxies and limits. The client stays open. Default: a client
             for each event loop.
         timeout: Seconds for a connection, for silence of the agent, and for repetitions while the agent does not
@@ -131,6 +133,7 @@ class A2AClient:
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
+        self._auth = auth
         self._timeout = seconds(timeout)
         self._trusted = tuple(trusted_origins)
         self._binding: str | None = binding
@@ -406,6 +409,8 @@ class A2AClient:
                 version=self._version,
                 trusted_origins=self._trusted,
             )
+            if isinstance(self._auth, ClientCredentials):
+                self._auth.check(card, 'The agent card' if url is None else shown(url))
             if isinstance(self._app, A2AApp):
                 interface = replace(interface, url=_INSIDE)
             self._chosen = card, Transport(self._connections, interface)

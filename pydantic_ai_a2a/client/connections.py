@@ -14,11 +14,13 @@ import httpx2
 
 from .. import telemetry
 from ..errors import RemoteProtocolError, RemoteUnavailable
+from .client_credentials import ClientCredentials
+from .urls import shown
 
 __all__ = ('MAX_ANSWER', 'Auth', 'Connections', 'NotConnected', 'Silent')
 
-Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str
-"""Authentication of requests: httpx2's, user name and password, or a bearer token."""
+Auth: TypeAlias = httpx2.Auth | tuple[str, str] | str | ClientCredentials
+"""Authentication of requests: httpx2's, user name and password, a bearer token, or tokens of an issuer."""
 
 MAX_ANSWER = 64 * 1024 * 1024
 """Longest accepted answer or event in bytes, and longest task assembled from events in characters."""
@@ -65,7 +67,8 @@ class Connections:
         for name, value in self._headers.items():
             if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
                 raise ValueError(f'The header {name!r} has characters that HTTP does not allow in a header.')
-        self._auth = None if isinstance(auth, str) else auth
+        self._auth = None if isinstance(auth, str | ClientCredentials) else auth
+        self._tokens = auth if isinstance(auth, ClientCredentials) else None
         self._own = client
         self.timeout = timeout
         self._transport = transport
@@ -88,16 +91,54 @@ class Connections:
 
     @asynccontextmanager
     async def open(
-        self, method: str, url: str, *, headers: Mapping[str, str], content: bytes | None = None
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str],
+        content: bytes | None = None,
+        public: bool = False,
     ) -> AsyncGenerator[httpx2.Response]:
         """Send a request. The body of the answer is read within the context.
+
+        Args:
+            method: The verb of HTTP.
+            url: The URL.
+            headers: Headers of the request.
+            content: The body. Default: none.
+            public: True to fetch a token of an issuer only if the answer is HTTP 401. Default False.
 
         Raises:
             NotConnected: Nothing was sent.
             RemoteUnavailable: The agent has not answered, or not to the end.
             RemoteProtocolError: The URL is not one of HTTP, or the answer cannot be read.
+            TokenRefused: The issuer has refused a token.
             ValueError: `auth` or `client` makes a request that HTTP does not allow.
         """
+        tokens = self._tokens
+        token = None if public or tokens is None else await self._token(tokens)
+        async with self._open(method, url, _with_token(headers, token), content) as response:
+            if tokens is None or response.status_code != 401:
+                yield response
+                return
+        if token is None:
+            again = self.open(method, url, headers=headers, content=content)
+        else:
+            # The issuer may have revoked the token, or the agent may have another key of the issuer by now.
+            again = self._open(method, url, _with_token(headers, await self._token(tokens, token)), content)
+        async with again as response:
+            yield response
+
+    async def _token(self, tokens: ClientCredentials, refused: str | None = None) -> str:
+        try:
+            return await tokens.token(refused)
+        except RemoteUnavailable as error:
+            raise NotConnected(str(error)) from error
+
+    @asynccontextmanager
+    async def _open(
+        self, method: str, url: str, headers: Mapping[str, str], content: bytes | None
+    ) -> AsyncGenerator[httpx2.Response]:
         sent = {**self._headers, **headers}
         if (traceparent := telemetry.traceparent()) is not None:
             sent['traceparent'] = traceparent
@@ -145,13 +186,8 @@ class Connections:
         return b''.join(pieces)
 
 
-def shown(url: str) -> str:
-    """Return a URL for an error: without user, password, query and fragment, which may hold credentials."""
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL:
-        return 'The target'
-    return str(parsed.copy_with(userinfo=b'', query=None, fragment=None))
+def _with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, str]:
+    return headers if token is None else {**headers, 'authorization': f'Bearer {token}'}
 
 
 def _reason(error: Exception) -> str:

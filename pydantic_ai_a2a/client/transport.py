@@ -28,8 +28,9 @@ from ..protocol.remote_errors import http_error, rpc_error, status_error
 from ..protocol.versions import codec_of
 from ..types import ListParams, ListPushParams, SendParams
 from .cards import Interface
-from .connections import MAX_ANSWER, Connections, shown
+from .connections import MAX_ANSWER, Connections
 from .sse import EventReader, EventTooLong
+from .urls import shown
 
 __all__ = ('Request', 'Transport')
 

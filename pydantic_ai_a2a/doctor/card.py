@@ -8,7 +8,8 @@ from dataclasses import replace
 from fasta2a.schema import AgentCard, AgentInterface
 
 from ..client.cards import WELL_KNOWN, Interface, RemoteCards, choose
-from ..client.connections import Connections, shown
+from ..client.connections import Connections
+from ..client.urls import shown
 from ..errors import A2AError, CardRefused, RemoteError
 from .finding import Finding
 

@@ -10,8 +10,9 @@ import httpx2
 from pydantic_core import from_json, to_json
 
 from ..client.cards import Interface
-from ..client.connections import Connections, shown
+from ..client.connections import Connections
 from ..client.transport import Request, Transport
+from ..client.urls import shown
 from ..errors import A2AError, RemoteError
 from ..protocol.codec import Params
 from ..protocol.operations import OPERATIONS

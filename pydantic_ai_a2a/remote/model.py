@@ -25,7 +25,7 @@ from pydantic_ai.tools import RunContext
 
 from ..client.assembly import Update
 from ..client.client import A2AClient
-from ..client.connections import shown
+from ..client.urls import shown
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA

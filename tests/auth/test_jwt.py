@@ -328,7 +328,14 @@ def test_the_card_says_how_to_get_a_token() -> None:
         }
     }
     assert SHARED.schemes == {'jwt': {'http_auth_security_scheme': {'scheme': 'Bearer', 'bearer_format': 'JWT'}}}
-    assert JWTAuth(ISSUER, AUDIENCE, flows=flows).schemes == {'jwt': {'oauth2_security_scheme': {'flows': flows}}}
+    metadata = f'{ISSUER}/.well-known/openid-configuration'
+    assert JWTAuth(ISSUER, AUDIENCE, flows=flows).schemes == {
+        'jwt': {'oauth2_security_scheme': {'flows': flows, 'oauth2_metadata_url': metadata}}
+    }
+    keys = f'{ISSUER}/keys'
+    assert JWTAuth(ISSUER, AUDIENCE, flows=flows, jwks_url=keys).schemes == {
+        'jwt': {'oauth2_security_scheme': {'flows': flows}}
+    }
 
 
 def test_without_the_extra_it_says_what_to_install() -> None:
