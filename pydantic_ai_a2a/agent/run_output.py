@@ -8,12 +8,12 @@ from itertools import islice
 from typing import Any
 
 from pydantic_ai import BinaryContent
-from pydantic_ai.messages import FilePart, ModelMessage, ModelResponse
+from pydantic_ai.messages import FilePart, ModelMessage, ModelRequest, ModelResponse, UserContent, UserPromptPart
 from pydantic_ai.run import AgentRun, AgentRunResult
 from pydantic_ai.tools import DeferredToolRequests
 from pydantic_ai.usage import RunUsage
 
-from ..conversion.states import AuthRequired, InputRequired, Rejected
+from ..conversion.states import State
 from .internals import tool_of
 from .turn import Turn
 
@@ -43,6 +43,8 @@ class RunOutput:
     """Ids of the calls of the last response shown to clients."""
     result: AgentRunResult[Any] | None = None
     """The agent's result; None for a stopped run."""
+    keeps_pending: bool = False
+    """True if the run has not used the answers to the pending calls of the task."""
 
 
 def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, Any]] | None:
@@ -54,10 +56,33 @@ def schemas_of(run: AgentRun[Any, Any], output: object) -> dict[str, dict[str, A
     return {name: tool.parameters_json_schema for name, tool in tools.items() if tool is not None}
 
 
-def stopped(run: AgentRun[Any, Any], state: InputRequired | AuthRequired | Rejected, turn: Turn | None) -> RunOutput:
-    """Return the output of a run that was stopped by an output function or a tool."""
-    messages = run.new_messages() if turn is None else turn.all(run.new_messages())
-    return RunOutput(state, (), None, messages, run.usage, waits=True)
+def stopped(
+    run: AgentRun[Any, Any] | None,
+    state: State,
+    turn: Turn | None,
+    prompt: str | Sequence[UserContent] | None,
+    usage: RunUsage | None,
+    *,
+    answers: bool,
+) -> RunOutput:
+    """Return the output of a run that was stopped by an output function, a tool or a toolset.
+
+    Args:
+        run: The run; None if a toolset has stopped the run before its first step, such as by `NoCredential`.
+        state: The state of the task.
+        turn: The stored part of the run.
+        prompt: The prompt of the run.
+        usage: Usage before the run.
+        answers: True if the run was to begin with results of pending calls. A later run gets the same results.
+    """
+    if run is not None:
+        messages = run.new_messages() if turn is None else turn.all(run.new_messages())
+        return RunOutput(state, (), None, messages, run.usage, waits=True)
+    messages: list[ModelMessage] = [] if turn is None else turn.all(())
+    keeps_pending = answers and not messages
+    if not messages and not answers and prompt is not None:
+        messages = [ModelRequest(parts=[UserPromptPart(prompt)])]
+    return RunOutput(state, (), None, messages, usage or RunUsage(), waits=True, keeps_pending=keeps_pending)
 
 
 def calls_of(messages: Sequence[ModelMessage]) -> list[str]:

@@ -210,9 +210,9 @@ class Runner:
                 raise
             raise NoModel(NO_MODEL) from error
         except STATES as state:
-            if run is None or not may_wait:
+            if not may_wait:
                 raise
-            return stopped(run, state, turn)
+            return stopped(run, state, turn, prompt, usage, answers=answers is not None)
         result = run.result
         assert result is not None, 'the run was driven to its end'
         messages = result.new_messages() if turn is None else turn.all(result.new_messages())

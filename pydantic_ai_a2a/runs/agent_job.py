@@ -258,6 +258,8 @@ class AgentJob:
     async def _wait(self, claim: Claim, recorder: Recorder, result: RunOutput) -> Claim | None:
         asked = self._asked(claim, result)
         pending = None if asked.pending is None else dump(asked.pending)
+        if result.keeps_pending:
+            pending = claim.pending
         return await recorder.interrupt(asked.state, asked.parts, result.messages, usage=result.usage, pending=pending)
 
     def _asked(self, claim: Claim, result: RunOutput) -> Asked:

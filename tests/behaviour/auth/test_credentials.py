@@ -16,9 +16,17 @@ import pytest
 from cryptography.fernet import Fernet
 from fasta2a.storage import InMemoryStorage
 from pydantic_ai import Agent, RunContext
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.models.test import TestModel
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from starlette.requests import Request
 
 from pydantic_ai_a2a import (
@@ -327,3 +335,85 @@ async def test_an_approver_never_renews_the_credential() -> None:
         await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
         await ended(client_of(app), task['id'])
     assert (used, exchanges) == ([f'{SECRET} of ann for first-token-of-ann'], ['ann'])
+
+
+class Mail(FunctionToolset[Any]):
+    """A toolset that needs the credential before the first step of a run, as the toolset of an MCP server does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: list[str] = []
+        self.expired = False
+        self.tool_plain(requires_approval=True)(self.delete)
+
+    async def for_run(self, ctx: RunContext[Any]) -> AbstractToolset[Any]:
+        self.used.append(await a2a(ctx).credential())
+        if self.expired:
+            raise NoCredential
+        return self
+
+    async def delete(self) -> str:
+        """Delete the newest mail."""
+        return 'deleted'
+
+
+def heard(messages: list[ModelMessage]) -> list[str]:
+    """Return the prompts and the results of tools."""
+    parts = [part for message in messages for part in message.parts]
+    return [str(part.content) for part in parts if isinstance(part, UserPromptPart | ToolReturnPart)]
+
+
+def mail_app(mail: Mail, exchange: Callable[[Request, Caller], Awaitable[Any]], **options: Any) -> A2AApp:
+    def model(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        said = heard(messages)
+        if 'deleted' in said:
+            return ModelResponse(parts=[TextPart(' + '.join(said))])
+        return ModelResponse(parts=[ToolCallPart('delete', {})])
+
+    boss = Caller(id='boss', scopes=frozenset({'approve'}))
+    return to_a2a(
+        Agent(FunctionModel(model), name='mail', toolsets=[mail]),
+        auth=BearerAuth({**TOKENS, 'first-token-of-boss': boss}),
+        access=Access(credentials=Credentials(exchange=exchange, keys=[KEY])),
+        **options,
+    )
+
+
+async def test_a_toolset_without_a_credential_lets_the_task_wait_before_its_first_step() -> None:
+    async def only_other(request: Request, caller: Caller) -> Credential | None:
+        return await exchanged(request, caller) if 'other' in request.headers['authorization'] else None
+
+    mail = Mail()
+    app = mail_app(mail, only_other)
+    async with lifespan(app):
+        task = await client_of(app).send('Delete it.')
+        assert state_of(task) == 'AUTH_REQUIRED'
+        owner = client_of(app, 'other-token-of-ann')
+        task = await owner.send(message('Signed in.', taskId=task['id']))
+        [call] = asked(task)
+        task = await owner.send(answers(task, approve(call['id'])))
+    assert texts(task) == ['Delete it. + Signed in. + deleted']
+
+
+@pytest.mark.parametrize('stored', [False, True], ids=['memory', 'file'])
+async def test_an_approved_call_runs_once_the_caller_brings_another_credential(tmp_path: Path, stored: bool) -> None:
+    mail = Mail()
+    options: dict[str, Any] = {'backend': f'sqlite:///{tmp_path}/mail.db'} if stored else {}
+    app = mail_app(mail, exchanged, approvals=Approvals(approvers='approve'), **options)
+    async with lifespan(app):
+        task = await client_of(app).send('Delete it.')
+        [call] = asked(task)
+        mail.expired = True
+        await client_of(app, 'first-token-of-boss').send(answers(task, approve(call['id'])))
+        owner = client_of(app, 'other-token-of-ann')
+        async with owner.subscribe(task['id']) as stream:
+            first = (await anext(stream)).result['task']
+            if state_of(first) != 'AUTH_REQUIRED':
+                await stream.until('TASK_STATE_AUTH_REQUIRED')
+        mail.expired = False
+        task = await owner.send(message('Signed in.', taskId=task['id']))
+        assert state_of(task) == 'COMPLETED'
+    await asyncio.to_thread(app.backend.close)
+    assert texts(task) == ['Delete it. + deleted']
+    ann = f'{SECRET} of ann for'
+    assert mail.used == [*[f'{ann} first-token-of-ann'] * 2, f'{ann} other-token-of-ann']
