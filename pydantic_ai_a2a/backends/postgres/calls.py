@@ -52,9 +52,11 @@ def call_of(settings: Postgres, write: BoundWrite[Any]) -> Call | None:
     return make(settings, *write.args, **write.kwargs)
 
 
-def _statement(settings: Postgres, function: str, count: int) -> str:
+def _statement(settings: Postgres, function: str, count: int, further: str = '') -> str:
+    """Return the call of a function, with a further write that needs `out_done` of the call."""
     numbers = ', '.join(f'${number}' for number in range(1, count + 1))
-    return f'SELECT * FROM {settings.schema}.{function}({numbers})'
+    call = f'SELECT * FROM {settings.schema}.{function}({numbers})'
+    return f'WITH call AS MATERIALIZED ({call}), further AS ({further}) SELECT * FROM call' if further else call
 
 
 def _first(settings: Postgres, locks: Sequence[Lock]) -> tuple[Any, ...]:
@@ -67,8 +69,8 @@ def _start(
     settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
 ) -> Call | None:
     """Accept a new task, and take the task for a free slot."""
-    further = (message.refusal, message.push, message.task_limit, message.credential)
-    if slot is None or not message.new or any(value is not None for value in further):
+    rare = (message.refusal, message.push, message.task_limit)
+    if slot is None or not message.new or any(value is not None for value in rare):
         return None
     header = message.header()
     event = status_event(header, Status('working', message.at, None), 1)
@@ -99,6 +101,14 @@ def _start(
         *slot,
     )
     statement = _statement(settings, 'a2a_start', len(values))
+    if (credential := message.credential) is not None:
+        # The credential is there already if this call is repeated, because the answer of a committed call was lost.
+        n = len(values)
+        added = f"""INSERT INTO {settings.schema}.credential (agent, task_id, id, until, body)
+            SELECT $3, $5, ${n + 1}::TEXT, ${n + 2}::BIGINT, ${n + 3}::BYTEA FROM call WHERE out_done
+            ON CONFLICT DO NOTHING"""
+        statement = _statement(settings, 'a2a_start', n, added)
+        values = (*values, credential.id, credential.until, credential.body)
     return Call(statement, lambda _: values, result, begins=[header.id], possible=result((True, None)))
 
 
@@ -122,8 +132,6 @@ def _first_claim(header: TaskHeader, message: Submission, slot: Slot, body: byte
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
     """Complete a task at the end of the only run."""
     rare = claimed.run > 1 or end.artifacts is None or end.charges
-    if claimed.request is not None:
-        rare = rare or may_have_credentials(claimed.request)
     if end.status.state != 'completed' or rare:
         return None
     header, read = claimed.header, end.taken or claimed.inbox
@@ -153,8 +161,10 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
         _, _, _, head, revision, _, body, _ = newest
         return *values, *_columns([entry[2:] for entry in entries], 5), known, head, revision, body
 
+    dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
+    has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
     return Call(
-        _statement(settings, 'a2a_finish', len(values) + 9),
+        _statement(settings, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
         values_after,
         lambda _: (None, events, False),
         record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),

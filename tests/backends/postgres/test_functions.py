@@ -27,6 +27,7 @@ from pydantic_ai_a2a.backends.sql.transaction import Lock, Transaction
 from pydantic_ai_a2a.errors import StoreUnavailable, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Accepted, Charge, Checkpoint, Claim, Finish, PushConfig, Slot, Status, Submission
 from pydantic_ai_a2a.testing import READER_LAG
+from pydantic_ai_a2a.testing.credentials import bodies, with_sealed
 from pydantic_ai_a2a.testing.values import (
     AT,
     LEASE,
@@ -300,6 +301,27 @@ async def a_conversation_that_is_erased_in_mid_run(stage: Stage) -> None:
     await stage.end(claimed, done(claimed))
 
 
+async def tasks_with_credentials(stage: Stage) -> None:
+    accepted = [await stage.start(with_sealed(message(new=name, context=name))) for name in ('t', 'u', 'v')]
+    await stage.start(with_sealed(message('more', to='v'), 'd'))
+    await stage.note(bodies(stage.backend, 'c'))
+    for start, state in zip(accepted, ('completed', 'input-required', 'completed'), strict=True):
+        assert start is not None
+        assert start.claim is not None
+        await stage.end(start.claim, ending(start.claim, state, messages=FIRST, artifacts=ARTIFACTS))
+
+
+async def two_messages_with_the_same_credential(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(with_sealed(message(new=name, context='c', message_id='m')))
+    await stage.note(bodies(stage.backend, 'c'))
+
+
+async def a_busy_context_with_credentials(stage: Stage) -> None:
+    for name in ('t', 'u'):
+        await stage.start(with_sealed(message(new=name, context='c')))
+
+
 # --- schedules of two sessions that meet at a lock --------------------------------------------------------------------
 
 
@@ -332,6 +354,17 @@ async def an_end_with_an_unread_message(stage: Stage) -> None:
     transaction = accept.submit('agent', message('more', to='t'), queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
     async with stage.meeting(transaction) as gate:
         assert await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed))) is not None
+
+
+async def an_end_with_an_unread_credential(stage: Stage) -> None:
+    accepted = await stage.start(with_sealed(message(new='t', context='c')))
+    assert accepted is not None
+    assert accepted.claim is not None
+    further = with_sealed(message('more', to='t'), 'd')
+    transaction = accept.submit('agent', further, queue_limit=QUEUE_LIMIT, idempotency_window=WINDOW)
+    async with stage.meeting(transaction) as gate:
+        assert await stage.after(gate, stage.backend.queue.finish(accepted.claim, done(accepted.claim))) is not None
+    assert await bodies(stage.backend, 'c', 'd') == [b'c', b'd']
 
 
 async def an_end_after_a_request_to_cancel(stage: Stage) -> None:
@@ -385,6 +418,10 @@ SCHEDULES: Sequence[Schedule] = (
     a_webhook_in_mid_run,
     a_conversation_that_another_has_begun,
     a_conversation_that_is_erased_in_mid_run,
+    tasks_with_credentials,
+    two_messages_with_the_same_credential,
+    a_busy_context_with_credentials,
+    an_end_with_an_unread_credential,
     a_start_behind_another_task,
     a_start_after_the_end_before,
     two_starts_with_one_message,
