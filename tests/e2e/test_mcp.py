@@ -19,6 +19,8 @@ from ..client import message
 from .mcp_agent import BOSS, MARK, TOKENS
 from .server import LIMIT, Process, process, rpc, uvicorn
 
+ENCRYPTED = "b'gAAAA"
+"""The beginning of each stored credential."""
 SECRETS = (*TOKENS.values(), BOSS, MARK, 'secret-of-the-agent')
 
 
@@ -116,6 +118,7 @@ async def test_an_mcp_server_sees_the_caller_before_and_after_a_pause_and_a_kill
             ends.append(task['artifacts'][0]['parts'][0]['text'])
         assert ends == [f'a mail for {user}, then no mail for {user}' for user in TOKENS]
         over = await dump(postgres_url)
+    assert [text.count(ENCRYPTED) for text in (paused, over)] == [2, 0]
     saw = await seen_by(mail)
     assert saw['seen'] == ['ann reads', 'bob reads', 'ann deletes', 'bob deletes']
     assert [token.split('-')[3] for token in saw['granted']] == ['ann', 'bob']
