@@ -79,6 +79,9 @@ def stopped(
         messages = run.new_messages() if turn is None else turn.all(run.new_messages())
         return RunOutput(state, (), None, messages, run.usage, waits=True)
     messages: list[ModelMessage] = [] if turn is None else turn.all(())
+    if messages and isinstance(messages[-1], ModelResponse):
+        # Pydantic AI takes no prompt after calls without results: the next run asks the model again.
+        messages.pop()
     keeps_pending = answers and not messages
     if not messages and not answers and prompt is not None:
         messages = [ModelRequest(parts=[UserPromptPart(prompt)])]

@@ -417,3 +417,38 @@ async def test_an_approved_call_runs_once_the_caller_brings_another_credential(t
     assert texts(task) == ['Delete it. + deleted']
     ann = f'{SECRET} of ann for'
     assert mail.used == [*[f'{ann} first-token-of-ann'] * 2, f'{ann} other-token-of-ann']
+
+
+@only('1.0', 'a store has no version')
+async def test_a_run_that_resumes_without_a_credential_waits_and_then_asks_the_model_again(backend: str) -> None:
+    async def hang() -> str:
+        """Read the mail."""
+        running.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def read() -> str:
+        """Read the mail."""
+        return 'deleted'
+
+    running = asyncio.Event()
+    first, second = Mail(), Mail()
+    for mail, tool in ((first, hang), (second, read)):
+        mail.tools.clear()
+        mail.add_function(tool, takes_ctx=False, name='delete')
+    app = mail_app(first, exchanged, backend=backend, workers=Workers(drain_grace=0.01))
+    async with lifespan(app):
+        task = await client_of(app).send('Delete it.', returnImmediately=True)
+        await asyncio.wait_for(running.wait(), LIMIT)
+    await asyncio.to_thread(app.backend.close)
+    second.expired = True
+    app = mail_app(second, exchanged, backend=backend)
+    async with lifespan(app):
+        owner = client_of(app)
+        async with owner.subscribe(task['id']) as stream:
+            if state_of((await anext(stream)).result['task']) != 'AUTH_REQUIRED':
+                await stream.until('TASK_STATE_AUTH_REQUIRED')
+        second.expired = False
+        task = await owner.send(message('Signed in.', taskId=task['id']))
+    await asyncio.to_thread(app.backend.close)
+    assert texts(task) == ['Delete it. + Signed in. + deleted']
