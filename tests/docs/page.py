@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ..bounds import LIMIT
+from ..e2e.forks import PYTEST
 from ..e2e.server import Process, process
 from ..e2e.venvs import missing, python_with_a2a_sdk_0_3
 from .blocks import Block
@@ -135,7 +136,7 @@ class Page:
             return
         if command == 'pytest':
             # Warnings are errors here, and pytest-asyncio warns if it is not configured.
-            self._program(['-m', *block.words[0], '-p', 'no:asyncio'], output, fork=False)
+            self._program([*PYTEST, *block.words[0][1:], '-p', 'no:asyncio'], output)
             return
         if command == 'eval':
             script = block.text.replace('pydantic-ai-a2a)', f'{sys.executable} -m pydantic_ai_a2a)')
@@ -172,11 +173,11 @@ class Page:
         else:
             self._program(['-m', file.removesuffix('.py'), *arguments], output)
 
-    def _program(self, arguments: Sequence[str], output: Block | None, *, fork: bool = True) -> None:
+    def _program(self, arguments: Sequence[str], output: Block | None) -> None:
         """Run a Python module to its end."""
         with (
             TemporaryFile('w+') as errors,
-            process(*arguments, cwd=self._directory, fork=fork, errors=errors.fileno()) as running,
+            process(*arguments, cwd=self._directory, errors=errors.fileno()) as running,
         ):
             code = running.exit_code()
             errors.seek(0)

@@ -18,7 +18,10 @@ from typing import IO
 
 from ..bounds import LIMIT
 
-__all__ = ('Fork', 'can_fork')
+__all__ = ('PYTEST', 'Fork', 'can_fork')
+
+PYTEST = ('-m', 'pytest', '-p', 'no:inline_snapshot', '-W', 'ignore::pytest.PytestAssertRewriteWarning')
+"""A pytest that is forked. The fork server imports plugins before pytest can rewrite the assertions of plugins."""
 
 
 def can_fork(arguments: Sequence[str]) -> bool:

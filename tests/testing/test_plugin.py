@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
-from ..bounds import LIMIT
+from ..e2e.forks import PYTEST
+from ..e2e.server import process
 
 APPROVAL = """
 from pydantic_ai import Agent
@@ -80,6 +80,23 @@ async def test_the_client_of_a_fixture(client):
     assert (await client.send('Hi'))['status']['state'] == 'completed'
 """
 
+NOT_ASYNC = """
+import asyncio
+import pytest
+
+def test_sync(a2a_client):
+    with pytest.raises(RuntimeError) as error:
+        asyncio.run(a2a_client('http://localhost'))
+    assert str(error.value) == 'a2a_client needs an async test, and test_sync is none. Write `async def`.'
+"""
+
+NO_FIXTURE = """
+import sys
+
+def test_imports():
+    assert 'pydantic_ai_a2a_pytest' in sys.modules
+    assert {'pydantic_ai', 'pydantic_ai_a2a', 'httpx2', 'starlette'} & sys.modules.keys() == set()
+"""
 
 RUNNERS = {
     'anyio': ['-p', 'no:asyncio', '-o', 'anyio_mode=auto'],
@@ -87,35 +104,27 @@ RUNNERS = {
 }
 
 
-def run(tmp_path: Path, source: str, *options: str) -> subprocess.CompletedProcess[str]:
-    (tmp_path / 'test_agent.py').write_text(source)
+def run(tmp_path: Path, options: list[str], *sources: str, fork: bool) -> tuple[int, str, str]:
+    """Return the exit code, the output and the standard error of one pytest with a file of tests for each source."""
+    for number, source in enumerate(sources):
+        (tmp_path / f'test_{number}.py').write_text(source)
     (tmp_path / 'conftest.py').write_text("import pytest\n@pytest.fixture\ndef anyio_backend(): return 'asyncio'\n")
-    command = [sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-W', 'error', *options]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False)
+    with TemporaryFile('w+') as errors:
+        arguments = [*PYTEST, '-q', '-p', 'no:cacheprovider', '-p', 'no:hypothesispytest', *options]
+        with process(*arguments, cwd=tmp_path, fork=fork, errors=errors.fileno()) as tests:
+            code = tests.exit_code()
+        errors.seek(0)
+        return code, tests.output, errors.read()
 
 
 @pytest.mark.parametrize('runner', RUNNERS)
-@pytest.mark.parametrize('source', [APPROVAL, LIFESPANS, IN_A_FIXTURE], ids=['approval', 'lifespans', 'fixture'])
-def test_the_fixtures_work_with_both_runners_of_async_tests(tmp_path: Path, source: str, runner: str) -> None:
-    done = run(tmp_path, source, *RUNNERS[runner])
-    assert (done.returncode, done.stderr) == (0, ''), done.stdout + done.stderr
-
-
-def test_a_test_that_is_not_async_is_told_to_be(tmp_path: Path) -> None:
-    source = 'import asyncio\ndef test_sync(a2a_client):\n    asyncio.run(a2a_client("http://localhost"))'
-    done = run(tmp_path, source, '-p', 'no:asyncio')
-    assert 'RuntimeError: a2a_client needs an async test, and test_sync is none. Write `async def`.' in done.stdout
+def test_the_fixtures_work_with_both_runners_of_async_tests(tmp_path: Path, runner: str) -> None:
+    sources = [APPROVAL, LIFESPANS, IN_A_FIXTURE, NOT_ASYNC]
+    code, output, errors = run(tmp_path, RUNNERS[runner], *sources, fork=True)
+    assert (code, errors) == (0, ''), output + errors
+    assert output.splitlines()[-1].startswith('7 passed, 1 xfailed')
 
 
 def test_without_a_fixture_the_plugin_imports_nothing_of_the_package(tmp_path: Path) -> None:
-    source = (
-        'import sys\ndef test_imports():\n    assert "pydantic_ai_a2a_pytest" in sys.modules\n'
-        '    assert {"pydantic_ai", "pydantic_ai_a2a", "httpx2", "starlette"} & sys.modules.keys() == set()'
-    )
-    done = run(tmp_path, source, '-p', 'no:asyncio')
-    assert done.returncode == 0, done.stdout
-
-
-def test_the_kit_needs_no_hypothesis_and_no_pytest() -> None:
-    code = "import sys; sys.modules['hypothesis'] = sys.modules['pytest'] = None; import pydantic_ai_a2a.testing.client"
-    subprocess.run([sys.executable, '-c', code], timeout=LIMIT, check=True)
+    code, output, errors = run(tmp_path, ['-p', 'no:asyncio'], NO_FIXTURE, fork=False)
+    assert (code, errors) == (0, ''), output + errors
