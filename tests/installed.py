@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import distribution
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,9 +40,11 @@ def page_faults(url: str) -> Iterator[str]:
         yield f'the playground has only {sorted(seen)}'
 
 
-def command_faults(url: str) -> Iterator[str]:
-    """Start the commands that call a server, and list the others."""
+def command_faults(url: str, names: Sequence[str]) -> Iterator[str]:
+    """Start the commands with the names; without names, the list of commands and each command that calls a server."""
     for arguments in (['--help'], ['card', url], ['send', url, 'Hello.'], ['tasks', url], ['doctor', url]):
+        if names and arguments[0] not in names:
+            continue
         done = subprocess.run([COMMAND, *arguments], capture_output=True, text=True, check=False, timeout=LIMIT)
         if done.returncode:
             yield f'pydantic-ai-a2a {arguments[0]}: {done.stderr.strip().splitlines()[-1:]}'
@@ -74,7 +76,12 @@ def main() -> None:
 
     with serve(Agent('test')) as server:
         assert server.docs_url is not None
-        for fault in (*page_faults(server.docs_url), *command_faults(server.url), *licence_faults(), *plugin_faults()):
+        for fault in (
+            *page_faults(server.docs_url),
+            *command_faults(server.url, sys.argv[1:]),
+            *licence_faults(),
+            *plugin_faults(),
+        ):
             print(fault)
 
 

@@ -60,18 +60,40 @@ def _differences(place: str, names: set[str], wanted: set[str]) -> Iterator[str]
     yield from (f'{place} has {name}' for name in sorted(names - wanted))
 
 
-def installed_faults(wheel: Path, folder: Path) -> Iterator[str]:
-    """Install the wheel into an empty environment, and return a line for each thing that does not work."""
-    python = folder / 'environment' / 'bin' / 'python'
+def installed_faults(wheel: Path, folder: Path, *commands: str, packages: str | None = None) -> Iterator[str]:
+    """Install the wheel into an empty environment, and return a line for each thing that does not work.
+
+    Args:
+        wheel: The wheel.
+        folder: The folder of the environment.
+        commands: The commands of the package to try, without any all of them.
+        packages: A folder of packages that the environment imports, instead of an installation of the dependencies.
+    """
+    pip = (*PIP, '--python', str(environment_python(folder)), 'install', '--quiet')
     try:
         _run(sys.executable, '-m', 'venv', '--without-pip', str(folder / 'environment'))
-        _run(*PIP, '--python', str(python), 'install', '--quiet', str(wheel))
-        yield from _run(str(python), '-I', str(ROOT / 'tests' / 'installed.py'), cwd=folder).splitlines()
-        _run(*PIP, '--python', str(python), 'install', '--quiet', 'pytest')
-        fixtures = _run(str(python), '-m', 'pytest', '--fixtures', cwd=folder)
+        _run(*pip, *(('--no-deps',) if packages else ()), str(wheel))
+        if packages:
+            site = next((folder / 'environment' / 'lib').glob('python*/site-packages'))
+            (site / 'dependencies.pth').write_text(packages)
+        yield from faults_of(folder, *commands)
+        if not packages:
+            _run(*pip, 'pytest')
+        fixtures = _run(str(environment_python(folder)), '-m', 'pytest', '--fixtures', cwd=folder)
         yield from (f'pytest has no fixture {name}' for name in FIXTURES if f'{name} -- ' not in fixtures)
     except subprocess.CalledProcessError as error:
         yield f'{error}\n{error.stderr}'
+
+
+def environment_python(folder: Path) -> Path:
+    """Return the Python of the environment in the folder."""
+    return folder / 'environment' / 'bin' / 'python'
+
+
+def faults_of(folder: Path, *commands: str) -> list[str]:
+    """Return a line for each thing that does not work in the environment of the folder."""
+    script = ROOT / 'tests' / 'installed.py'
+    return _run(str(environment_python(folder)), '-I', str(script), *commands, cwd=folder).splitlines()
 
 
 def _run(*command: str, cwd: Path | None = None) -> str:

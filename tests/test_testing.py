@@ -62,7 +62,8 @@ for present in ('pytest', 'hypothesis'):
 
 def test_a_test_that_fails_elsewhere_says_what_it_compared_or_lacks(tmp_path: Path) -> None:
     (tmp_path / 'test_somebodys.py').write_text(SOMEBODYS)
-    with process(*PYTEST, '-p', 'no:asyncio', '-p', 'no:cacheprovider', '-k', 'read_by_its_owner', cwd=tmp_path) as tests:
+    options = ['-p', 'no:asyncio', '-p', 'no:cacheprovider', '-k', 'read_by_its_owner']
+    with process(*PYTEST, *options, cwd=tmp_path) as tests:
         assert tests.exit_code() == 1, tests.output
     assert 'assert None is not None' in tests.output
     assert "fixture 'make_backend' not found" in tests.output

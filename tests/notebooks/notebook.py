@@ -1,10 +1,11 @@
-"""Runs the notebooks of the examples, each in a new kernel."""
+"""Runs the notebooks of the examples, each in a kernel of its own or several in one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from copy import deepcopy
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,15 +26,25 @@ def read(path: Path) -> Any:
     return cast('Any', nbformat).read(path, as_version=4)
 
 
-def run(name: str, folder: Path) -> dict[str, list[str]]:
-    """Run a notebook in an empty folder, and return the outputs of each code cell by the id of the cell.
+def run(folder: Path, *names: str) -> list[dict[str, list[str]]]:
+    """Run notebooks after each other in one kernel and one empty folder.
 
-    The output is the HTML form of a value, if there is one. A cell may neither fail nor write to standard error.
+    For each notebook, return the outputs of the code cells by the id of the cell. The output is the HTML form of a
+    value, if there is one. A cell may neither fail nor write to standard error.
     """
-    notebook = read(FOLDER / f'{name}.ipynb')
-    client = NotebookClient(notebook, timeout=int(LIMIT), startup_timeout=int(LIMIT), kernel_name='python3')
+    notebooks = [read(FOLDER / f'{name}.ipynb') for name in names]
+    session = deepcopy(notebooks[0])
+    session.cells = [cell for notebook in notebooks for cell in notebook.cells]
+    identifiers = [cell.id for cell in session.cells]
+    for number, cell in enumerate(session.cells):
+        cell.id = str(number)  # the ids of two notebooks may be the same
+    client = NotebookClient(session, timeout=int(LIMIT), startup_timeout=int(LIMIT), kernel_name='python3')
     client.execute(cwd=str(folder), env={**os.environ, 'IPYTHONDIR': str(folder / '.ipython')})
-    return {cell.id: list(_outputs(cell.outputs)) for cell in notebook.cells if cell.cell_type == 'code'}
+    ran = iter(zip(identifiers, session.cells, strict=True))
+    return [
+        {name: list(_outputs(cell.outputs)) for name, cell in islice(ran, len(notebook.cells)) if 'outputs' in cell}
+        for notebook in notebooks
+    ]
 
 
 def _outputs(outputs: Sequence[Any]) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 
 import nbformat
 import pytest
 from inline_snapshot import snapshot
 
+from ..long import size
 from .notebook import NOTEBOOKS, read, run
 
 
@@ -23,8 +25,7 @@ def test_a_notebook_is_valid_and_stored_without_outputs(path: Path) -> None:
     }
 
 
-def test_the_tour_shows_each_step(tmp_path: Path) -> None:
-    outputs = run('tour', tmp_path)
+def check_tour(outputs: dict[str, list[str]]) -> None:
     assert '>playground</a>' in outputs['serve'][0]
     assert '<strong>joker</strong>' in outputs['card'][0]
     for step in ('send', 'approve', 'table'):
@@ -42,9 +43,7 @@ def test_the_tour_shows_each_step(tmp_path: Path) -> None:
     assert '<strong>canceled</strong>' in outputs['cancel'][1]
 
 
-def test_the_notebook_about_tests_shows_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv('PYTEST_ADDOPTS', '-p no:asyncio')  # it warns if it is not configured
-    outputs = run('test_your_agent', tmp_path)
+def check_notebook_about_tests(outputs: dict[str, list[str]]) -> None:
     assert '<strong>input-required</strong>' in outputs['waits'][0]
     assert 'delete_file {&quot;path&quot;:&quot;a&quot;}' in outputs['waits'][0]
     assert 'a is deleted' in outputs['approve'][0]
@@ -60,3 +59,14 @@ def test_the_notebook_about_tests_shows_each_step(tmp_path: Path, monkeypatch: p
     assert "'taskId': '<id 1>'" in outputs['record'][1]
     assert outputs['write'] == ['Writing test_keeper.py\n']
     assert '1 passed' in outputs['pytest'][0]
+
+
+@pytest.mark.long
+def test_the_notebooks_show_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # pytest-asyncio warns if it is not configured; the other plugins are slow to import.
+    monkeypatch.setenv('PYTEST_ADDOPTS', '-p no:asyncio -p no:inline_snapshot -p no:hypothesispytest')
+    names = ('tour', 'test_your_agent')
+    kernels = size([names], [(name,) for name in names])
+    tour, about_tests = chain.from_iterable(run(tmp_path, *kernel) for kernel in kernels)
+    check_tour(tour)
+    check_notebook_about_tests(about_tests)
