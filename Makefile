@@ -10,6 +10,9 @@ PYTEST ?= python -m pytest
 VENV := .venv
 BIN := $(VENV)/bin
 
+# Python stores what it has compiled, also where the environment forbids it: tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -26,6 +31,25 @@ LONGEST = (
     'tests/playground',
 )
 """Files and folders with the longest tests."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import all tests, in another order in each process.
+
+    Python stores what a process has compiled, and the other processes load it. In the same order, each process would
+    compile every module. The modules of tests take longest, because pytest rewrites their assertions.
+    """
+    worker: dict[str, Any] | None = getattr(session.config, 'workerinput', None)
+    if worker is None or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    folder = Path(__file__).parent
+    paths = sorted(folder.rglob('test_*.py'))
+    first = len(paths) * int(worker['workerid'].removeprefix('gw')) // worker['workercount']
+    with warnings.catch_warnings(action='error'):
+        for path in paths[first:] + paths[:first]:
+            # Pytest reports a module that cannot be imported, and has not yet read the conftest of the folder.
+            with suppress(Exception, pytest.fail.Exception, pytest.skip.Exception):
+                import_module('.'.join(path.relative_to(folder.parent).with_suffix('').parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
