@@ -17,9 +17,10 @@ from pydantic_ai_a2a.ports import ExportedConversation
 from pydantic_ai_a2a.types import ANONYMOUS
 
 from .client import LIMIT, Client, lifespan, message
+from .long import size
 from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, sends, served
 
-TASKS = 500
+TASKS = size(300, 500)
 CHUNKS = 150
 """Calls of an answer in several chunks, beyond the calls of a short answer."""
 LONG_CHUNKS = 7_000
@@ -32,6 +33,7 @@ FINISHED_TASK = 4_600
 """Bytes of a finished task of a short message and a short answer, with its conversation."""
 
 
+@pytest.mark.long
 async def test_a_finished_task_in_memory_holds_few_bytes() -> None:
     app = to_a2a(AGENT)
     async with lifespan(app), asyncio.timeout(LIMIT):
