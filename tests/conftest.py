@@ -28,6 +28,8 @@ LONGEST = (
     'tests/chaos',
     'tests/test_benchmarks',
     'tests/test_memory_cost',
+    'tests/test_package',
+    'tests/notebooks',
     'tests/behaviour/durable',
     'tests/playground',
 )
