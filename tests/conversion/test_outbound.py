@@ -34,6 +34,8 @@ from pydantic_ai_a2a.conversion.inbound import accepts, user_prompt
 from pydantic_ai_a2a.conversion.outbound import Artifacts, NotFinite, OutputMapper, UnserializableOutput, text_of
 from pydantic_ai_a2a.types import Artifact, Message, Part
 
+from .outputs import artifacts, described, only_part
+
 
 class Weather(BaseModel):
     city: str
@@ -57,22 +59,6 @@ class Color(StrEnum):
 
 WEATHER = Weather(city='Utrecht', tempC=21.5)
 PNG = b'\x89PNG\r\n\x1a\n'
-
-
-def artifacts(output_type: Any, output: Any, *files: BinaryContent) -> list[Artifact]:
-    return OutputMapper(output_type).artifacts(output, artifact_id='t.result', files=files)
-
-
-def only_part(output_type: Any, output: Any) -> Part:
-    (artifact,) = artifacts(output_type, output)
-    (part,) = artifact['parts']
-    return part
-
-
-def described(output_type: Any, *outputs: Any) -> list[tuple[Any, str]]:
-    """The result and the type's name, as clients get them."""
-    parts: list[Any] = [only_part(output_type, output) for output in outputs]
-    return [(part['data']['result'], part['metadata']['python_type']) for part in parts]
 
 
 def test_a_string_is_a_text_part() -> None:

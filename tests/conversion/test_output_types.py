@@ -25,7 +25,8 @@ from pydantic_ai.tools import DeferredToolRequests
 from typing_extensions import TypeAliasType, TypedDict
 
 from pydantic_ai_a2a.conversion.outbound import Artifacts, OutputMapper, UnserializableOutput
-from pydantic_ai_a2a.types import Artifact, Part
+
+from .outputs import described, only_part
 
 
 class Weather(BaseModel):
@@ -64,22 +65,6 @@ class Handle:
 
 
 WEATHER = Weather(city='Utrecht', tempC=21.5)
-
-
-def artifacts(output_type: Any, output: Any, *files: BinaryContent) -> list[Artifact]:
-    return OutputMapper(output_type).artifacts(output, artifact_id='t.result', files=files)
-
-
-def only_part(output_type: Any, output: Any) -> Part:
-    (artifact,) = artifacts(output_type, output)
-    (part,) = artifact['parts']
-    return part
-
-
-def described(output_type: Any, *outputs: Any) -> list[tuple[Any, str]]:
-    """The result and the type's name, as clients get them."""
-    parts: list[Any] = [only_part(output_type, output) for output in outputs]
-    return [(part['data']['result'], part['metadata']['python_type']) for part in parts]
 
 
 def test_a_subclass_is_sent_as_the_declared_model() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
@@ -37,26 +36,11 @@ from pydantic_ai_a2a.testing.values import (
 
 from ...postgres import GUARDED, postgres_server
 from ...postgres import Postgres as Server
-
-Open = Callable[..., PostgresBackend]
+from .conftest import Open
 
 
 def nothing(_: object = None) -> None:
     """What one does who only listens to be one who listens."""
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make(url: str = postgres_url, namespace: str = 'agent', **options: Any) -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(url, **options), namespace, reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for each in opened:
-        each.close()
 
 
 async def test_nothing_is_opened_before_the_first_use(another: Open) -> None:

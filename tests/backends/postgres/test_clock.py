@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import Postgres, Workers, to_a2a
+from pydantic_ai_a2a import Workers, to_a2a
 from pydantic_ai_a2a.backends.postgres import listener
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.commands.stores import Store, opened
-from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.push import lease, register
 from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, submit
 
@@ -23,26 +20,13 @@ from ...behaviour.stage import Stage, ended, serving
 from ...client import Client, lifespan, texts
 from ...postgres import Postgres as Server
 from ..gates import database
+from .conftest import Open
 
 HOUR = 3_600_000
 
 
 def nothing(_: object = None) -> None:
     """What one does who only listens to be one who listens."""
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Callable[[], PostgresBackend]]:
-    """Opens the database once more, as another process would."""
-    backends: list[PostgresBackend] = []
-
-    def make() -> PostgresBackend:
-        backends.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
-        return backends[-1]
-
-    yield make
-    for backend in backends:
-        backend.close()
 
 
 def set_clock(server: Server, url: str, hours: int) -> None:
@@ -60,7 +44,7 @@ def set_clock(server: Server, url: str, hours: int) -> None:
 
 @pytest.mark.parametrize('hours', [1, -1], ids=['behind', 'ahead'])
 async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
-    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, hours: int
+    another: Open, postgres: Server, postgres_url: str, hours: int
 ) -> None:
     set_clock(postgres, postgres_url, hours)
     here, there, stage = another(), another(), Stage()
@@ -82,7 +66,7 @@ async def test_leases_do_not_depend_on_the_time_that_a_process_was_told(
 
 @pytest.mark.parametrize('hours', [1, -1], ids=['ahead', 'behind'])
 async def test_deliveries_do_not_depend_on_the_time_that_a_process_was_told(
-    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, hours: int
+    another: Open, postgres: Server, postgres_url: str, hours: int
 ) -> None:
     here = another()
     await submit(here, message(new='t'))
@@ -109,7 +93,7 @@ async def test_a_command_writes_the_time_of_the_database_from_its_first_write_on
 
 
 async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_its_first_message_on(
-    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str
+    another: Open, postgres: Server, postgres_url: str
 ) -> None:
     await another().queued()  # makes the tables
     set_clock(postgres, postgres_url, 1)
@@ -122,7 +106,7 @@ async def test_a_server_that_runs_no_tasks_writes_the_time_of_the_database_from_
 
 
 async def test_a_clock_that_is_set_is_noticed_by_who_listens(
-    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    another: Open, postgres: Server, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, '_POLL', 0.05)
     set_clock(postgres, postgres_url, 0)
@@ -138,7 +122,7 @@ async def test_a_clock_that_is_set_is_noticed_by_who_listens(
 
 
 async def test_a_reader_elsewhere_is_known_whatever_the_clocks_say(
-    another: Callable[[], PostgresBackend], postgres: Server, postgres_url: str
+    another: Open, postgres: Server, postgres_url: str
 ) -> None:
     set_clock(postgres, postgres_url, 1)
     backend, stage = another(), Stage()

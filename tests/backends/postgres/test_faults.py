@@ -7,8 +7,6 @@ import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import asyncpg
 import pytest
@@ -40,8 +38,8 @@ from pydantic_ai_a2a.testing.values import (
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
 from ..gates import database, gate
+from .conftest import Open
 
-Open = Callable[..., PostgresBackend]
 EVENTS = 'LOCK TABLE a2a.event IN SHARE MODE'
 """Keeps others from adding events."""
 LATE = Retention(), AT + 365 * 24 * 3600 * 1000
@@ -49,20 +47,6 @@ LATE = Retention(), AT + 365 * 24 * 3600 * 1000
 
 def nothing(_: object = None) -> None:
     """What one does who only listens to be one who listens."""
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make(url: str = postgres_url, **options: Any) -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(url, **options), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for each in opened:
-        each.close()
 
 
 def raise_at_commit(server: Server, url: str, code: str, times: int) -> None:

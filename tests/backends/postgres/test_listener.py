@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -13,7 +11,6 @@ from pydantic_ai_a2a.backends.event_bus import EventBus
 from pydantic_ai_a2a.backends.peers import Peers
 from pydantic_ai_a2a.backends.postgres import listener as postgres_listener
 from pydantic_ai_a2a.backends.postgres import thread
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Slot
@@ -22,22 +19,7 @@ from pydantic_ai_a2a.testing.values import LEASE, LIMIT, message, run, submit
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
-
-Open = Callable[..., PostgresBackend]
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make(url: str = postgres_url, **options: Any) -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(url, **options), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for each in opened:
-        each.close()
+from .conftest import Open
 
 
 def nothing(_: object = None) -> None:

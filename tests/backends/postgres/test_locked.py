@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import asyncpg
@@ -11,13 +10,11 @@ import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.function import FunctionModel
 
-from pydantic_ai_a2a import Postgres, Retention, Workers
+from pydantic_ai_a2a import Retention, Workers
 from pydantic_ai_a2a.backends import peers
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.statements import channel, lock
 from pydantic_ai_a2a.backends.sql.transaction import Lock
 from pydantic_ai_a2a.ports import Marks
-from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import (
     AT,
     LEASE,
@@ -37,22 +34,7 @@ from pydantic_ai_a2a.types import TaskQuery
 from ...behaviour.stage import ended, heard, serving
 from ...client import texts
 from ..gates import gate
-
-Open = Callable[[], PostgresBackend]
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make() -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for backend in opened:
-        backend.close()
+from .conftest import Open
 
 
 def locked(*tasks: str) -> str:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
 
 from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
-from pydantic_ai_a2a.backends.postgres.settings import Postgres
 from pydantic_ai_a2a.errors import LeaseLost, UnsupportedOperationError
 from pydantic_ai_a2a.ports import Backend, Claim
 from pydantic_ai_a2a.settings import Retention
-from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import (
     AT,
     LEASE,
@@ -33,22 +30,9 @@ from pydantic_ai_a2a.testing.values import (
     turn,
 )
 
-Open = Callable[[], PostgresBackend]
+from .conftest import Open
+
 ROUNDS = 25
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make() -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(postgres_url), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for each in opened:
-        each.close()
 
 
 async def test_processes_that_claim_at_once_never_run_two_tasks_of_a_context(another: Open) -> None:

@@ -4,39 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
-from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.postgres import connect
-from pydantic_ai_a2a.backends.postgres.backend import PostgresBackend
 from pydantic_ai_a2a.backends.postgres.statements import lock
 from pydantic_ai_a2a.backends.sql.transaction import Lock
 from pydantic_ai_a2a.errors import BackendUnusable
-from pydantic_ai_a2a.testing import READER_LAG
 from pydantic_ai_a2a.testing.values import message, state_of, submit
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
 from ..gates import database, gate
-
-Open = Callable[..., PostgresBackend]
-
-
-@pytest.fixture
-def another(postgres_url: str) -> Iterator[Open]:
-    """Opens the database once more, as another process would."""
-    opened: list[PostgresBackend] = []
-
-    def make(url: str = postgres_url, **options: Any) -> PostgresBackend:
-        opened.append(PostgresBackend(Postgres(url, **options), 'agent', reader_lag=READER_LAG))
-        return opened[-1]
-
-    yield make
-    for each in opened:
-        each.close()
+from .conftest import Open
 
 
 async def test_a_server_that_is_too_old_is_refused(another: Open, postgres: Server, postgres_url: str) -> None:
