@@ -19,11 +19,11 @@ from pydantic_ai.conversation_store import ConversationStore
 from pydantic_ai.messages import ModelMessage
 
 from ..backends.memory.backend import MemoryBackend
+from ..backends.memory.ports import MemoryQueue
 from ..clock import STOP_TIME
 from ..errors import A2AError
-from ..ports import Accepted, Backend, Checkpoint, Claim, Finish, Marks, Slot, Status, Submission, TaskQueue
+from ..ports import Accepted, Backend, Claim, Slot, Submission
 from ..protocol import stored
-from ..types import TaskEvent, TaskHeader
 from .shared import Followed, adopt
 from .storage import FastA2ABackend, claimable
 from .values import context_key
@@ -208,21 +208,18 @@ class BrokeredBackend(Backend):
         return await memory.reader.load(task_id, None, history_length=0, artifacts=False) is not None
 
 
-class _WithholdingQueue(TaskQueue):
+class _WithholdingQueue(MemoryQueue):
     """A queue in memory without claims for tasks that the broker has not handed out yet, so slots are not used."""
 
     def __init__(self, memory: MemoryBackend, withheld: Collection[str]) -> None:
+        super().__init__(memory.store)
         self._memory = memory
-        self._queue = memory.queue
         self._withheld = withheld
 
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
-        return await self._queue.submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
-
-    async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
-        return await self._queue.cancel(task_id, owner, at=at, force=force)
+        return await super().submit(submission, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
     async def claim(self, holder: str, *, at: int, lease: int, limit: int, task_id: str | None = None) -> list[Claim]:
         wanted = [task_id] if task_id is not None and task_id not in self._withheld else []
@@ -230,26 +227,8 @@ class _WithholdingQueue(TaskQueue):
             wanted = claimable(self._memory, self._withheld, holder, limit=limit)
         claims: list[Claim] = []
         for wanted_id in wanted:
-            claims += await self._queue.claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)
+            claims += await super().claim(holder, at=at, lease=lease, limit=1, task_id=wanted_id)
         return claims
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        return await self._queue.renew(holder, tasks, lease=lease)
-
-    async def emit(
-        self,
-        claim: Claim,
-        events: Sequence[TaskEvent],
-        status: Status | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> None:
-        await self._queue.emit(claim, events, status, checkpoint)
-
-    async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
-        return await self._queue.finish(claim, finish)
-
-    async def release(self, claim: Claim) -> None:
-        await self._queue.release(claim)
 
 
 def _ignore(task_id: str) -> None:
