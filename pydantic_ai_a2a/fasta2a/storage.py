@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias, cast
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ from pydantic_ai.messages import ModelMessage
 from ..backends.memory import ends, records, runs
 from ..backends.memory import submit as accept
 from ..backends.memory.backend import MemoryBackend
+from ..backends.memory.ports import MemoryQueue, MemoryReader
 from ..backends.model_json import load_messages
 from ..conversion.turns import closed
 from ..errors import A2AError, LeaseLost, TaskNotFoundError, UnsupportedOperationError
@@ -30,13 +32,9 @@ from ..ports import (
     Checkpoint,
     Claim,
     Finish,
-    Marks,
-    Pause,
     Slot,
     Status,
     Submission,
-    TaskQueue,
-    TaskReader,
 )
 from ..protocol import stored
 from ..types import Page, StoredTask, TaskEvent, TaskHeader, TaskQuery
@@ -134,13 +132,12 @@ def claimable(memory: MemoryBackend, withheld: Collection[str], holder: str, *, 
     return [task.id for task in tasks if task.id not in withheld][:limit]
 
 
-class _Queue(TaskQueue):
-    """A queue whose tasks are claimed after their submission, so slots are not used."""
+class _Queue(MemoryQueue):
+    """A queue in memory that writes to the storage first. Tasks are claimed after their submission, without slots."""
 
     def __init__(self, backend: FastA2ABackend) -> None:
+        super().__init__(backend.memory.store)
         self._backend = backend
-        self._store = backend.memory.store
-        self._memory = backend.memory.queue
         self._storage = backend.storage
 
     # --- the client's side ------------------------------------------------------------------------------------------
@@ -148,12 +145,11 @@ class _Queue(TaskQueue):
     async def submit(
         self, submission: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
     ) -> Accepted:
-        async def store(message: Submission) -> Accepted:
-            return await self._memory.submit(message, queue_limit=queue_limit, idempotency_window=idempotency_window)
+        store = partial(super().submit, queue_limit=queue_limit, idempotency_window=idempotency_window)
 
         def check() -> accept.Checked:
-            with self._store.lock:
-                return accept.check(self._store, submission, queue_limit=queue_limit, window=idempotency_window)
+            with self.store.lock:
+                return accept.check(self.store, submission, queue_limit=queue_limit, window=idempotency_window)
 
         async with self._backend.lock(f'{submission.owner} {submission.message_id}'):
             if submission.new:
@@ -187,7 +183,7 @@ class _Queue(TaskQueue):
                 'The task runs, and its worker accepts no further messages: send the message without taskId'
                 ' once the task has ended.'
             )
-        task = self._store.tasks[submission.task_id]
+        task = self.store.tasks[submission.task_id]
         messages = [stored.load_message(stored.with_ids(submission.body, task.id, _key(task)))]
         if submission.answer is not None and submission.answer.rest is not None:
             messages.append(stored.load_message(submission.answer.rest))
@@ -206,14 +202,14 @@ class _Queue(TaskQueue):
     async def cancel(self, task_id: str, owner: str | None, *, at: int, force: bool = False) -> TaskHeader:
         async with self._backend.lock(task_id):
             try:
-                header, ends_now = accept.would_cancel(self._store, task_id, owner, force=force)
+                header, ends_now = accept.would_cancel(self.store, task_id, owner, force=force)
             except TaskNotFoundError:
                 return await self._cancel_unheld(task_id, owner, at)
             if ends_now:
                 await self._append(header, closed(self._backend.own_messages(task_id)))
                 artifacts = await self._streamed(task_id, await self._backend.load(task_id, None))
                 await self._storage.update_task(task_id, 'canceled', new_artifacts=artifacts)
-            return await self._memory.cancel(task_id, owner, at=at, force=force)
+            return await super().cancel(task_id, owner, at=at, force=force)
 
     async def _cancel_unheld(self, task_id: str, owner: str | None, at: int) -> TaskHeader:
         header = await self._unheld(task_id, owner)
@@ -234,17 +230,14 @@ class _Queue(TaskQueue):
 
     async def _claim(self, task_id: str, holder: str, at: int, lease: int) -> list[Claim]:
         async with self._backend.lock(task_id):
-            if not runs.claimable(self._store, holder, 1, task_id):
+            if not runs.claimable(self.store, holder, 1, task_id):
                 return []
             if not self._backend.worker_writes:
                 try:
                     await self._storage.update_task(task_id, 'working')
                 except Exception as error:  # any exception of a user's storage; the run ends with it
                     self._backend.failed_begin[task_id] = error
-            return await self._memory.claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
-
-    async def renew(self, holder: str, tasks: Sequence[str], *, lease: int) -> Marks:
-        return await self._memory.renew(holder, tasks, lease=lease)
+            return await super().claim(holder, at=at, lease=lease, limit=1, task_id=task_id)
 
     async def emit(
         self,
@@ -254,31 +247,31 @@ class _Queue(TaskQueue):
         checkpoint: Checkpoint | None = None,
     ) -> None:
         if status is None or status.message is None or self._backend.worker_writes:
-            await self._memory.emit(claim, events, status, checkpoint)
+            await super().emit(claim, events, status, checkpoint)
             return
         async with self._backend.lock(claim.header.id):
-            runs.check_held(self._store, claim)
+            runs.check_held(self.store, claim)
             await self._storage.update_task(
                 claim.header.id, status.state, new_messages=[stored.load_message(status.message)]
             )
-            await self._memory.emit(claim, events, status, checkpoint)
+            await super().emit(claim, events, status, checkpoint)
 
     async def finish(self, claim: Claim, finish: Finish) -> Claim | None:
         task_id = claim.header.id
         async with self._backend.lock(task_id):
-            goes_on = ends.goes_on(self._store, claim, finish)
+            goes_on = ends.goes_on(self.store, claim, finish)
             task = await self._backend.load(task_id, None)
             if self._backend.worker_writes:
                 await self._write_missing_end(task, finish)
             elif task is None or task['status']['state'] in TERMINAL:
                 # Another process has ended the task, for example after a cancel.
-                await self._memory.cancel(task_id, None, at=finish.status.at, force=True)
+                await super().cancel(task_id, None, at=finish.status.at, force=True)
                 raise LeaseLost
             else:
                 await self._write(task, claim, finish, goes_on=goes_on)
             self._backend.failed_begin.pop(task_id, None)
             ended = finish.status.state in TERMINAL  # the storage has the turn then
-            return await self._memory.finish(claim, replace(finish, messages=()) if ended else finish)
+            return await super().finish(claim, replace(finish, messages=()) if ended else finish)
 
     async def _write(self, task: Task, claim: Claim, finish: Finish, *, goes_on: bool) -> None:
         header, state = claim.header, finish.status.state
@@ -300,9 +293,6 @@ class _Queue(TaskQueue):
         """Write the end if the worker has not, after an exception or a cancellation."""
         if task is not None and task['status']['state'] != finish.status.state:
             await self._storage.update_task(task['id'], finish.status.state, new_messages=_new_messages(finish))
-
-    async def release(self, claim: Claim) -> None:
-        await self._memory.release(claim)
 
     # --- what goes into the storage ---------------------------------------------------------------------------------
 
@@ -333,8 +323,9 @@ def _new_messages(finish: Finish) -> list[Message] | None:
     return [stored.load_message(body) for body in bodies] or None
 
 
-class _Reader(TaskReader):
+class _Reader(MemoryReader):
     def __init__(self, backend: FastA2ABackend) -> None:
+        super().__init__(backend.memory.store)
         self._backend = backend
 
     async def load(
@@ -351,17 +342,11 @@ class _Reader(TaskReader):
         return stored_task(task, in_memory, history_length=history_length, artifacts=artifacts)
 
     async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
-        await self._backend.memory.reader.watch(task_id, owner)
+        await super().watch(task_id, owner)
         return await self.load(task_id, owner)
 
     async def _in_memory(self, task_id: str, owner: str | None, *, artifacts: bool) -> StoredTask | None:
-        return await self._backend.memory.reader.load(task_id, owner, history_length=0, artifacts=artifacts)
+        return await super().load(task_id, owner, history_length=0, artifacts=artifacts)
 
     async def list(self, query: TaskQuery) -> Page:
         raise UnsupportedOperationError('A FastA2A storage cannot list tasks: read each task by its id.')
-
-    async def pause(self, task_id: str, owner: str) -> Pause | None:
-        return await self._backend.memory.reader.pause(task_id, owner)
-
-    async def unread(self, task_id: str, after: int) -> Sequence[tuple[int, bytes]]:
-        return await self._backend.memory.reader.unread(task_id, after)
