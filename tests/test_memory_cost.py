@@ -23,8 +23,8 @@ from .test_cost import AGENT, REPEATS, WARM_UP, calls, post, request, said, send
 TASKS = size(300, 500)
 CHUNKS = 150
 """Calls of an answer in several chunks, beyond the calls of a short answer."""
-LONG_CHUNKS = 7_000
-"""The same for an answer of five megabytes, whose 2,000 pieces are joined in chunks."""
+LONG_CHUNKS = 3_500
+"""The same for an answer of five megabytes, whose 1,000 artifacts are joined in chunks."""
 PIECE, PIECES = 32_000, 60
 """Bytes and number of the deltas of a long answer."""
 COPIES = 2.2

@@ -199,6 +199,8 @@ def _reads(operation: str) -> TypeAdapter[Any]:
     return TypeAdapter(_PARAMS[operation])
 
 
+_MANY = 8
+"""Messages or artifacts from which they are joined: of few, the joining takes more calls."""
 _PUSH_PATH = {'id': 'taskId', 'configId': 'id'}
 """Names of path params in the operations on push notification configurations, and their params (§11.3)."""
 _PLACE = re.compile(r'\{(\w+)\}')
@@ -279,9 +281,12 @@ class V1_0(HttpCodec):
         pieces = [b'{"id":%s,"contextId":%s,"status":%s' % (to_json(header.id), to_json(header.context_id), status)]
         for name, values in ((b'artifacts', task.artifacts), (b'history', task.history)):
             before = b',"%b":[' % name
-            for value in values or ():
-                pieces += (before, value)
-                before = b','
+            if values and values[_MANY:]:
+                pieces += (before, *stored.joined(values, b','))
+            else:
+                for value in values or ():
+                    pieces += (before, value)
+                    before = b','
             if values:
                 pieces += (b']',)
         pieces += (b'}' if header.metadata is None else b',"metadata":%s}' % header.metadata,)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from pydantic_core import from_json, to_json
 
 from pydantic_ai_a2a.protocol import stored
@@ -70,3 +71,16 @@ def test_a_message_is_the_same_if_its_content_and_where_it_goes_are_the_same() -
     assert digest(said, None, (), None) == digest(again, {}, [], '')
     rests = [({'k': 1},), (None, ['text/plain']), (None, None, 'https://example.com')]
     assert len({digest(said), *map(digest, others), *(digest(said, *rest) for rest in rests)}) == 12
+
+
+@pytest.mark.parametrize(
+    'sizes', [[], [3], [100_000], [300] * 1_000, [10, 100_000, 10, 40_000, 40_000, 10], [70_000, 70_000], [1] * 100_000]
+)
+@pytest.mark.parametrize('separator', [b'', b','])
+def test_joined_pieces_are_the_joined_values_and_long_values_are_not_copied(sizes: list[int], separator: bytes) -> None:
+    values = [b'%d' % (n % 10) * size for n, size in enumerate(sizes)]
+    pieces = stored.joined(values, separator)
+    assert b''.join(pieces) == separator.join(values)
+    assert len(pieces) <= 2 + 2 * sum(sizes) // 32_768
+    long = [value for value in values if len(value) > 60_000]
+    assert [piece for piece in pieces if any(piece is value for value in long)] == long

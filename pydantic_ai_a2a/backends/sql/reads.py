@@ -71,17 +71,17 @@ def _with_items(
     """Return the task of a `_WHOLE` row."""
     header = header_of(task_row)
     message, ending, has_items = task_row[HEADER_SIZE:]
-    ended = endings.split(header.id, ending)
-    newest = _NO_LIMIT if history_length is None else history_length
+    messages, bodies = endings.split(header.id, ending)
     # Most tasks have one turn, and no items: a page of such tasks takes no statement for each.
-    rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else []
-    items = [('message', message), *((row[0], row[-1]) for row in rows), *ended]
-    check_stored(header.id, *(body for _, body in items), header.status_message, header.metadata)
-    # `items` begins with the first message. The slice drops it if the other messages are enough.
-    history = [body for kind, body in items if kind == 'message'][-newest:] if newest else None
+    rows = (yield _items((agent, header.id), history_length, artifacts=artifacts)) if has_items else ()
+    messages = [message, *(row[-1] for row in rows if row[0] == 'message'), *messages]
+    bodies = [*(row[-1] for row in rows if row[0] == 'artifact'), *bodies]
+    check_stored(header.id, *messages, *bodies, header.status_message, header.metadata)
+    # `messages` begins with the first message. The slice drops it if the other messages are enough.
+    newest = _NO_LIMIT if history_length is None else history_length
+    history = messages[-newest:] if newest else None
     if not artifacts:
         return StoredTask(header, history, None)
-    bodies = [body for kind, body in items if kind == 'artifact']
     if header.state not in TERMINAL:
         updates = yield (
             'SELECT payload FROM event WHERE agent = ? AND task_id = ? AND state IS NULL ORDER BY n',

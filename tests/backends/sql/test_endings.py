@@ -1,0 +1,87 @@
+"""The joined end of a task: what is joined is read as it was, damage is found, and reading takes few calls."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from cProfile import Profile
+from itertools import chain
+
+import pytest
+
+from pydantic_ai_a2a.backends.sql import endings, reads
+from pydantic_ai_a2a.backends.sql.damage import check_stored
+from pydantic_ai_a2a.backends.sql.migrations import MIGRATIONS
+from pydantic_ai_a2a.backends.sqlite.steps import perform
+from pydantic_ai_a2a.errors import StoredDamaged
+
+LOOK_UP_CALLS = 20
+"""Calls of a look-up of 1,000 messages and 1,000 artifacts, beyond those of a look-up of ten of each."""
+TEXT = json.dumps({'parts': [{'text': 'x' * 200}]}).encode()
+
+
+@pytest.mark.parametrize(
+    'items',
+    [
+        [('message', 'm', b'{}')],
+        [('artifact', 'a', b'{"a":"m1 a2"}'), ('message', 'm', b'{"m":"\n"}'), ('artifact', 'a2', b'{}')],
+        [('message', 'm', b''), ('artifact', 'a', b'')],
+    ],
+)
+def test_a_joined_end_is_split_into_the_same_messages_and_artifacts(items: list[tuple[str, str, bytes]]) -> None:
+    messages = [body for kind, _, body in items if kind == 'message']
+    artifacts = [body for kind, _, body in items if kind == 'artifact']
+    assert endings.split('t', endings.join(items)) == (messages, artifacts)
+
+
+@pytest.mark.parametrize(
+    'ending', [b'', b'oops', b'x2\n{}', b'\n{}', b'm2\n{', b'm2\n{}}', b'm-2\n{}', b'm\n{}', b'2\n{}']
+)
+def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
+    with pytest.raises(StoredDamaged, match=r'^Task t has a stored end that cannot be read\.$'):
+        endings.split('t', ending)
+
+
+@pytest.mark.parametrize(
+    'body', [b'', b'{"secret"', b'"secret"', b'{"secret":"\xff"}', b'{"secret":' + b'"x"' * 30_000]
+)
+@pytest.mark.parametrize('others', [[], [b'{"a":"%b"}' % (b'x' * 70_000)], [TEXT] * 1_000])
+def test_a_body_that_is_no_json_object_is_damaged_and_the_error_does_not_tell_it(
+    body: bytes, others: list[bytes]
+) -> None:
+    check_stored('t', None, *others)
+    with pytest.raises(StoredDamaged, match=r'^Task t has stored data that is not a JSON object: ') as raised:
+        check_stored('t', *others, body)
+    assert 'secret' not in str(raised.value)
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(':memory:')) as connection:
+        for statement in chain.from_iterable(MIGRATIONS):
+            connection.execute(statement)
+        yield connection
+
+
+def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact(
+    connection: sqlite3.Connection,
+) -> None:
+    counts: list[int] = []
+    for number in (10, 1_000):
+        ending = endings.join([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
+        connection.execute(
+            'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at,'
+            " message, ending) VALUES ('agent', ?, '/ada', 'c', 'completed', 1, ?, '1.0', '', 1, CAST('{}' AS BLOB), ?)",
+            (str(number), number, ending),
+        )
+        profile = Profile()
+        profile.enable()
+        task = perform(connection, reads.load('agent', str(number), None, history_length=None, artifacts=True))
+        profile.disable()
+        counts.append(sum(entry.callcount for entry in profile.getstats()))
+        assert task is not None
+        assert (task.history, task.artifacts) == ([b'{}'] + [TEXT] * number, [TEXT] * number)
+    few, many = counts
+    assert many - few <= LOOK_UP_CALLS
