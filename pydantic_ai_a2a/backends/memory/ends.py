@@ -16,7 +16,7 @@ from ..rules import handed_on, hands_on, unpaid
 from .conversations import Turn
 from .records import OVER, Task
 from .runs import check_held, claim_of, held
-from .splices import LONG, splice, splice_event
+from .splices import LONG, splice, splice_deltas, splice_event
 from .store import Store
 
 __all__ = ('finish', 'goes_on')
@@ -106,6 +106,7 @@ def _splice(task: Task, ending: _Ending, artifact: bytes) -> None:
     messages, events = len(task.history) - len(ending.history), max(0, len(task.events) - len(ending.events))
     task.history[messages:] = [splice(body, artifact) for body in task.history[messages:]]
     task.events[events:] = [splice_event(event, artifact) for event in task.events[events:]]
+    task.events = splice_deltas(task.events, artifact)
     for entry in () if ending.turn is None else ending.turn.entries:
         entry.message = splice(entry.message, artifact)
 

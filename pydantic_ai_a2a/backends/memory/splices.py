@@ -1,21 +1,25 @@
 """Long texts stored once.
 
-The text of an answer is in the artifact, in the last event of the artifact, in the message of the agent and in the
-model message. The last three refer to the bytes of the artifact, and hold only the bytes before and behind the piece.
+The text of an answer is in the artifact, in the events of the artifact, in the message of the agent and in the model
+message. All but the artifact refer to the bytes of the artifact, and hold only the bytes before and behind the piece.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
 from ...types import TaskEvent, TaskState
 
-__all__ = ('LONG', 'Body', 'Spliced', 'SplicedEvent', 'splice', 'splice_event')
+__all__ = ('LONG', 'Body', 'Spliced', 'SplicedEvent', 'splice', 'splice_deltas', 'splice_event')
 
 LONG = 65_536
 """Bytes of an artifact to which other values refer."""
 _EDGE = 4_096
-"""Bytes at both ends of an artifact that other values need not share, such as the id."""
+"""Bytes at both ends of an artifact that other values need not share, such as the id. Shorter deltas share nothing."""
+_TEXT, _END = b'"parts":[{"text":"', b'","mediaType":"text/plain"}]}'
+"""JSON before and behind the text of an artifact or of a delta."""
+_APPENDS = b',"append":true'
 
 
 class Spliced:
@@ -60,3 +64,22 @@ def splice_event(event: TaskEvent | SplicedEvent, artifact: bytes) -> TaskEvent 
     """Return an event that refers to a long artifact, or the same event, as `splice`."""
     payload = splice(event.payload, artifact)
     return SplicedEvent(event.n, event.state, payload) if isinstance(payload, Spliced) else event
+
+
+def splice_deltas(events: Iterable[TaskEvent | SplicedEvent], artifact: bytes) -> list[TaskEvent | SplicedEvent]:
+    """Return events whose long pieces of a streamed text refer to the artifact of the whole text."""
+    spliced: list[TaskEvent | SplicedEvent] = []
+    start = place = artifact.find(_TEXT) + len(_TEXT)
+    for event in events:
+        payload = event.payload
+        if event.state is None and isinstance(payload, bytes):
+            begin, end = payload.find(_TEXT) + len(_TEXT), payload.rfind(_END)
+            if not payload.startswith(_APPENDS, end + len(_END)):
+                place = start  # the first piece, which replaces earlier pieces
+            if artifact.startswith(payload[begin:end], place):
+                piece = memoryview(artifact)[place : place + end - begin]
+                place += len(piece)
+                if len(piece) >= _EDGE:
+                    event = SplicedEvent(event.n, None, Spliced(payload[:begin], piece, payload[end:]))
+        spliced.append(event)
+    return spliced

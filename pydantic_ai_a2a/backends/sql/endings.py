@@ -24,7 +24,7 @@ def join(items: Sequence[tuple[str, str, bytes]]) -> bytes | None:
     if not items:
         return None
     lengths = ' '.join(f'{kind[0]}{len(body)}' for kind, _, body in items)
-    return b'\n'.join([lengths.encode(), b''.join(body for _, _, body in items)])
+    return b''.join([lengths.encode(), b'\n', *(body for _, _, body in items)])
 
 
 def number(ending: bytes | None) -> int:

@@ -271,11 +271,11 @@ def finish(agent: str, claimed: Claim, end: Finish) -> Transaction[tuple[Claim |
         writes += conversations.append(
             agent, header.owner, header.context_id, record, messages, run_id=run_id, usage=usage, at=end.status.at
         )
-    if goes_on:
-        yield writes
-    else:
+    yield writes
+    if not goes_on:
+        writes.clear()  # a long answer is in the conversation, too: not held while the end is joined
         ending = endings.join(items) if ends else None
-        yield [*writes, *_end(agent, claimed, end, usage, read, ending=ending, following=following)]
+        yield _end(agent, claimed, end, usage, read, ending=ending, following=following)
     if push:
         yield from deliveries.enqueue(agent, header, push, events, end.artifacts)
     next_claim = (yield from _next_run(agent, claimed, read, end.metadata)) if goes_on else None

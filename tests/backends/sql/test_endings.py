@@ -73,7 +73,7 @@ def test_a_look_up_of_an_ended_task_takes_no_calls_for_each_message_and_artifact
         ending = endings.join([(kind, '', TEXT) for kind in ('message', 'artifact') for _ in range(number)])
         connection.execute(
             'INSERT INTO task (agent, id, owner, context_id, state, status_at, queue_seq, dialect, digest, accepted_at,'
-            " message, ending) VALUES ('agent', ?, '/ada', 'c', 'completed', 1, ?, '1.0', '', 1, CAST('{}' AS BLOB), ?)",
+            " message, ending) VALUES ('agent', ?, '/ada', 'c', 'completed', 1, ?, '1.0', '', 1, x'7b7d', ?)",
             (str(number), number, ending),
         )
         profile = Profile()
