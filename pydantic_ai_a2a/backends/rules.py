@@ -27,6 +27,7 @@ __all__ = (
     'hands_on',
     'repeated',
     'replay_key',
+    'replays',
     'status_event',
     'tell_expired',
     'unpaid',
@@ -46,15 +47,18 @@ Expired: TypeAlias = list[tuple[TaskHeader, TaskEvent]]
 # --- messages of clients --------------------------------------------------------------------------------------------
 
 
+def replays(message: Submission, window: int) -> bool:
+    """Return True if a repetition of a message is recognised."""
+    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
+    return window > 0 and not (message.anonymous and message.new and len(message.message_id) < SHORTEST_ID)
+
+
 def replay_key(message: Submission, window: int) -> str | None:
     """Return the key for recognising a repeated message; None if repetitions are not recognised."""
-    if not window:
+    if not replays(message, window):
         return None
     if not message.anonymous:
         return message.message_id
-    # Anonymous clients may share short message ids for new tasks. Only the task's own client knows a task id.
-    if message.new and len(message.message_id) < SHORTEST_ID:
-        return None
     return f'{message.message_id} {message.digest.hex()}'  # different content makes a different message
 
 

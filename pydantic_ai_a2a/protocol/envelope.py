@@ -77,7 +77,8 @@ class Requests:
                 shape['params'] = NotRequired[reads | None] if method in optional else reads
             shapes.append(_SHAPE(method, shape))
         tagged: Any = _ANNOTATED[_UNION[tuple(shapes)], Discriminator('method')]
-        self._adapter = TypeAdapter[Any](tagged, config=ConfigDict(defer_build=True))
+        # A cache of all strings would keep the ids and short texts of the last thousands of requests.
+        self._adapter = TypeAdapter[Any](tagged, config=ConfigDict(defer_build=True, cache_strings='keys'))
 
     def read(self, body: bytes) -> RpcRequest:
         """Read a request.

@@ -304,7 +304,8 @@ def dump_artifact(artifact: Artifact) -> bytes:
 
 
 def _load(body: bytes) -> dict[str, Any]:
-    item = _renamed(from_json(body), _NAMES)
+    # The cache of strings is for repeated strings, and would keep the ids of the last thousands of tasks.
+    item = _renamed(from_json(body, cache_strings='keys'), _NAMES)
     item['parts'] = [_renamed(part, _NAMES) for part in item['parts']]
     return item
 

@@ -57,7 +57,7 @@ class MemoryConversationStore(ConversationStore):
 
     def _check(self, conversation_id: str, expected_revision: str | None) -> None:
         conversation = self._conversations.find(self._owner, conversation_id)
-        if (None if conversation is None else conversation.revision) != expected_revision:
+        if (None if conversation is None else load_record(conversation.record).revision) != expected_revision:
             raise ConversationConflict(conversation_id)
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:

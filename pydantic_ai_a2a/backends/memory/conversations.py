@@ -42,13 +42,10 @@ class Entry:
 class Conversation:
     """The newest entries of a conversation, and its record as JSON."""
 
-    __slots__ = ('branches', 'head', 'record', 'revision', 'updated_at')
+    __slots__ = ('branches', 'head', 'record', 'updated_at')
 
-    def __init__(
-        self, record: bytes, revision: str, head: Entry | None, branches: Sequence[Entry], updated_at: int
-    ) -> None:
+    def __init__(self, record: bytes, head: Entry | None, branches: Sequence[Entry], updated_at: int) -> None:
         self.record = record
-        self.revision = revision
         self.head = head
         """The newest entry; None without messages."""
         self.branches = branches
@@ -63,7 +60,7 @@ class Conversation:
 class Turn:
     """A turn to append to a conversation, converted to the stored form."""
 
-    __slots__ = ('at', 'before', 'context_id', 'entries', 'owner', 'record', 'revision')
+    __slots__ = ('at', 'before', 'context_id', 'entries', 'owner', 'record')
 
     def __init__(
         self,
@@ -80,7 +77,6 @@ class Turn:
         self.owner = owner
         self.context_id = context_id
         self.record = dump_record(record)
-        self.revision = record.revision
         self.entries = entries
         self.at = at
 
@@ -196,7 +192,7 @@ class Conversations:
         head, branches = (None, ()) if turn.before is None else (turn.before.head, turn.before.branches)
         head = turn.entries[-1] if turn.entries else head
         self._add_entries(turn.owner, turn.entries)
-        self._put(turn.owner, turn.context_id, Conversation(turn.record, turn.revision, head, branches, turn.at))
+        self._put(turn.owner, turn.context_id, Conversation(turn.record, head, branches, turn.at))
 
     def write(
         self, owner: str, record: ConversationRecord, entries: Sequence[tuple[str, str | None, bytes]], at: int
@@ -221,7 +217,7 @@ class Conversations:
             added[entry_id] = Entry(entry_id, None if parent_id is None else find(parent_id), message)
         head = None if record.head_id is None else find(record.head_id)
         branches = [find(entry_id) for entry_id in record.branches]
-        conversation = Conversation(dump_record(record), record.revision, head, branches, at)
+        conversation = Conversation(dump_record(record), head, branches, at)
         self._add_entries(owner, [*added.values()])
         self._put(owner, record.conversation_id, conversation)
 

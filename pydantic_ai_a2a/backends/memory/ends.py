@@ -104,7 +104,7 @@ def finish(store: Store, claimed: Claim, end: Finish) -> Claim | None:
 def _splice(task: Task, ending: _Ending, artifact: bytes) -> None:
     """Let the values of an end refer to a long artifact, after the events were published."""
     messages, events = len(task.history) - len(ending.history), max(0, len(task.events) - len(ending.events))
-    task.history[messages:] = [splice(body, artifact) for body in task.history[messages:]]
+    task.history = [*task.history[:messages], *(splice(body, artifact) for body in task.history[messages:])]
     task.events[events:] = [splice_event(event, artifact) for event in task.events[events:]]
     task.events = splice_deltas(task.events, artifact)
     for entry in () if ending.turn is None else ending.turn.entries:
@@ -134,6 +134,7 @@ def _leave(store: Store, task: Task, ending: _Ending) -> None:
         store.note_dead(task)
     elif ending.end.status.state in TERMINAL:
         task.results, task.progress = (*progress.artifacts.values(),), OVER
+        task.history, task.inbox = (*task.history,), (*task.inbox,)
     else:
         progress.inbox_read = ending.read
         progress.own_messages, progress.own_usage = ending.own_messages, ending.own_usage

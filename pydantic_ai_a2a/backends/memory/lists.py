@@ -63,7 +63,7 @@ class TaskLists:
         for task in self._noted.values():
             self._remove(task)
             key = task.status_at, task.id
-            task.listed = task.state, key
+            task.listed, task.listed_at = task.state, task.status_at
             for owner in (task.owner, None):
                 insort(self._lists.setdefault((owner, task.state), []), key)
             insort(self._contexts.setdefault(task.owner, []), (task.context_id, task.state, *key))
@@ -74,7 +74,7 @@ class TaskLists:
     def _remove(self, task: Task) -> None:
         if task.listed is None:
             return
-        state, key = task.listed
+        state, key = task.listed, (task.listed_at, task.id)
         for owner in (task.owner, None):
             keys = self._lists[owner, state]
             _drop(keys, key)

@@ -11,7 +11,7 @@ from ...protocol import stored
 from ...types import TaskEvent, TaskHeader, TaskState
 from .splices import Body, SplicedEvent
 
-__all__ = ('OVER', 'Checkpointed', 'Key', 'Message', 'PendingDelivery', 'Progress', 'Task', 'Webhook')
+__all__ = ('NO_EVENTS', 'OVER', 'Checkpointed', 'Key', 'Message', 'PendingDelivery', 'Progress', 'Task', 'Webhook')
 
 Key: TypeAlias = tuple[int, str]
 """Place of a task in lists: time of the status, and id."""
@@ -31,7 +31,7 @@ class Message:
         self.after = after
         """Number of the task's newest event at the acceptance."""
         self.accepted_at = at
-        self.key: str | None = None
+        self.key: bytes | None = None
         """Recognises a repeated message; None if repetitions are not recognised."""
         self.answer = 0
         """0: prompt of a run; 1: the message ended a pause; 2: the message answered calls of tools."""
@@ -111,6 +111,8 @@ class Progress:
 
 OVER = Progress()
 """The progress of ended tasks; never changed."""
+NO_EVENTS: list[TaskEvent | SplicedEvent] = []
+"""The log of ended tasks without readers; never changed."""
 
 
 class Webhook:
@@ -162,6 +164,7 @@ class Task:
         'inbox',
         'last_event',
         'listed',
+        'listed_at',
         'logged_after',
         'metadata',
         'owner',
@@ -200,10 +203,11 @@ class Task:
         """Number of agent runs."""
         self.paid: Sequence[int] | None = None
         """Amounts charged for a run: number of the run, requests, tokens, cost."""
-        self.history: list[Body] = []
+        self.history: list[Body] | tuple[Body, ...] = []
+        """The messages, oldest first. A tuple once the task has ended, like the inbox: a list has room for more."""
         self.results: tuple[bytes, ...] = ()
         """The artifacts of an ended task: without their ids, the task is smaller by a twentieth."""
-        self.inbox: list[Message] = []
+        self.inbox: list[Message] | tuple[Message, ...] = []
         self.events: list[TaskEvent | SplicedEvent] = []
         """The newest events, without gaps; a sweep deletes the oldest."""
         self.last_event = 0
@@ -214,8 +218,10 @@ class Task:
         self.push = 0
         """0: no webhook so far; 1: a webhook; 2: a webhook for every chunk."""
         self.webhooks: dict[str, Webhook] | None = None
-        self.listed: tuple[TaskState, Key] | None = None
-        """The task's place in the lists; None before the first list."""
+        self.listed: TaskState | None = None
+        """State of the task in the lists; None before the first list."""
+        self.listed_at = at
+        """Time of this state."""
         self.size = 0
         """Bytes that the store counts for the task."""
 

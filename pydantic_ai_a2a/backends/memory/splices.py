@@ -71,15 +71,16 @@ def splice_deltas(events: Iterable[TaskEvent | SplicedEvent], artifact: bytes) -
     spliced: list[TaskEvent | SplicedEvent] = []
     start = place = artifact.find(_TEXT) + len(_TEXT)
     for event in events:
-        payload = event.payload
-        if event.state is None and isinstance(payload, bytes):
-            begin, end = payload.find(_TEXT) + len(_TEXT), payload.rfind(_END)
-            if not payload.startswith(_APPENDS, end + len(_END)):
-                place = start  # the first piece, which replaces earlier pieces
-            if artifact.startswith(payload[begin:end], place):
-                piece = memoryview(artifact)[place : place + end - begin]
-                place += len(piece)
-                if len(piece) >= _EDGE:
-                    event = SplicedEvent(event.n, None, Spliced(payload[:begin], piece, payload[end:]))
         spliced.append(event)
+        payload = event.payload
+        if event.state is not None or not isinstance(payload, bytes):
+            continue
+        begin, end = payload.find(_TEXT) + len(_TEXT), payload.rfind(_END)
+        if not payload.startswith(_APPENDS, end + len(_END)):
+            place = start  # the first piece, which replaces earlier pieces
+        if artifact.startswith(payload[begin:end], place):
+            piece = memoryview(artifact)[place : place + end - begin]
+            place += len(piece)
+            if len(piece) >= _EDGE:
+                spliced[-1] = SplicedEvent(event.n, None, Spliced(payload[:begin], piece, payload[end:]))
     return spliced

@@ -22,7 +22,7 @@ from .conversations import Conversations
 from .lists import TaskLists
 from .push import Webhooks
 from .quotas import Quotas
-from .records import OVER, Key, Message, Task
+from .records import NO_EVENTS, OVER, Key, Message, Task
 from .waiting import Waiting
 
 __all__ = ('Store',)
@@ -56,7 +56,7 @@ class Store:
         self.histories = Histories()
         self.credentials: dict[str, dict[str, SealedCredential]] = {}
         """The credentials of tasks that have not ended, by task and id."""
-        self.repeatable: dict[tuple[str, str], Message] = {}
+        self.repeatable: dict[str, dict[bytes, Message]] = {}
         """The messages that are recognised if they are repeated, by owner and key."""
         self.dead: dict[str | None, list[Key]] = {}
         """Dead letters of each owner, and with the key None of all owners, the oldest failure first."""
@@ -116,19 +116,19 @@ class Store:
         self.waiting.add(task)
         self.lists.note(task)
 
-    def accept(self, message: Message, key: str | None) -> None:
+    def accept(self, message: Message, key: bytes | None) -> None:
         """Add a client's message to its task."""
         task = message.task
         self._messages += 1
         message.seq = self._messages
-        task.inbox.append(message)
-        task.history.append(message.body)
+        task.inbox += (message,)
+        task.history += (message.body,)
         size = _MESSAGE + len(message.body) + len(message.request or b'')
         task.size += size
         self._size += size
         if key is not None:
             message.key = key
-            self.repeatable[task.owner, key] = message
+            self.repeatable.setdefault(task.owner, {})[key] = message
 
     def add_messages(self, task: Task, *bodies: bytes) -> None:
         """Add messages to the history of a task."""
@@ -176,7 +176,7 @@ class Store:
             size = 0
             for event in task.events:
                 size -= len(event.payload) + _EVENT
-            task.events = []
+            task.events = NO_EVENTS
         else:
             task.events += events
         task.size += size
@@ -233,9 +233,12 @@ class Store:
         self.forget_dead(task)
         self.webhooks.drop(task)
         self.credentials.pop(task.id, None)
+        repeatable = self.repeatable.get(task.owner, {})
         for message in task.inbox:
-            if message.key is not None and self.repeatable.get((task.owner, message.key)) is message:
-                del self.repeatable[task.owner, message.key]
+            if message.key is not None and repeatable.get(message.key) is message:
+                del repeatable[message.key]
+        if not repeatable:
+            self.repeatable.pop(task.owner, None)
         return len(task.history) + len(task.artifacts) + 1
 
     # --- dead letters -----------------------------------------------------------------------------------------------
