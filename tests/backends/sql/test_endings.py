@@ -45,7 +45,15 @@ def test_an_end_that_was_not_joined_is_damaged(ending: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    'body', [b'', b'{"secret"', b'"secret"', b'{"secret":"\xff"}', b'{"secret":' + b'"x"' * 30_000]
+    'body',
+    [
+        b'',
+        b'{"secret"',
+        b'"secret"',
+        b'{"secret":"\xff"}',
+        b'{"secret":"%b\xff"}' % (b'x' * 70_000),
+        b'{"secret":' + b'"x"' * 30_000,
+    ],
 )
 @pytest.mark.parametrize('others', [[], [b'{"a":"%b"}' % (b'x' * 70_000)], [TEXT] * 1_000])
 def test_a_body_that_is_no_json_object_is_damaged_and_the_error_does_not_tell_it(
