@@ -11,12 +11,12 @@ from pydantic_core import to_json
 from ..errors import FieldViolation, InvalidParamsError
 from ..types import Message
 
-__all__ = ('TypedInput',)
+__all__ = ('TypedInput', 'place_of')
 
 _SHOWN = 20
+"""Problems of one message that are told at once."""
 _COUNTED = 1_000
 """Most problems with details. More problems are only counted, because details take long."""
-"""Problems of one message that are told at once."""
 
 
 class TypedInput:
@@ -60,15 +60,15 @@ def _refusal(error: ValidationError, field: str, data: Any) -> InvalidParamsErro
         return InvalidParamsError.of(field, f'has {count} problems')
     details = error.errors(include_url=False, include_context=False, include_input=False)
     violations = [
-        FieldViolation(field + _path(detail['loc'], data, missing=detail['type'] == 'missing'), detail['msg'])
+        FieldViolation(field + place_of(detail['loc'], data, missing=detail['type'] == 'missing'), detail['msg'])
         for detail in details[:_SHOWN]
     ]
     first = violations[0]
     return InvalidParamsError(f'Invalid parameters: {first.field}: {first.description}', violations=violations)
 
 
-def _path(loc: Sequence[int | str], data: Any, *, missing: bool) -> str:
-    """Return the path of a problem in the data, without the members of unions in Pydantic's location."""
+def place_of(loc: Sequence[int | str], data: Any, *, missing: bool = False) -> str:
+    """Return the path of a problem in data, without the members of unions in Pydantic's location."""
     path = ''
     for step in loc:
         if _has(data, step):

@@ -1,0 +1,221 @@
+"""Checks of JSON Schemas of other parties: of clients in messages, and of remote agents on cards. Pure.
+
+A schema that passes is small, refers only to itself, and has the forms that JSON Schema gives to its keywords, so later
+code reads the schema without checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_json
+from typing_extensions import TypedDict
+
+from .typed_input import place_of
+
+__all__ = ('MAX_BYTES', 'MAX_DEPTH', 'UnusableSchema', 'check_schema', 'inlined_schema')
+
+MAX_BYTES = 32_000
+"""Most bytes of JSON of a schema, before and after its references are replaced."""
+MAX_DEPTH = 32
+"""Most nested objects and lists of a schema, before and after its references are replaced."""
+
+_DEFINITIONS = '#/$defs/'
+_LITERALS = frozenset({'const', 'default', 'enum', 'examples'})
+"""Keywords whose values are data, not schemas."""
+_NAMED = frozenset({'properties', 'patternProperties', 'dependentSchemas', '$defs'})
+"""Keywords whose values have schemas under names of the author."""
+_ANNOTATIONS = frozenset({'title', 'description', 'default', 'examples', 'deprecated', '$comment'})
+_UNSUPPORTED = ('$dynamicRef', '$recursiveRef', '$anchor', '$dynamicAnchor')
+"""Keywords for references that only whole implementations of JSON Schema resolve."""
+
+Schema: TypeAlias = dict[str, Any]
+
+
+class UnusableSchema(ValueError):
+    """A JSON Schema of another party that cannot be used.
+
+    Args:
+        field: Path of the fault.
+        description: The fault, and the correct form.
+    """
+
+    def __init__(self, field: str, description: str) -> None:
+        super().__init__(f'{field}: {description}')
+        self.field = field
+        self.description = description
+
+
+class _Keywords(TypedDict, total=False):
+    """The forms of the keywords that the package reads."""
+
+    __pydantic_config__ = ConfigDict(extra='allow', strict=True)  # pyright: ignore[reportGeneralTypeIssues]
+
+    type: str | list[str]
+    title: str
+    description: str
+    enum: list[Any]
+    required: list[str]
+    properties: dict[str, _Keywords | bool]
+    additionalProperties: _Keywords | bool
+    items: _Keywords | bool
+    prefixItems: list[_Keywords | bool]
+    allOf: list[_Keywords | bool]
+    anyOf: list[_Keywords | bool]
+    oneOf: list[_Keywords | bool]
+    minimum: float
+    maximum: float
+    exclusiveMinimum: float
+    exclusiveMaximum: float
+    minLength: int
+    maxLength: int
+    minItems: int
+    maxItems: int
+
+
+_KEYWORDS: TypeAdapter[_Keywords] = TypeAdapter(_Keywords)
+
+
+def check_schema(value: object, field: str) -> Schema:
+    """Return the JSON Schema of an object, which may refer to its own `$defs`, also in circles.
+
+    Args:
+        value: The schema of another party, as JSON values.
+        field: Path of the schema, for errors.
+
+    Raises:
+        UnusableSchema: The value is no schema of an object, is too large or too deep, or refers to another document.
+    """
+    _check_size(value, field)
+    if not isinstance(value, dict) or cast('Schema', value).get('type') != 'object':
+        raise UnusableSchema(field, 'must be a JSON Schema with the type "object"')
+    schema = cast('Schema', value)
+    definitions = schema.get('$defs', {})
+    if not isinstance(definitions, dict):
+        raise UnusableSchema(f'{field}.$defs', 'must be an object')
+    for where, node in _nodes(schema, field):
+        try:
+            _KEYWORDS.validate_python(node)
+        except ValidationError as error:
+            [fault, *_] = error.errors(include_url=False, include_context=False, include_input=False)
+            raise UnusableSchema(where + place_of(fault['loc'], node), fault['msg']) from None
+        if unsupported := [keyword for keyword in _UNSUPPORTED if keyword in node]:
+            raise UnusableSchema(f'{where}.{unsupported[0]}', 'is not supported: use "$ref" with "#/$defs/..."')
+        if '$ref' in node and _name(node['$ref']) not in definitions:
+            raise UnusableSchema(f'{where}.$ref', 'must be "#/$defs/" and the name of a schema in "$defs"')
+    return schema
+
+
+def inlined_schema(value: object, field: str) -> Schema:
+    """Return the JSON Schema of an object without references: each is replaced by the schema to which it refers.
+
+    Args:
+        value: The schema of another party, as JSON values.
+        field: Path of the schema, for errors.
+
+    Raises:
+        UnusableSchema: See `check_schema`; or the schema refers to itself in a circle, or is too large or too deep
+            without references.
+    """
+    schema = check_schema(value, field)
+    if '$defs' not in schema:
+        return schema
+    inlined = _Inlining(schema['$defs'], field).schema(schema)
+    _check_size(inlined, field)
+    return inlined
+
+
+def _check_size(value: object, field: str) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for container in level for item in _members(container)]
+    if any(isinstance(item, (dict, list)) for item in level):
+        raise UnusableSchema(field, f'must not be nested more than {MAX_DEPTH} deep')
+    if len(to_json(value)) > MAX_BYTES:
+        raise UnusableSchema(field, f'must not have more than {MAX_BYTES} bytes of JSON')
+
+
+def _members(value: object) -> Iterator[object]:
+    if isinstance(value, dict):
+        yield from cast('Mapping[str, object]', value).values()
+    elif isinstance(value, list):
+        yield from cast('list[object]', value)
+
+
+def _name(reference: object) -> str | None:
+    """Return the name of a definition; None for another reference."""
+    if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
+        return None
+    return reference.removeprefix(_DEFINITIONS).replace('~1', '/').replace('~0', '~')
+
+
+def _nodes(node: object, where: str) -> Iterator[tuple[str, Schema]]:
+    """Yield a schema and the schemas in it, with their paths, as far as they are objects."""
+    if isinstance(node, list):
+        for n, item in enumerate(cast('list[object]', node)):
+            yield from _nodes(item, f'{where}[{n}]')
+    if not isinstance(node, dict):
+        return
+    schema = cast('Schema', node)
+    yield where, schema
+    for keyword, value in schema.items():
+        if keyword in _NAMED and isinstance(value, dict):
+            for name, item in cast('Schema', value).items():
+                yield from _nodes(item, f'{where}.{keyword}.{name}')
+        elif keyword not in _LITERALS:
+            yield from _nodes(value, f'{where}.{keyword}')
+
+
+class _Inlining:
+    """The replacement of the references in a checked schema.
+
+    Args:
+        definitions: The schemas to which the references lead.
+        field: Path of the schema, for errors.
+    """
+
+    def __init__(self, definitions: Mapping[str, Any], field: str) -> None:
+        self._definitions = definitions
+        self._field = field
+        self._left = MAX_BYTES
+        self._open: list[str] = []
+        """Names of the definitions around the current schema."""
+
+    def schema(self, node: Any) -> Any:
+        """Return a schema, or a list of schemas, without references."""
+        # A schema of JSON has more bytes than values. Two references to a schema with two references, and so on, would
+        # have exponentially many values.
+        self._left -= 1
+        if self._left < 0:
+            raise UnusableSchema(self._field, f'must not have more than {MAX_BYTES} bytes of JSON without references')
+        if isinstance(node, list):
+            return [self.schema(item) for item in cast('list[Any]', node)]
+        if not isinstance(node, dict):
+            return node
+        own: Schema = {keyword: self._keyword(keyword, value) for keyword, value in cast('Schema', node).items()}
+        own.pop('$defs', None)
+        if '$ref' not in own:
+            return own
+        target = self._target(_name(own.pop('$ref')))
+        if isinstance(target, dict) and own.keys() <= _ANNOTATIONS:
+            return {**cast('Schema', target), **own}
+        others: list[Any] = own.get('allOf', [])
+        return {**own, 'allOf': [target, *others]}
+
+    def _keyword(self, keyword: str, value: Any) -> Any:
+        if keyword == '$defs' or keyword in _LITERALS:
+            return value
+        if keyword in _NAMED and isinstance(value, dict):
+            return {name: self.schema(item) for name, item in cast('Schema', value).items()}
+        return self.schema(value)
+
+    def _target(self, name: str | None) -> Any:
+        assert name is not None, 'the schema was checked'
+        if name in self._open:
+            raise UnusableSchema(f'{self._field}.$defs.{name}', 'must not refer to itself: recursion is not supported')
+        self._open.append(name)
+        target = self.schema(self._definitions[name])
+        self._open.pop()
+        return target

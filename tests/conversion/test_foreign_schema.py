@@ -1,0 +1,131 @@
+"""Schemas of other parties: what passes, and the refusal of the rest by its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel, Field
+from pydantic_ai import StructuredDict
+
+from pydantic_ai_a2a.conversion.foreign_schema import UnusableSchema, check_schema, inlined_schema
+
+Json = dict[str, Any]
+
+
+class Stop(BaseModel):
+    """A place to stop at."""
+
+    name: str
+    nights: int = Field(default=1, ge=1)
+
+
+class Trip(BaseModel):
+    stops: list[Stop]
+    home: Stop = Field(description='Where the trip ends.')
+    extra: Stop | None = None
+
+
+def of(**properties: Any) -> Json:
+    return {'type': 'object', 'properties': properties}
+
+
+def nested(depth: int) -> Json:
+    schema: Json = {}
+    for _ in range(depth):
+        schema = {'items': schema}
+    return {'type': 'object', 'additionalProperties': schema}
+
+
+def laughs() -> Json:
+    """A small schema that has a billion members without its references."""
+    definitions = {f'a{n}': of(**{f'p{m}': {'$ref': f'#/$defs/a{n + 1}'} for m in range(10)}) for n in range(9)}
+    return {'type': 'object', '$ref': '#/$defs/a0', '$defs': {**definitions, 'a9': {'type': 'string'}}}
+
+
+UNUSABLE: dict[str, tuple[Any, str]] = {
+    'no object': ([], 'schema: must be a JSON Schema with the type "object"'),
+    'a boolean': (True, 'schema: must be a JSON Schema with the type "object"'),
+    'another type': ({'type': 'array'}, 'schema: must be a JSON Schema with the type "object"'),
+    'no type': ({'properties': {}}, 'schema: must be a JSON Schema with the type "object"'),
+    'too long': (of(a={'description': 'x' * 32_000}), 'schema: must not have more than 32000 bytes of JSON'),
+    'too deep': (nested(31), 'schema: must not be nested more than 32 deep'),
+    'properties': ({'type': 'object', 'properties': []}, 'schema.properties: Input should be a valid dictionary'),
+    'a property': (of(a=1), 'schema.properties.a: Input should be a valid dictionary'),
+    'a keyword inside': (
+        of(a={'anyOf': [{'minimum': '1'}]}),
+        'schema.properties.a.anyOf[0].minimum: Input should be a valid number',
+    ),
+    'definitions': ({'type': 'object', '$defs': 1}, 'schema.$defs: must be an object'),
+    'another document': (
+        of(a={'$ref': 'https://example.com/schema'}),
+        'schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
+    ),
+    'nothing': (
+        of(a={'items': {'$ref': '#/$defs/B'}}),
+        'schema.properties.a.items.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
+    ),
+    'a list': (of(a={'$ref': []}), 'schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"'),
+    'an anchor': (
+        of(a={'not': {'$dynamicRef': '#b'}}),
+        'schema.properties.a.not.$dynamicRef: is not supported: use "$ref" with "#/$defs/..."',
+    ),
+}
+
+
+@pytest.mark.parametrize(('schema', 'error'), UNUSABLE.values(), ids=UNUSABLE)
+def test_a_schema_that_cannot_be_used_is_refused_by_its_place(schema: Any, error: str) -> None:
+    for check in (check_schema, inlined_schema):
+        with pytest.raises(UnusableSchema) as refused:
+            check(schema, 'schema')
+        assert str(refused.value).startswith(error)
+        assert f'{refused.value.field}: {refused.value.description}' == str(refused.value)
+
+
+def test_references_are_replaced_with_their_own_texts() -> None:
+    schema = inlined_schema(Trip.model_json_schema(), 'schema')
+    stop = Stop.model_json_schema()
+    assert schema == {
+        'title': 'Trip',
+        'type': 'object',
+        'properties': {
+            'stops': {'title': 'Stops', 'type': 'array', 'items': stop},
+            'home': {**stop, 'description': 'Where the trip ends.'},
+            'extra': {'anyOf': [stop, {'type': 'null'}], 'default': None},
+        },
+        'required': ['stops', 'home'],
+    }
+    assert StructuredDict(schema) is not None
+
+
+def test_a_reference_beside_other_rules_must_fit_both() -> None:
+    schema = {**of(a={'$ref': '#/$defs/A~1B', 'minLength': 1, 'allOf': [True]}), '$defs': {'A/B': {'type': 'string'}}}
+    assert inlined_schema(schema, 'schema') == of(a={'minLength': 1, 'allOf': [{'type': 'string'}, True]})
+    yes = {**of(a={'$ref': '#/$defs/any'}), '$defs': {'any': True}}
+    assert inlined_schema(yes, 'schema') == of(a={'allOf': [True]})
+
+
+def test_data_in_a_schema_is_no_schema() -> None:
+    schema = of(**{'$ref': {'enum': [{'$ref': 'x'}], 'default': {'$ref': 'x'}, 'properties': True}})
+    schema['properties']['$ref'].pop('properties')
+    assert check_schema(schema, 'schema') is schema
+    assert inlined_schema(schema, 'schema') is schema
+    assert inlined_schema({**schema, '$defs': {}}, 'schema') == schema
+
+
+def test_circles_are_refused_where_references_are_replaced() -> None:
+    node = of(next={'$ref': '#/$defs/Node'})
+    schema = {'type': 'object', '$ref': '#/$defs/Node', '$defs': {'Node': node}}
+    assert check_schema(schema, 'schema') is schema
+    with pytest.raises(UnusableSchema) as refused:
+        inlined_schema(schema, 'schema')
+    assert str(refused.value) == snapshot('schema.$defs.Node: must not refer to itself: recursion is not supported')
+
+
+def test_a_small_schema_with_exponentially_many_members_is_refused() -> None:
+    with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON without references'):
+        inlined_schema(laughs(), 'schema')
+    twice = {**of(**{f'p{n}': {'$ref': '#/$defs/a'} for n in range(9)}), '$defs': {'a': {'title': 'x' * 5_000}}}
+    with pytest.raises(UnusableSchema, match='schema: must not have more than 32000 bytes of JSON'):
+        inlined_schema(twice, 'schema')
