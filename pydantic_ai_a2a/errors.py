@@ -314,6 +314,19 @@ class StoredDamaged(Exception):
     """A row of the store has content that the package has not written. Never sent to a client."""
 
 
+class ToolConflict(Exception):
+    """The client has declared tools with names of tools of the agent; the text is for the client.
+
+    Args:
+        names: The names.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f'The agent has tools with the names of tools of the client: {", ".join(names)}. Choose other names.'
+        )
+
+
 class NoModel(Exception):
     """The agent has no model, and neither the app nor `agent.override` provides one. Never sent to a client."""
 

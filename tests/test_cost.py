@@ -34,7 +34,7 @@ from pydantic_ai.usage import RequestUsage
 from starlette.types import ASGIApp, Message
 
 import pydantic_ai_a2a
-from pydantic_ai_a2a import A2AApp, Progress, Results, to_a2a
+from pydantic_ai_a2a import A2AApp, Messages, Progress, Results, to_a2a
 
 from .client import LIMIT, Client, lifespan, message, texts
 
@@ -63,7 +63,10 @@ HISTORY_CALLS = 0.5
 PARTIAL_CALLS = 10
 """Of a structured run without readers: the settings of partial data are made, and no output is validated."""
 
-APP_MODULES = 195
+CLIENT_TOOLS_CALLS = 10
+"""Of a send without tools, where clients may declare tools: no message is read again, and no toolset is added."""
+
+APP_MODULES = 196
 """Modules of the package that an app over the memory of the process loads."""
 
 WARM_UP, REPEATS = 4, 9
@@ -270,6 +273,16 @@ async def test_a_structured_run_without_readers_takes_no_calls_for_partial_data(
             counts.append(await calls(served(app, sends('SendMessage'))))
     without, with_partial_data = counts
     assert with_partial_data - without <= PARTIAL_CALLS
+
+
+async def test_a_send_without_tools_takes_few_calls_more_where_clients_may_declare_tools() -> None:
+    counts: list[int] = []
+    for client_tools in (False, True):
+        app = to_a2a(AGENT, messages=Messages(client_tools=client_tools))
+        async with lifespan(app), asyncio.timeout(LIMIT):
+            counts.append(await calls(served(app, sends('SendMessage'))))
+    without, where_allowed = counts
+    assert where_allowed - without <= CLIENT_TOOLS_CALLS
 
 
 @pytest.mark.parametrize('place', ['memory', 'file'])

@@ -51,6 +51,7 @@ __all__ = (
     'check_options',
     'check_partial_data',
     'check_tools',
+    'known_tools',
     'may_change_history',
     'may_have_model',
     'may_prepare_tools',
@@ -190,8 +191,8 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
     Raises:
         ValueError: There is no such tool.
     """
-    tools = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
-    if not named or tools is None or options.get('spec') is not None:
+    tools, are_all = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
+    if not named or not are_all or options.get('spec') is not None:
         return
     if any(map(_may_bring_tools, _capabilities(agent, options))):
         return
@@ -201,24 +202,31 @@ def check_tools(agent: AbstractAgent[Any, Any], options: RunOptions, argument: s
         raise ValueError(f'{argument} has {unknown[0]!r}, but the agent has no such tool.{near} It has {names}.')
 
 
-def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> set[str] | None:
-    """Return the names of all tools; None if some are known in a run only, such as the tools of an MCP server."""
+def known_tools(agent: AbstractAgent[Any, Any], options: RunOptions) -> set[str]:
+    """Return the names of the tools of the agent that are known before a run."""
+    names, _ = _tool_names([*agent.toolsets, *(options.get('toolsets') or ())])
+    return names
+
+
+def _tool_names(toolsets: Iterable[AbstractToolset[Any]]) -> tuple[set[str], bool]:
+    """Return the names of tools; False if more tools are known in a run only, such as the tools of an MCP server."""
     names: set[str] = set()
+    are_all = True
     for toolset in toolsets:
+        complete = True
         if isinstance(toolset, FunctionToolset) and type(toolset).__module__.startswith('pydantic_ai.'):
             tools = {*toolset.tools}
         elif isinstance(toolset, ExternalToolset):
             tools = {tool.name for tool in toolset.tool_defs}
         elif isinstance(toolset, CombinedToolset):
-            tools = _tool_names(toolset.toolsets)
+            tools, complete = _tool_names(toolset.toolsets)
         elif isinstance(toolset, _SAME_TOOLS):
-            tools = _tool_names([cast('WrapperToolset[Any]', toolset).wrapped])
+            tools, complete = _tool_names([cast('WrapperToolset[Any]', toolset).wrapped])
         else:
-            tools = None
-        if tools is None:
-            return None
+            tools, complete = set[str](), False
         names |= tools
-    return names
+        are_all = are_all and complete
+    return names, are_all
 
 
 def _may_bring_tools(capability: object) -> bool:

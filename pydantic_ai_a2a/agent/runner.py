@@ -25,7 +25,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.run import AgentRun
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, ToolDefinition
 from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
@@ -40,6 +40,7 @@ from ..quotas import Left
 from ..settings import Limits, Progress
 from ..types import Note, Step, TextDelta
 from .budget import charge_unanswered, within
+from .client_tools import add_client_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
 from .finite_outputs import FiniteOutputs
@@ -134,6 +135,7 @@ class Runner:
         answers: DeferredToolResults | None = None,
         shown: Collection[str] = (),
         steering: Steering | None = None,
+        client_tools: Sequence[ToolDefinition] = (),
         options: RunOptions | None = None,
     ) -> RunOutput:
         """Run the agent once, in the current task, or the rest of a run that `turn` has stored in part.
@@ -156,11 +158,13 @@ class Runner:
             answers: Results of the calls at the end of the history.
             shown: Ids of those calls shown to clients before.
             steering: Brings in messages of the user during the run.
+            client_tools: Tools whose calls the client answers.
             options: Options of this run only, over the options of every run.
 
         Raises:
             RunCancelled: The token was cancelled, or (RunTimedOut) the run's `timeout` passed.
             NoModel: The agent has no model.
+            ToolConflict: The agent has a tool with the name of a tool of the client.
         """
         answer = AnswerStream(text_output, collects=collects_text)
         if self._changes_history:
@@ -181,8 +185,8 @@ class Runner:
                 **self._options_of(info, options, budget, downloads=downloads),
             ) as run:
                 node = run.next_node
-                if self._wraps_tools:
-                    self._wrap_tools(run, info['task_id'])
+                if self._wraps_tools or client_tools:
+                    self._wrap_tools(run, info['task_id'], client_tools)
                 try:
                     if resumed:
                         node = await _resume(run, prompt, resumed[-1], steering, may_wait=may_wait)
@@ -224,10 +228,12 @@ class Runner:
         text = answer.streamed
         return RunOutput(output, files, text, messages, run.usage, waits, schemas, calls, seen.ids, result)
 
-    def _wrap_tools(self, run: AgentRun[Any, Any], task_id: str) -> None:
+    def _wrap_tools(self, run: AgentRun[Any, Any], task_id: str, client_tools: Sequence[ToolDefinition]) -> None:
         if self._prepares_tools:
             contain_prepare_exits(run)
         observe_tools(run, self._hooks, task_id)
+        if client_tools:
+            add_client_tools(run, client_tools)
 
     def _options_of(
         self, info: RunInfo, run_options: RunOptions | None, budget: Left | None, *, downloads: bool

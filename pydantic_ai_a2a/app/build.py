@@ -24,6 +24,7 @@ from ..auth.guard import Auth, guard
 from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
+from ..conversion.client_tools import EXTENSION as CLIENT_TOOLS
 from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
 from ..http import http_json
@@ -269,6 +270,7 @@ def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: b
     declared = (
         (EXTENSION, run_metadata),
         (PENDING_CALLS, waits),
+        (CLIENT_TOOLS, settings.messages.client_tools),
         (replay.EXTENSION, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]

@@ -103,6 +103,15 @@ def check_parts(
             ' them.',
         ),
         (
+            settings.messages.reply == 'message' and settings.messages.client_tools,
+            "Messages.client_tools cannot be combined with reply='message': a call of a client's tool waits in a task."
+            ' Remove one of them, or let a function choose the reply.',
+        ),
+        (
+            is_foreign and settings.messages.client_tools,
+            'Messages.client_tools cannot be combined with Workers.worker: such a worker calls its own tools only.',
+        ),
+        (
             is_foreign and settings.messages.while_working == 'steer',
             "while_working='steer' cannot be combined with Workers.worker: such a worker reads one message a run.",
         ),

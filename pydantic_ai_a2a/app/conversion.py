@@ -13,10 +13,11 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
-from ..agent.options import RunOptions, check_partial_data, check_tools, may_have_model, models_of
+from ..agent.options import RunOptions, check_partial_data, check_tools, known_tools, may_have_model, models_of
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
+from ..conversion.client_tools import ClientTools
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
@@ -27,7 +28,7 @@ from ..ports import Backend
 from ..quotas import Metering
 from ..runs.agent_job import AgentJob, plain_read
 from ..runs.job import Job
-from ..settings import Settings
+from ..settings import Approvals, Settings
 from ..types import Message
 
 __all__ = ('Conversion',)
@@ -76,6 +77,12 @@ class Conversion:
             if own is None
             else own.outputs_for(output_modes, data_as_text=as_text)
         )
+        self.client_tools = (
+            ClientTools(settings.limits.client_tools, partial(_tools_of, agent, options, settings.approvals))
+            if messages.client_tools
+            else None
+        )
+        """Reads the tools of clients; None if clients cannot declare tools."""
         profile = resolve_profile(models_of(agent, options))
         self.takes = (
             accepts(profile, messages.allowed_file_url_schemes, force_download=messages.force_download)
@@ -125,7 +132,16 @@ class Conversion:
             dependencies=self._dependencies,
             hooks=self._hooks,
             vault=vault,
+            client_tools=self.client_tools,
         )
+
+
+def _tools_of(agent: AbstractAgent[Any, Any], options: RunOptions, approvals: Approvals) -> set[str]:
+    """Return the names that no tool of a client may have: those of the agent's tools, as far as known before a run.
+
+    The settings may name tools that are known in a run only.
+    """
+    return known_tools(agent, options).union(*approvals.named_tools.values())
 
 
 def _runner(

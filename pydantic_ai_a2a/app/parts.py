@@ -113,6 +113,7 @@ class Assembly:
             push=registration,
             offers=self.hosting.offer,
             vault=vault,
+            client_tools=conversion.client_tools,
         )
 
     def serving(

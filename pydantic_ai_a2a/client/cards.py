@@ -19,7 +19,7 @@ from ..protocol.cards import read_card
 from .connections import Connections
 from .urls import origin, shown
 
-__all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose')
+__all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose', 'extensions_of')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -134,6 +134,11 @@ def _until(headers: httpx2.Headers) -> float:
     match = _MAX_AGE.search(control)
     age = 0.0 if 'no-cache' in control or 'no-store' in control else float(match[1]) if match else _FRESH
     return time.monotonic() + age
+
+
+def extensions_of(card: AgentCard) -> set[str]:
+    """Return the URIs of the extensions that a card declares."""
+    return {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
 
 
 def choose(

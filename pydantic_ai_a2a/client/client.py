@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import httpx2
 from fasta2a.schema import AgentCard, Message, Part, Task, TaskPushNotificationConfig, TaskState
 from pydantic_ai.agent import AbstractAgent
+from pydantic_ai.tools import ToolDefinition
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 from typing_extensions import TypedDict, Unpack
@@ -24,6 +25,9 @@ from typing_extensions import TypedDict, Unpack
 from ..app.app import A2AApp
 from ..app.build import to_a2a
 from ..arguments import seconds
+from ..conversion.client_tools import URI as CLIENT_TOOLS
+from ..conversion.client_tools import metadata_of
+from ..errors import UnsupportedOperationError
 from ..protocol.replay import SHORTEST_ID
 from ..protocol.replay import URI as REPLAY
 from ..types import (
@@ -39,7 +43,7 @@ from ..types import (
 )
 from .asgi import Lifespan, StreamingTransport
 from .assembly import Update
-from .cards import RemoteCards, choose
+from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .following import Follower
@@ -70,6 +74,9 @@ class SendOptions(TypedDict, total=False):
     """Media types that the caller can read. Default: all."""
     extensions: Sequence[str]
     """URIs of protocol extensions to activate (§4.6). Default: none."""
+    tools: Sequence[ToolDefinition]
+    """Tools that the agent may call in the task of the message, instead of the tools of earlier messages. The caller
+    answers the calls. Default: the tools of earlier messages."""
     push: TaskPushNotificationConfig
     """A webhook for the events of the task (§4.3.1). Default: none."""
     resend: bool
@@ -233,7 +240,7 @@ class A2AClient:
             The task, or the message of an agent that answers without a task.
 
         Raises:
-            A2AError: The agent has refused the message.
+            A2AError: The agent has refused the message, or takes no tools of clients.
             RemoteUnavailable: The agent has not answered for `timeout` seconds. The text says if a task may have been
                 started.
             RemoteProtocolError: The answer is not A2A.
@@ -372,22 +379,33 @@ class A2AClient:
         for name in ('context_id', 'task_id'):
             if value := options.get(name):
                 message[name] = value
+        extensions = tuple(options.get('extensions', ()))
+        if (tools := options.get('tools')) is not None:
+            await self._check_takes_tools()
+            message['metadata'] = {**message.get('metadata', {}), **metadata_of(tools)}
+            extensions += (CLIENT_TOOLS,)
         push = options.get('push')
         params = SendParams(
             message=message,
             accepted_output_modes=tuple(options.get('accepted_output_modes', ())),
             push_config=None if push is None else _target(push),
             metadata=options.get('metadata'),
-            extensions=tuple(options.get('extensions', ())),
+            extensions=extensions,
             tenant=transport.tenant,
         )
         return _Exchange(follower, params, streams, may_repeat)
 
+    async def _check_takes_tools(self) -> None:
+        card, _ = await self._described()
+        if CLIENT_TOOLS not in extensions_of(card):
+            raise UnsupportedOperationError(
+                f'The agent takes no tools of clients: its card does not declare the extension {CLIENT_TOOLS}.'
+            )
+
     async def _following(self, *, resend: bool = False, message_id: str = '') -> tuple[Transport, Follower, bool, bool]:
         card, transport = await self._described()
         streams = card['capabilities'].get('streaming', False)
-        declared = {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
-        may_repeat = resend or (REPLAY in declared and len(message_id) >= SHORTEST_ID)
+        may_repeat = resend or (REPLAY in extensions_of(card) and len(message_id) >= SHORTEST_ID)
         follower = Follower(transport, streams=streams, patience=self._timeout, may_repeat=may_repeat)
         return transport, follower, streams, may_repeat
 

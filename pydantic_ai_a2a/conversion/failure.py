@@ -21,7 +21,7 @@ from pydantic_ai.exceptions import (
     UsageLimitExceeded,
 )
 
-from ..errors import BadInput, DownloadTimedOut, NoModel, StoreFailed
+from ..errors import BadInput, DownloadTimedOut, NoModel, StoreFailed, ToolConflict
 
 __all__ = ('EXPIRED_ATTEMPTS', 'SHUTDOWN', 'Failure', 'classify')
 
@@ -70,6 +70,8 @@ def classify(error: BaseException) -> Failure:
         return classify(group.exceptions[-1])
     if isinstance(error, BadInput):
         return Failure('bad-input', str(error))
+    if isinstance(error, ToolConflict):
+        return Failure('tool-conflict', str(error))
     if isinstance(error, ModelHTTPError) and error.status_code in _BUSY_STATUSES:
         return _BUSY
     return next((failure for kind, failure in _CLASSES if isinstance(error, kind)), _INTERNAL)

@@ -267,7 +267,7 @@ class Dispatch:
     async def _reply(
         self, direct: Direct, call: Call, params: SendParams, gone: Callable[[], Coroutine[Any, Any, None]]
     ) -> DirectMessage:
-        submission = await self._parts.service.check(call, params)
+        submission = await self._parts.service.check_direct(call, params)
         message = await direct.answer(submission, call.correlation_id, gone)
         if message is None:
             raise ClientGone

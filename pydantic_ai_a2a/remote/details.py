@@ -8,6 +8,8 @@ from typing import Any
 
 from fasta2a.schema import Message, Task
 from pydantic_ai.messages import ModelMessage, ModelResponse
+from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.usage import RequestUsage
 from pydantic_core import to_json
 
@@ -15,7 +17,7 @@ from ..conversion.remote_calls import SYSTEM, sign_in
 from .usage import difference, totals
 from .waiting import waiting_task
 
-__all__ = ('APPROVAL', 'QUESTION', 'Agent', 'Turn', 'as_text', 'details', 'last_turn', 'used')
+__all__ = ('APPROVAL', 'QUESTION', 'Agent', 'Turn', 'as_text', 'details', 'last_turn', 'local_tools', 'used')
 
 APPROVAL = 'remote_approval'
 """Name of the tool whose calls are the remote calls that wait for an approval."""
@@ -92,6 +94,11 @@ def used(turn: Turn, answer: Task | Message) -> RequestUsage:
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
+
+
+def local_tools(parameters: ModelRequestParameters) -> dict[str, ToolDefinition]:
+    """Return the tools of the local agent, by name, without the tools for pending calls."""
+    return {tool.name: tool for tool in parameters.function_tools if tool.name not in (APPROVAL, QUESTION)}
 
 
 def as_text(value: Any) -> str:

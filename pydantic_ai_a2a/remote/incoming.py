@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from fasta2a.schema import Message, Part, Task
@@ -14,8 +14,8 @@ from pydantic_core import from_json
 from ..conversion.json_schema import problem
 from ..conversion.remote_calls import SYSTEM
 from .content import content_of, text_of
-from .details import APPROVAL, QUESTION, as_text
-from .waiting import waiting_task
+from .details import APPROVAL, QUESTION, as_text, local_tools
+from .waiting import PendingRemoteCall, waiting_task
 
 __all__ = ('partial_text', 'response_parts')
 
@@ -86,23 +86,19 @@ _ALONE = (
 
 
 def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list[ModelResponsePart]:
-    """Return the pending calls as tool calls. A question without a call is text, or a call if text is no output."""
+    """Return the pending calls as tool calls. A question without a call is text, or a call if text is no output.
+
+    Calls of tools of the local agent are calls of these tools.
+    """
     waiting = waiting_task(agent, task)
     calls = [call for call in waiting['pending'] if call['kind'] != 'authorization']
     tools = {tool.name for tool in parameters.function_tools}
-    if calls and not {APPROVAL, QUESTION} <= tools:
-        raise UserError(_ALONE.format(task['id'], ', '.join(sorted({call['tool'] for call in calls}))))
+    local = local_tools(parameters).keys()
+    foreign = {call['tool'] for call in calls if not _is_local(call, local)}
+    if foreign and not {APPROVAL, QUESTION} <= tools:
+        raise UserError(_ALONE.format(task['id'], ', '.join(sorted(foreign))))
     if calls:
-        return [
-            ToolCallPart(
-                APPROVAL if call['kind'] == 'approval' else QUESTION,
-                {'tool': call['tool'], 'args': call.get('args'), 'text': call['text']},
-                call['id'],
-                provider_name=SYSTEM,
-                provider_details={**call},
-            )
-            for call in calls
-        ]
+        return [_tool_call(call, local) for call in calls]
     text = waiting['text'] or 'The remote agent waits for an answer.'
     if parameters.allow_text_output and parameters.output_object is None:
         return [TextPart(text, provider_name=SYSTEM, provider_details={'state': waiting['state']})]
@@ -112,6 +108,23 @@ def _waiting(task: Task, parameters: ModelRequestParameters, agent: str) -> list
     details = {'kind': kind, 'text': text, **({'schema': waiting['schema']} if 'schema' in waiting else {})}
     call_id = f'{waiting["task"]}-question'
     return [ToolCallPart(QUESTION, {'text': text}, call_id, provider_name=SYSTEM, provider_details=details)]
+
+
+def _is_local(call: PendingRemoteCall, local: Collection[str]) -> bool:
+    """Return True if a remote call is a call of a tool of the local agent."""
+    return call['kind'] == 'external' and call['tool'] in local
+
+
+def _tool_call(call: PendingRemoteCall, local: Collection[str]) -> ToolCallPart:
+    if _is_local(call, local):
+        return ToolCallPart(call['tool'], call.get('args', {}), call['id'], provider_name=SYSTEM)
+    return ToolCallPart(
+        APPROVAL if call['kind'] == 'approval' else QUESTION,
+        {'tool': call['tool'], 'args': call.get('args'), 'text': call['text']},
+        call['id'],
+        provider_name=SYSTEM,
+        provider_details={**call},
+    )
 
 
 # --- the output -----------------------------------------------------------------------------------------------------

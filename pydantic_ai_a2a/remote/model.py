@@ -24,12 +24,14 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import RunContext
 
 from ..client.assembly import Update
-from ..client.client import A2AClient
+from ..client.cards import extensions_of
+from ..client.client import A2AClient, SendOptions
 from ..client.urls import shown
+from ..conversion.client_tools import URI as CLIENT_TOOLS
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
-from .details import APPROVAL, QUESTION, Agent, Turn, details, last_turn, used
+from .details import Agent, Turn, details, last_turn, local_tools, used
 from .incoming import partial_text, response_parts
 from .outgoing import Outgoing, message_id, outgoing
 from .tasks import RemoteTasks
@@ -54,7 +56,8 @@ class A2AModel(Model[A2AClient]):
     """A remote A2A agent as a model: the prompts of a run go out, and the agent's answer is the response.
 
     The messages hold the conversation: `message_history` continues the conversation, on any object.
-    An agent with this model has no function tools, because remote agents call tools of their own.
+    A remote agent that takes tools of clients may call the function tools of an agent with this model. For other remote
+    agents, the agent must have no function tools, because remote agents call tools of their own.
 
     Args:
         client: The client of the remote agent. The caller opens and closes the client.
@@ -119,16 +122,17 @@ class A2AModel(Model[A2AClient]):
         self, messages: list[ModelMessage], model_settings: ModelSettings | None, parameters: ModelRequestParameters
     ) -> _RemoteStream:
         _, parameters = self.prepare_request(model_settings, parameters)
-        local = {tool.name for tool in parameters.function_tools} - {APPROVAL, QUESTION}
-        if local:
-            raise UserError(
-                f'A remote agent calls tools of its own, and cannot call {", ".join(sorted(local))}. Remove the tools, '
-                'or give the remote agent to a local agent with `A2A(...)` among its capabilities.'
-            )
         try:
             card = await self._remote.card()
         except (A2AError, RemoteError) as error:
             raise ModelAPIError(self._model_name, str(error)) from error
+        tools = local_tools(parameters)
+        if tools and CLIENT_TOOLS not in extensions_of(card):
+            raise UserError(
+                f'The remote agent calls tools of its own, and cannot call {", ".join(sorted(tools))}. Remove the '
+                'tools, give the remote agent to a local agent with `A2A(...)` among its capabilities, or let the '
+                'remote agent take tools with `Messages(client_tools=True)`.'
+            )
         agent = Agent(name=card['name'], url=_url(card))
         turn = last_turn(messages, agent)
         message = outgoing(turn, parameters)
@@ -140,14 +144,15 @@ class A2AModel(Model[A2AClient]):
         self, card: AgentCard, turn: Turn, message: Outgoing, message_id: str
     ) -> AsyncGenerator[Update, None]:
         """Yield the events of the remote task. If the caller stops early, the remote task is canceled."""
-        declared = {extension['uri'] for extension in card['capabilities'].get('extensions', ())}
-        stream = self._remote.stream(
-            Message(role='user', message_id=message_id, parts=message.parts),
+        options = SendOptions(
             context_id=turn.context_id or '',
             task_id=message.task_id or '',
             accepted_output_modes=message.accepted_output_modes,
-            extensions=[RUN_METADATA] if RUN_METADATA in declared else [],
+            extensions=[RUN_METADATA] if RUN_METADATA in extensions_of(card) else [],
         )
+        if message.tools:
+            options['tools'] = message.tools
+        stream = self._remote.stream(Message(role='user', message_id=message_id, parts=message.parts), **options)
         try:
             async with aclosing(self._tasks.follow(stream)) as updates:
                 async for update in updates:

@@ -26,13 +26,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 from pydantic_ai.models import ModelRequestParameters
-from pydantic_ai.tools import ToolApproved, ToolDenied
+from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
 from ..conversion.files import file_part
-from ..conversion.remote_calls import CONTINUE
+from ..conversion.remote_calls import CONTINUE, SYSTEM
 from .content import digest_id
-from .details import APPROVAL, QUESTION, Turn, as_text
+from .details import APPROVAL, QUESTION, Turn, as_text, local_tools
 from .waiting import PendingRemoteCall, WaitingTask, answer_to
 
 __all__ = ('Outgoing', 'message_id', 'outgoing')
@@ -51,6 +51,8 @@ class Outgoing:
     task_id: str | None
     """The waiting task that the message answers; None for a new task."""
     accepted_output_modes: Sequence[str] = ()
+    tools: Sequence[ToolDefinition] = ()
+    """Tools of the local agent that the remote agent may call."""
 
 
 def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
@@ -62,8 +64,9 @@ def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
     """
     calls = [] if turn.waiting_task is None else _calls(turn)
     signs_in = any((call.provider_details or {}).get('kind') == 'authorization' for call in calls)
+    tools = [*local_tools(parameters).values()]
     if calls and not signs_in:
-        return Outgoing(parts=_answers(calls, turn), task_id=turn.waiting_task)
+        return Outgoing(parts=_answers(calls, turn), task_id=turn.waiting_task, tools=tools)
     parts = [part for message in turn.new for part in _parts(message)]
     if signs_in and not parts:
         parts = [Part(text=CONTINUE)]
@@ -77,6 +80,7 @@ def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
         parts=[*parts, *(Part(text=text) for text in instructions)],
         task_id=turn.waiting_task,
         accepted_output_modes=() if schema is None or parameters.allow_image_output else _DATA,
+        tools=tools,
     )
 
 
@@ -133,7 +137,8 @@ def _prompt(content: str | Sequence[UserContent]) -> Iterator[Part]:
 
 def _calls(turn: Turn) -> list[ToolCallPart]:
     parts = () if turn.response is None else turn.response.parts
-    return [part for part in parts if isinstance(part, ToolCallPart) and part.tool_name in (APPROVAL, QUESTION)]
+    # The calls of output tools are without the name of the provider.
+    return [part for part in parts if isinstance(part, ToolCallPart) and part.provider_name == SYSTEM]
 
 
 def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
@@ -148,7 +153,7 @@ def _answers(calls: Sequence[ToolCallPart], turn: Turn) -> list[Part]:
             f'{", ".join(open_calls) or "none"}.'
         )
     first = calls[0]
-    if 'id' not in (first.provider_details or {}):
+    if first.tool_name == QUESTION and 'id' not in (first.provider_details or {}):
         return _output(returns[first.tool_call_id])
     waiting = WaitingTask(agent='', task='', context='', state='', text='', pending=[_pending(call) for call in calls])
     answers = {call.tool_call_id: _answer(call, returns[call.tool_call_id]) for call in calls}
@@ -167,12 +172,14 @@ def _output(result: ToolReturnPart) -> list[Part]:
 
 
 def _pending(call: ToolCallPart) -> PendingRemoteCall:
-    return cast('PendingRemoteCall', call.provider_details)
+    """Return a call of the remote agent. Calls of tools of the local agent are without details."""
+    details = call.provider_details or {'id': call.tool_call_id, 'kind': 'external', 'tool': call.tool_name}
+    return cast('PendingRemoteCall', details)
 
 
 def _answer(call: ToolCallPart, result: ToolReturnPart) -> Any:
     """Return the result of a call in the form that `answer_to` takes."""
-    if call.tool_name == QUESTION:
+    if call.tool_name != APPROVAL:
         retry = result.outcome in ('retried', 'failed')
         return ModelRetry(as_text(result.content)) if retry else to_jsonable_python(result.content)
     if result.outcome != 'success':

@@ -20,6 +20,7 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypedDict, Unpack
 
 from ..client.assembly import Update
+from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions, Target
 from ..client.connections import Auth
 from ..conversion.remote_calls import ANSWER, WAITING
@@ -197,7 +198,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             raise ToolFailed(answer['denied'])
         place = f'{self._id or agent} {name}'
         options = SendOptions()
-        if RUN_METADATA in {extension['uri'] for extension in card['capabilities'].get('extensions', ())}:
+        if RUN_METADATA in extensions_of(card):
             options['extensions'] = [RUN_METADATA]
         if waiting is None:
             remote_tool = (await self._remote_tools())[name]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_ai import CancellationToken
 from pydantic_ai.messages import ModelMessage, ModelResponse, UserContent
-from pydantic_ai.tools import DeferredToolRequests
+from pydantic_ai.tools import DeferredToolRequests, ToolDefinition
 from pydantic_ai.usage import RunUsage
 from pydantic_core import from_json
 
@@ -25,6 +25,7 @@ from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
+from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
@@ -69,6 +70,7 @@ class AgentJob:
         dependencies: Makes the `deps` of each run.
         hooks: Called at the ends of runs.
         vault: Reads the credentials of callers; None without credentials.
+        client_tools: Reads the tools of clients; None if clients cannot declare tools.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class AgentJob:
         dependencies: Dependencies | None = None,
         hooks: Hooks = Hooks(),
         vault: CredentialVault | None = None,
+        client_tools: ClientTools | None = None,
     ) -> None:
         self._backend = backend
         self._runner = runner
@@ -102,6 +105,7 @@ class AgentJob:
         self._dependencies = dependencies
         self.hooks = hooks
         self._vault = vault
+        self._client_tools = client_tools
 
     def token(self) -> CancellationToken:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
@@ -159,6 +163,7 @@ class AgentJob:
             answers=answers,
             shown=() if pending is None else still_shown(pending),
             steering=self._steering(claim, recorder) if self._steers else None,
+            client_tools=() if self._client_tools is None else await self._tools(self._client_tools, claim, recorder),
         )
         if self._dependencies is None:
             return run()
@@ -196,6 +201,22 @@ class AgentJob:
             artifacts = await recorder.store(partial(self._refer, task_ids, self._backend.reader, owner))
             prompt = [*artifacts, *([prompt] if isinstance(prompt, str) else prompt)]
         return prompt, before
+
+    async def _tools(self, client_tools: ClientTools, claim: Claim, recorder: Recorder) -> Sequence[ToolDefinition]:
+        """Return the tools of the client: those of the newest message of the task that declares tools.
+
+        Raises:
+            BadInput: The message was accepted without a check, before the app had `Messages.client_tools`.
+        """
+        if claim.run == 1 and not has_tools(claim.message):
+            return ()
+        newest = stored.load_message(claim.message)
+        messages = [newest] if claim.run == 1 else await recorder.store(partial(self._messages, claim, newest))
+        try:
+            declared = (client_tools.of(message) for message in reversed(messages))
+            return next((tools for tools in declared if tools is not None), ())
+        except A2AError as refused:
+            raise BadInput(refused.message) from refused
 
     async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
         """Return the conversation before a run, without the messages of the task's earlier runs."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from ..conversion import answers
+from ..conversion.client_tools import FIELD, URI, ClientTools
 from ..conversion.inbound import check_types
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
 from ..ports import Submission
@@ -41,6 +42,7 @@ class Submissions:
         accepting: Returns False while the server shuts down.
         now: Returns the time (ms).
         push: The webhooks of clients; None without push notifications.
+        client_tools: Reads the tools of clients; None if clients cannot declare tools.
     """
 
     def __init__(
@@ -52,9 +54,12 @@ class Submissions:
         accepting: Callable[[], bool],
         now: Callable[[], int],
         push: Registration | None,
+        client_tools: ClientTools | None,
     ) -> None:
         self._limits = settings.limits
         self._only_waiting = settings.messages.while_working == 'reject'
+        self._steers = settings.messages.while_working == 'steer'
+        self._client_tools = client_tools
         self._check_content = check_content
         self._check_output = check_output
         self._accepting = accepting
@@ -67,6 +72,16 @@ class Submissions:
             return self._submission(call, params)
         return await asyncio.to_thread(self._submission, call, params)
 
+    async def check_direct(self, call: Call, params: SendParams) -> Submission:
+        """Check a message that is answered with a message, like `check`.
+
+        Raises:
+            InvalidParamsError: The message declares tools, whose calls would wait in a task.
+        """
+        if self._client_tools is not None and URI in (params.message.get('metadata') or {}):
+            raise InvalidParamsError.of(FIELD, 'declares tools, but the agent answers this message without a task')
+        return await self.check(call, params)
+
     def _submission(self, call: Call, params: SendParams) -> Submission:
         push_config, push_url = None, None
         if params.push_config is not None:
@@ -75,12 +90,14 @@ class Submissions:
             push_config, push_url = registration.config(target, params.dialect, params.push_field), target.url
         if not self._accepting():
             raise OverloadedError('The server is shutting down; try again later.', headers={'Retry-After': '1'})
-        message = params.message
+        message, declares_tools = params.message, False
         if 'metadata' in message:
             message = without_marks(message, message['metadata'])
         parts = stored.dump_parts(message['parts'])
         size = len(parts)
         check_message(message, size, self._limits)
+        if self._client_tools is not None:
+            declares_tools = self._client_tools.check(message)
         if params.metadata:
             check_metadata(params.metadata, 'metadata', self._limits)
         answers_calls = answers.place_of_answers(message) is not None
@@ -112,7 +129,8 @@ class Submissions:
             push=push_config,
             push_limit=0 if self._push is None else self._push.limit,
             answers_calls=answers_calls,
-            only_waiting=self._only_waiting,
+            # The tools of a run do not change, so a message with tools cannot enter the run.
+            only_waiting=self._only_waiting or (declares_tools and self._steers),
         )
 
 

@@ -54,6 +54,7 @@ from .submissions import Submissions, registration_of
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault
+    from ..conversion.client_tools import ClientTools
     from ..push.registration import Registration
 
 __all__ = ('CAPABILITIES', 'Service', 'TaskList')
@@ -92,6 +93,7 @@ class Service:
         push: Registration | None = None,
         offers: Offers = no_offers,
         vault: CredentialVault | None = None,
+        client_tools: ClientTools | None = None,
     ) -> None:
         self._backend = backend
         self._offers = offers
@@ -99,10 +101,18 @@ class Service:
         self._max_wait = settings.limits.max_wait
         self._idempotency_window = -(-settings.retention.idempotency_window // timedelta(milliseconds=1))
         submissions = Submissions(
-            settings, check_content=check_content, check_output=check_output, accepting=accepting, now=now, push=push
+            settings,
+            check_content=check_content,
+            check_output=check_output,
+            accepting=accepting,
+            now=now,
+            push=push,
+            client_tools=client_tools,
         )
         self.check = submissions.check
         """Checks a message without storage, and converts the message to the stored form."""
+        self.check_direct = submissions.check_direct
+        """Like `check`, for a message that is answered without a task."""
         self._vault = vault
         self._now = now
         self._metering = metering

@@ -128,6 +128,8 @@ class Limits:
     objects."""
     references: int = 10
     """Tasks that a message may refer to. Default 10."""
+    client_tools: int = 32
+    """Tools that a message may declare, with `Messages.client_tools`. Default 32."""
     referenced: int = 1_000_000
     """Bytes of JSON of the referenced tasks' artifacts that reach the model, together. Further artifacts are left out.
     Default 1 MB."""

@@ -57,6 +57,9 @@ class Messages:
     """Answer to a message that names no task: a task (`'task'`, the default), or a message (`'message'`), made by one
     run within the request that stores only the turn of its conversation. A function `(message)`, which may be async,
     chooses for each message."""
+    client_tools: bool = False
+    """True lets messages declare tools, which the agent may call in the task of the message and whose calls the client
+    answers. The card declares the extension `client-tools-v1`. Default False: declared tools have no effect."""
     deps_headers: Collection[str] = ()
     """Names of HTTP headers that `deps_factory` can read. The headers are stored with the task; headers with
     credentials are not allowed. Default: none."""

@@ -14,7 +14,8 @@ from a2a.types import SendMessageRequest, Task
 from a2a.utils.errors import InvalidParamsError
 
 from ..behaviour.rows import covers
-from .official import OFFICIAL, official_client, say, send, state_of, task_of, text_of
+from .foreign_client import answer_of, declared, schema_of
+from .official import BINDINGS, OFFICIAL, official_client, over, say, send, state_of, task_of, text_of
 from .official_0_3 import OFFICIAL_0_3, client_0_3
 from .official_0_3 import text_of as text_of_0_3
 from .server import Process, process
@@ -117,6 +118,21 @@ async def test_calls_are_answered_one_by_one_in_several_processes_with_another_t
     assert text_of(ended) == 'delete:a fetch:b ask:c + deleted a + b! + c!'
     assert text_of(after).startswith('meanwhile + delete:a fetch:b ask:c + after')
     assert deleted(tmp_path) == ['a']
+
+
+@covers(OFFICIAL, ROW)
+@pytest.mark.parametrize('binding', BINDINGS)
+@pytest.mark.parametrize('given', ANSWERS)
+async def test_a_foreign_client_answers_an_approval_by_the_card_and_the_message(
+    start: Start, tmp_path: Path, binding: str, given: str
+) -> None:
+    wanted, said, done = ANSWERS[given]
+    with start() as server, over(binding):
+        assert await declared(server.url, 'lists the answers it needs')
+        async with client_of(server) as sent:
+            task = await sent(say('delete:a'))
+            ended = await sent(answer_of(schema_of(task), **wanted))
+    assert (ended.id, text_of(ended), deleted(tmp_path)) == (task.id, f'delete:a + {said}', done)
 
 
 def part_of(*items: dict[str, Any]) -> list[dict[str, Any]]:

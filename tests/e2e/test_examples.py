@@ -116,6 +116,12 @@ def test_a_remote_agent_answers_with_typed_output_in_a_conversation_and_in_a_str
     ]
 
 
+def test_an_agent_reads_the_notes_of_its_client() -> None:
+    with process('examples/client_tools.py') as example:
+        assert example.exit_code() == 0, example.output
+    assert example.output.splitlines() == ['The note says: Buy milk.', 'The note says: Call Ada.']
+
+
 def test_the_readme_of_the_examples_lists_each_example() -> None:
     listed = re.findall(r'^\| `([^`]+)`', (ROOT / 'examples/README.md').read_text(), re.MULTILINE)
     examples = ROOT / 'examples'

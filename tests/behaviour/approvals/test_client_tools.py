@@ -1,0 +1,275 @@
+"""Tools that a message declares: the agent calls them, and the client answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fasta2a.storage import InMemoryStorage
+from inline_snapshot import snapshot
+from pydantic_ai import Agent, FunctionToolset
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from pydantic_ai_a2a import A2AApp, Approvals, AuthRequired, InputRequired
+from pydantic_ai_a2a.conversion.client_tools import URI
+
+from ...client import Client, RpcError, message, rpc, state_of, texts
+from ..asking import ROW, answers, approve, asked
+from ..declaring import ALLOWED, agent_of, declaring, result, tool
+from ..rows import covers
+from ..stage import Stage, ended, prompts, serving
+from .test_approvers import by_header
+
+
+@covers(ROW)
+@pytest.mark.parametrize('streamed', [False, True])
+async def test_the_agent_calls_a_tool_of_the_message_and_the_client_answers(streamed: bool) -> None:
+    sent = declaring('search:cats', tool(), tool('fetch'))
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        if streamed:
+            async with client.send_streaming(sent) as stream:
+                first, *_ = await stream.rest()
+            task = await client.get_task(first.result['task']['id'])
+        else:
+            task = await client.send(sent)
+        [call] = asked(task)
+        done = await client.send(answers(task, result(call, {'found': 3})))
+    assert (state_of(task), task['status']['message']['parts'][0]['text']) == (
+        'INPUT_REQUIRED',
+        'Waiting for the result of search {"q":"cats"}.\nPlain words cannot answer this. Answer with data that fits'
+        ' "messageSchema" beside this text.',
+    )
+    assert {name: value for name, value in call.items() if name != 'answerSchema'} == snapshot(
+        {
+            'id': 'search-1-0',
+            'kind': 'external',
+            'tool': 'search',
+            'text': 'Waiting for the result of search {"q":"cats"}.',
+            'args': {'q': 'cats'},
+        }
+    )
+    assert (state_of(done), texts(done)) == (
+        'COMPLETED',
+        ["search:cats + search={'found': 3} + tools: fetch,look,search"],
+    )
+
+
+@covers(ROW)
+async def test_the_model_reads_name_description_and_schema() -> None:
+    seen: list[Any] = []
+
+    def note(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.extend(info.function_tools)
+        return ModelResponse(parts=[TextPart('done')])
+
+    schema = {
+        'type': 'object',
+        'maxProperties': 1.0,  # as the official client writes the integers of metadata
+        'properties': {'at': {'$ref': '#/$defs/Place'}},
+        '$defs': {'Place': {'type': 'object', 'properties': {'lat': {'enum': [0.5, 'north']}}}},
+    }
+    plain = {'name': 'ping', 'inputSchema': {'type': 'object'}, 'annotations': {'readOnlyHint': True}}
+    async with serving(Agent(FunctionModel(note)), messages=ALLOWED) as client:
+        await client.send(declaring('go', tool(inputSchema=schema), plain))
+    assert isinstance(seen[0].parameters_json_schema['maxProperties'], int)
+    assert [(own.name, own.description, own.parameters_json_schema, own.kind) for own in seen] == snapshot(
+        [
+            (
+                'search',
+                'What search does.',
+                {
+                    'type': 'object',
+                    'maxProperties': 1,
+                    'properties': {'at': {'type': 'object', 'properties': {'lat': {'enum': [0.5, 'north']}}}},
+                },
+                'external',
+            ),
+            ('ping', None, {'type': 'object'}, 'external'),
+        ]
+    )
+
+
+@covers(ROW)
+async def test_several_calls_are_answered_one_by_one_with_an_own_tool_among_them() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        task = await client.send(declaring('search:a look:b fetch:c', tool(), tool('fetch')))
+        first, second = asked(task)
+        half = await client.send(answers(task, result(second, 'page')))
+        assert (state_of(half), [call['tool'] for call in asked(half)]) == ('INPUT_REQUIRED', ['search'])
+        done = await client.send(answers(task, result(first, 'hit')))
+    [text] = texts(done)
+    assert text == 'search:a look:b fetch:c + search=hit + look=seen b + fetch=page + tools: fetch,look,search'
+
+
+@covers(ROW)
+async def test_the_client_may_ask_for_other_arguments() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        task = await client.send(declaring('search:a', tool()))
+        [call] = asked(task)
+        done = await client.send(answers(task, {'id': call['id'], 'decision': 'retry', 'reason': 'No such thing.'}))
+    assert texts(done) == ['search:a + search=No such thing. + tools: look,search']
+
+
+@covers(ROW)
+async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        task = await client.send(declaring('search:a', tool()))
+        named = answers(task, result(asked(task)[0], 1), extensions=[URI], metadata={'other': {URI: 1}})
+        assert texts(await client.send(named)) == ['search:a + search=1 + tools: look,search']
+        task = await client.send(declaring('search:a', tool()))
+        task = await client.send(answers(task, result(asked(task)[0], 1), metadata={URI: {'tools': [tool('fetch')]}}))
+        assert texts(task) == ['search:a + search=1 + tools: fetch,look']
+        other = await client.send(message('and here', contextId=task['contextId']))
+    assert texts(other) == ['search:a + and here + tools: look']
+
+
+@covers(ROW)
+async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools() -> None:
+    stage = Stage()
+    told: list[tuple[str, list[str]]] = []
+
+    async def note(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        answer = await stage._answer(messages, info)  # pyright: ignore[reportPrivateUsage]
+        told.append((stage.began[-1], sorted(own.name for own in info.function_tools)))
+        return answer
+
+    async with serving(Agent(FunctionModel(note)), messages=ALLOWED) as client:
+        task = await client.send(declaring('one', tool()), returnImmediately=True)
+        ids = {'taskId': task['id']}
+        await stage.reached('one')
+        await client.send(message('two', **ids), returnImmediately=True)
+        await client.send(declaring('three', tool('fetch'), **ids), returnImmediately=True)
+        await client.send(declaring('four', **ids), returnImmediately=True)
+        await client.send(message('five', **ids), returnImmediately=True)
+        stage.open('one', 'two', 'three', 'four', 'five')
+        await ended(client, task['id'])
+    assert told == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
+
+
+@covers(ROW)
+async def test_the_extension_is_on_the_card_and_is_echoed_but_need_not_be_activated() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        header = client.dialect.extensions_header
+        card = (await client.get('/.well-known/agent-card.json')).json
+        plain = await client.post(rpc('SendMessage', {'message': declaring('search:a', tool())}))
+        active = await client.post(rpc('SendMessage', {'message': declaring('search:a', tool())}), {header: URI})
+    assert URI in [extension['uri'] for extension in card['capabilities']['extensions']]
+    assert header.lower() not in plain.headers
+    assert active.headers[header.lower()] == URI
+    assert all(b'Waiting for the result of search' in answer.body for answer in (plain, active))
+
+
+@covers(ROW)
+async def test_a_server_without_client_tools_ignores_them_and_does_not_echo_the_extension() -> None:
+    async with serving(agent_of()) as client:
+        header = client.dialect.extensions_header
+        task = await client.send(declaring('hello', tool('look'), 7))
+        active = await client.post(rpc('SendMessage', {'message': declaring('hello', tool())}), {header: URI})
+    assert texts(task) == ['hello + tools: look']
+    assert header.lower() not in active.headers
+
+
+@covers(ROW)
+async def test_an_approver_decides_about_the_agents_tools_and_the_owner_answers_its_own_tools() -> None:
+    agent = agent_of()
+    agent.tool_plain(requires_approval=True)(pay)
+    async with serving(agent, messages=ALLOWED, approvals=Approvals(approvers='approve'), auth=by_header) as client:
+        owner = Client(client.app, headers={'X-Caller': 'ann'})
+        boss = Client(client.app, headers={'X-Caller': 'boss', 'X-Scopes': 'approve'})
+        task = await owner.send(declaring('pay:1 search:a', tool()))
+        view = await boss.get_task(task['id'])
+        assert ([call['tool'] for call in asked(view)], 'search' in json.dumps(view)) == (['pay'], False)
+        searching = next(call for call in asked(task) if call['tool'] == 'search')
+        with pytest.raises(RpcError, match='may not answer this call'):
+            await boss.send(answers(task, result(searching, 'hit')))
+        # The tools of an approver's message have no effect.
+        declared = {URI: {'tools': [tool('other')]}}
+        await owner.send(answers(task, result(searching, 'hit')))
+        await boss.send(answers(task, approve(asked(view)[0]['id']), metadata=declared))
+        done = await ended(owner, task['id'])
+    assert texts(done) == ['pay:1 search:a + pay=paid 1 + search=hit + tools: look,pay,search']
+
+
+def pay(q: str) -> str:
+    return f'paid {q}'
+
+
+@covers(ROW)
+async def test_the_tools_hold_after_a_sign_in() -> None:
+    agent, signed_in = agent_of(), False
+
+    @agent.tool_plain
+    def mail(q: str) -> str:
+        if not signed_in:
+            raise AuthRequired('Please sign in.')
+        return 'read'
+
+    async with serving(agent, messages=ALLOWED) as client:
+        task = await client.send(declaring('mail:a', tool()))
+        assert state_of(task) == 'AUTH_REQUIRED'
+        signed_in = True
+        assert isinstance(client.app, A2AApp)
+        await client.app.resume_task(task['id'])
+        assert texts(await ended(client, task['id'])) == ['mail:a + Access was granted. + tools: look,mail,search']
+
+
+@covers(ROW)
+async def test_a_question_of_the_agent_itself_keeps_the_tools() -> None:
+    def ask(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        tools = ','.join(own.name for own in info.function_tools)
+        last = prompts(messages)[-1]
+        parts = [ToolCallPart('final_result', {'question': 'Which?'})] if last == 'ask' else []
+        return ModelResponse(parts=parts or [TextPart(f'{last}: {tools}')])
+
+    agent: Agent[object, Any] = Agent(FunctionModel(ask), output_type=[str, InputRequired])
+    async with serving(agent, messages=ALLOWED) as client:
+        task = await client.send(declaring('ask', tool()))
+        assert state_of(task) == 'INPUT_REQUIRED'
+        assert texts(await client.send(message('that', taskId=task['id']))) == ['that: search']
+
+
+@covers(ROW)
+async def test_a_storage_of_your_own_keeps_the_tools() -> None:
+    async with serving(agent_of(), messages=ALLOWED, storage=InMemoryStorage[Any]()) as client:
+        task = await client.send(declaring('search:a', tool()))
+        done = await client.send(answers(task, result(asked(task)[0], 1)))
+    assert texts(done) == ['search:a + search=1 + tools: look,search']
+
+
+@covers(ROW)
+async def test_toolsets_that_a_test_overrides_do_not_drop_the_tools() -> None:
+    agent = agent_of()
+    with agent.override(toolsets=[FunctionToolset([pay])]):
+        async with serving(agent, messages=ALLOWED) as client:
+            assert texts(await client.send(declaring('hello', tool()))) == ['hello + tools: look,pay,search']
+
+
+@covers(ROW)
+async def test_a_repeated_message_gets_its_task_and_one_with_other_tools_is_another_message() -> None:
+    async with serving(agent_of(), messages=ALLOWED) as client:
+        sent = declaring('search:a', tool())
+        task = await client.send(sent)
+        assert (await client.send(sent))['id'] == task['id']
+        other = {**sent, 'metadata': {URI: {'tools': [tool(description='Other.')]}}}
+        assert (await client.send(other))['id'] != task['id']
+
+
+@covers(ROW)
+async def test_a_server_started_anew_with_or_without_client_tools_goes_on_with_its_tasks(tmp_path: Path) -> None:
+    backend = f'sqlite:///{tmp_path}/agent.db'
+    async with serving(agent_of(), messages=ALLOWED, backend=backend) as client:
+        task = await client.send(declaring('search:a', tool()))
+    async with serving(agent_of(), backend=backend) as client:
+        done = await client.send(answers(task, result(asked(task)[0], 1)))
+        assert texts(done) == ['search:a + search=1 + tools: look']
+        agent = agent_of()
+        agent.tool_plain(requires_approval=True)(pay)
+    async with serving(agent, backend=backend) as client:
+        ignored = await client.send(declaring('pay:1', tool('no name')))
+    async with serving(agent, messages=ALLOWED, backend=backend) as client:
+        done = await client.send(answers(ignored, approve(asked(ignored)[0]['id'])))
+    assert (state_of(done), done['status']['message']['metadata']['failure']) == ('FAILED', 'bad-input')
+    assert 'tools[0].name' in done['status']['message']['parts'][0]['text']
