@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from typing import Any
@@ -231,6 +232,50 @@ async def test_of_two_decisions_the_second_is_refused() -> None:
         again = await boss(app).send(first)
         assert (again['id'], again['contextId']) == (task['id'], task['id'])
         assert texts(await ended(ann(app), task['id'])) == ['delete + Too much.']
+    assert tools.deleted == []
+
+
+@covers(ROW)
+async def test_two_approvers_who_decide_at_once_make_one_decision() -> None:
+    tools = Tools()
+    app = guarded(tools.agent)
+    async with lifespan(app):
+        task = await ann(app).send('delete')
+        sent = (boss(app).send(answers(task, approve())), boss(app, 'other boss').send(answers(task, DENY)))
+        approved, denied = await asyncio.gather(*sent, return_exceptions=True)
+        done = await ended(ann(app), task['id'])
+    [error] = [result for result in (approved, denied) if isinstance(result, RpcError)]
+    assert error.code == -32004
+    counted = approved is not error
+    assert tools.deleted == ([('a', True)] if counted else [])
+    assert texts(done) == ['delete + deleted a' if counted else 'delete + Too much.']
+    by = [part['metadata']['answeredBy'] for part in done['history'] if 'answeredBy' in part.get('metadata', {})]
+    assert by == [{'id': 'boss' if counted else 'other boss'}]
+
+
+@covers(ROW)
+@pytest.mark.parametrize('named', [False, True], ids=['by scope', 'by a function'])
+async def test_an_approver_who_is_no_longer_one_sees_and_decides_nothing(named: bool) -> None:
+    tools, chosen = Tools(), {'boss'}
+
+    def approvers(caller: Caller, task: WaitingTask) -> bool:
+        return caller.id in chosen
+
+    app = guarded(tools.agent, approvals=Approvals(approvers=approvers if named else 'approve'))
+    async with lifespan(app):
+        task = await ann(app).send('delete two')
+        decided = answers(task, approve('c1'))
+        assert [call['id'] for call in asked(await boss(app).send(decided))] == ['c2']
+        chosen.clear()
+        former = boss(app, **({} if named else {'X-Scopes': ''}))
+        before = await ann(app).get_task(task['id'])
+        for sent in (answers(task, approve('c2')), words('no', task), decided):
+            for streamed in (False, True):
+                code, text = await refused(former, sent, streamed=streamed)
+                assert (code, 'Task not found' in text) == (-32001, True)
+        with pytest.raises(RpcError, match='Task not found'):
+            await former.get_task(task['id'])
+        assert await ann(app).get_task(task['id']) == before
     assert tools.deleted == []
 
 
