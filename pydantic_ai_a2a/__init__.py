@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
     from .conversion.states import AuthRequired, InputRequired, NoCredential, Rejected
+    from .conversion.typed_input import NoInput
     from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable, TokenRefused
     from .fasta2a.worker import AgentWorker
     from .remote.agent import RemoteAgent
@@ -88,6 +89,7 @@ __all__ = (
     'Limits',
     'Messages',
     'NoCredential',
+    'NoInput',
     'Postgres',
     'Progress',
     'Push',
@@ -158,6 +160,7 @@ _MODULES = {
     'Quotas': '.settings',
     'Rate': '.settings',
     'NoCredential': '.conversion.states',
+    'NoInput': '.conversion.typed_input',
     'Rejected': '.conversion.states',
     'RemoteAgent': '.remote.agent',
     'RemoteError': '.errors',

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
 
 from ..conversion.modes import OutputModes
 from ..conversion.outbound import Artifacts, OutputMapper
 from ..conversion.states import NoCredential
+from ..conversion.typed_input import ValidatedInput, input_of
 from ..ports import Claim
 from ..types import ANONYMOUS, Caller, Note, ToolArtifact
 from .dependencies import caller_of
 
 __all__ = ('CurrentTask', 'Running', 'a2a', 'running', 'tool_artifact_prefix')
+
+InputT = TypeVar('InputT')
 
 
 class Writer(Protocol):
@@ -33,6 +36,8 @@ class Running(NamedTuple):
     """Returns the output modes that the client accepts."""
     credential: Callable[[], Awaitable[str | None]] | None = None
     """Reads the valid credential of the caller; None without `Access.credentials`."""
+    validated: ValidatedInput | None = None
+    """The data that has begun the task; None without `Messages.input_type`."""
 
 
 running: ContextVar[Running | None] = ContextVar('running', default=None)
@@ -96,6 +101,21 @@ class CurrentTask:
     def caller(self) -> Caller:
         """Sender of the message that began the run, with scopes and claims. Anonymous outside of A2A."""
         return ANONYMOUS if self._current is None else caller_of(self._current.claim)
+
+    @overload
+    def input(self, input_type: type[InputT]) -> InputT: ...
+    @overload
+    def input(self, input_type: Any) -> Any: ...
+    def input(self, input_type: Any) -> Any:
+        """Return the validated data that has begun the task: the same object for all tools and hooks of a run.
+
+        Args:
+            input_type: The type in `Messages.input_type`.
+
+        Raises:
+            NoInput: The task has no such data, or `Messages.input_type` is another type.
+        """
+        return input_of(None if self._current is None else self._current.validated, input_type)
 
     async def credential(self) -> str:
         """Return the credential that `Credentials.exchange` has returned for the message that began the run.

@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import isasyncgenfunction, isawaitable, isgeneratorfunction
 from string import printable
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast, overload
 from urllib.parse import quote, unquote
 
 from fasta2a.schema import SecurityScheme
@@ -21,6 +21,7 @@ from pydantic_ai.exceptions import RunCancelled, RunTimedOut
 from pydantic_core import from_json
 
 from ..arguments import seconds
+from ..conversion.typed_input import ValidatedInput, input_of
 from ..ports import Claim
 from ..protocol import stored
 from ..types import Caller, Message
@@ -46,6 +47,7 @@ _PLAIN = printable.replace('%', '')
 """Characters of names that are stored unchanged."""
 
 T = TypeVar('T')
+InputT = TypeVar('InputT')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,23 @@ class CallContext:
     """Metadata of the request. The message has metadata of its own."""
     task_id: str
     context_id: str
+    validated: ValidatedInput | None = field(default=None, repr=False)
+    """The data behind `input`; None without `Messages.input_type`."""
+
+    @overload
+    def input(self, input_type: type[InputT]) -> InputT: ...
+    @overload
+    def input(self, input_type: Any) -> Any: ...
+    def input(self, input_type: Any) -> Any:
+        """Return the validated data that has begun the task: the object that `a2a(ctx).input` also returns.
+
+        Args:
+            input_type: The type in `Messages.input_type`.
+
+        Raises:
+            NoInput: The task has no such data, or `Messages.input_type` is another type.
+        """
+        return input_of(self.validated, input_type)
 
     @property
     def tenant(self) -> str:
@@ -129,7 +148,14 @@ class Dependencies:
         return {**keep_caller((), caller), 'headers': values}
 
     async def use(
-        self, claim: Claim, token: RunToken, info: RunInfo, run_id: str, run: Callable[[Any], Awaitable[T]]
+        self,
+        claim: Claim,
+        token: RunToken,
+        info: RunInfo,
+        run_id: str,
+        run: Callable[[Any], Awaitable[T]],
+        *,
+        validated: ValidatedInput | None = None,
     ) -> T:
         """Run with `deps`, and close the `deps` after any end of the run, before the end is recorded.
 
@@ -138,7 +164,7 @@ class Dependencies:
             RunCancelled: The token was cancelled, or (RunTimedOut) the factory took too long.
         """
         opened = AsyncExitStack()
-        deps = await self._open(_call_of(claim), token, opened, info, run_id)
+        deps = await self._open(_call_of(claim, validated), token, opened, info, run_id)
         try:
             result = await run(deps)
         except BaseException as error:
@@ -195,7 +221,7 @@ async def _close_after(error: BaseException, opened: AsyncExitStack, task_id: st
             raise
 
 
-def _call_of(claim: Claim) -> CallContext:
+def _call_of(claim: Claim, validated: ValidatedInput | None) -> CallContext:
     header = claim.header
     request = _request_of(claim)
     call: dict[str, Any] = request.get('call', {})
@@ -206,6 +232,7 @@ def _call_of(claim: Claim) -> CallContext:
         metadata=request.get('metadata', {}),
         task_id=header.id,
         context_id=header.context_id,
+        validated=validated,
     )
 
 

@@ -133,6 +133,7 @@ class Conversion:
             hooks=self._hooks,
             vault=vault,
             client_tools=self.client_tools,
+            typed_input=self.input,
         )
 
 

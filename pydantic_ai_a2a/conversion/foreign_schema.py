@@ -202,7 +202,8 @@ class _Inlining:
         if isinstance(target, dict) and own.keys() <= _ANNOTATIONS:
             return {**cast('Schema', target), **own}
         others: list[Any] = own.get('allOf', [])
-        return {**own, 'allOf': [target, *others]}
+        own['allOf'] = [target, *others]
+        return own
 
     def _keyword(self, keyword: str, value: Any) -> Any:
         if keyword == '$defs' or keyword in _LITERALS:

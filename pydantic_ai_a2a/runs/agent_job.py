@@ -31,6 +31,7 @@ from ..conversion.modes import EVERYTHING, OutputModes
 from ..conversion.outbound import OutputMapper, text_of
 from ..conversion.pending import changed_arguments, dump, load, still_shown
 from ..conversion.remote_calls import run_results
+from ..conversion.typed_input import TypedInput, ValidatedInput
 from ..errors import A2AError, BadInput
 from ..ports import Backend, Claim
 from ..protocol import stored
@@ -71,6 +72,7 @@ class AgentJob:
         hooks: Called at the ends of runs.
         vault: Reads the credentials of callers; None without credentials.
         client_tools: Reads the tools of clients; None if clients cannot declare tools.
+        typed_input: Validates the data that begins a task; None for any data.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class AgentJob:
         hooks: Hooks = Hooks(),
         vault: CredentialVault | None = None,
         client_tools: ClientTools | None = None,
+        typed_input: TypedInput | None = None,
     ) -> None:
         self._backend = backend
         self._runner = runner
@@ -106,6 +109,7 @@ class AgentJob:
         self.hooks = hooks
         self._vault = vault
         self._client_tools = client_tools
+        self._typed_input = typed_input
 
     def token(self) -> CancellationToken:
         """Return a token for all runs of a task: a cancel between two runs stops the second run."""
@@ -116,9 +120,10 @@ class AgentJob:
     ) -> Coroutine[Any, Any, RunOutput]:
         """See `Job`."""
         pending = None if claim.pending is None else load(claim.pending)
-        prompt, before = None, ()
+        typed, prompt, before = self._typed_input, None, ()
+        validated = None if typed is None else await self._validated(typed, claim, recorder)
         if pending is None or not pending.answers:  # else the message is only an answer
-            prompt, before = await self._run_input(claim, claim.message, recorder, self._read_task)
+            prompt, before = await self._run_input(claim, claim.message, recorder, self._read_task, validated)
         if self._read_task is None or prompt is None:
             history = await recorder.store(partial(self._backend.history, claim))
         else:
@@ -143,7 +148,7 @@ class AgentJob:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
         vault = self._vault
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
-        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential))
+        running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         run = partial(
             self._runner.run,
             prompt,
@@ -168,7 +173,9 @@ class AgentJob:
         if self._dependencies is None:
             return run()
         assert isinstance(token, RunToken), 'as this job makes them'
-        return self._dependencies.use(claim, token, info, run_id, lambda deps: run(options={'deps': deps}))
+        return self._dependencies.use(
+            claim, token, info, run_id, lambda deps: run(options={'deps': deps}), validated=validated
+        )
 
     def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs:
         artifact_id, accepted = recorder.artifact_id, self._accepted(claim)
@@ -180,18 +187,41 @@ class AgentJob:
         results = self._results
         return PartialOutputs(show, results.interval, with_validators=results.progress.partial_functions)
 
-    async def _run_input(self, claim: Claim, body: bytes, recorder: Recorder, read_task: ReadTask | None) -> RunInput:
+    async def _validated(self, typed: TypedInput, claim: Claim, recorder: Recorder) -> ValidatedInput | None:
+        """Return the data that has begun the task."""
+        body = claim.message if claim.run == 1 else await recorder.store(partial(self._first_message, claim))
+        message = stored.load_message(body)
+        return typed.validated(message) if len(body) < LONG else await asyncio.to_thread(typed.validated, message)
+
+    async def _first_message(self, claim: Claim) -> bytes:
+        """Return the message that has begun the task; the message of the run if the task was erased meanwhile."""
+        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
+        history = () if task is None else task.history or ()
+        return history[0] if history else claim.message
+
+    async def _run_input(
+        self,
+        claim: Claim,
+        body: bytes,
+        recorder: Recorder,
+        read_task: ReadTask | None,
+        validated: ValidatedInput | None = None,
+    ) -> RunInput:
         """Read a message, or all messages of the task up to the message, after the artifacts of referenced tasks.
 
         Raises:
             BadInput: `read_task` refuses one of the messages.
         """
         message = stored.load_message(body)
+        if validated is not None and claim.run == 1:
+            message = validated.shown(message)
         if read_task is None:
             read = self._read
             prompt, before = read(message) if len(body) < LONG else await asyncio.to_thread(read, message)
         else:
-            messages = await recorder.store(partial(self._messages, claim, message))
+            messages = await recorder.store(partial(self._messages, claim, stored.load_message(body)))
+            if validated is not None:
+                messages[0] = validated.shown(messages[0])
             try:
                 prompt, before = read_task(messages)
             except A2AError as refused:

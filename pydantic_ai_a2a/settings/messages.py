@@ -39,8 +39,8 @@ class Messages:
 
     input_type: Any = None
     """Type of the data in a message that begins a task, such as a Pydantic model. The data is validated before anything
-    is stored, and the card has the type's JSON Schema as `inputSchema` of the skills. Default None: any message is
-    accepted."""
+    is stored. The model reads the validated data, and `a2a(ctx).input` returns the validated object. The card has the
+    type's JSON Schema. Default None: any message is accepted."""
     allowed_file_url_schemes: frozenset[str] = HTTPS_ONLY
     """Schemes of file URLs in messages, like the option of Pydantic AI's UI adapters. Default `https` only. `http`
     exposes files to the network between; `s3` and `gs` let clients read all files that the model's provider can read on

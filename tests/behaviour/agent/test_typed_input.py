@@ -51,7 +51,7 @@ BAD: dict[str, tuple[list[Any], list[str]]] = {
 async def test_data_that_fits_reaches_the_agent_with_what_goes_with_it() -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         task = await client.send(message(parts=[{'data': {'city': 'Rome', 'days': 2}}, {'text': 'Soon.'}]))
-    assert json.loads(texts(task)[0]) == [{'city': 'Rome', 'days': 2}, 'Soon.']
+    assert json.loads(texts(task)[0]) == [{'city': 'Rome', 'days': 2, 'stops': []}, 'Soon.']
 
 
 @covers('data part')
