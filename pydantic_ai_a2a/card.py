@@ -29,6 +29,7 @@ from fasta2a.schema import (
 )
 from pydantic_core import to_json
 
+from .card_schemas import CardSchemas, with_skills
 from .card_security import check_schemes, dump_requirements, dump_scheme
 
 __all__ = ('CardFacts', 'CardSettings', 'CardTemplate', 'etag')
@@ -55,8 +56,8 @@ class CardFacts:
     """Accepted media types."""
     output_modes: Sequence[str]
     """Returned media types."""
-    input_schema: Mapping[str, Any] | None = None
-    """JSON Schema of the data that begins a task; None if the data has no type."""
+    schemas: CardSchemas = field(default_factory=CardSchemas)
+    """JSON Schemas of the input and the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,6 @@ class CardTemplate:
 
     def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
         self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
-        self._schema = facts.input_schema
         self._versions = settings.versions
         self._bindings = [
             (binding, version)
@@ -103,6 +103,8 @@ class CardTemplate:
         self._card = _checked(_card(facts, settings, self._modes))
         self.capabilities = _capabilities(settings)
         """Names of the capabilities that the card declares (§4.4.3)."""
+        self.extensions: Sequence[AgentExtension] = self._card['capabilities'].get('extensions', ())
+        """The declared extensions (§4.6)."""
         self.render = lru_cache(maxsize=_URLS)(self._render)
         """Return the card as JSON for the absolute URL of the agent, and a tenant or ''."""
 
@@ -128,16 +130,13 @@ class CardTemplate:
                     f'The extended agent card must have the same {name} as the public card: remove the field.'
                 )
         skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in fields.get('skills', public['skills'])]
-        return self._json(_checked(cast('AgentCard', {**public, **fields, 'skills': skills})))
+        return self._json(_checked(with_skills(cast('AgentCard', {**public, **fields, 'skills': skills}), skills)))
 
     def _render(self, url: str, tenant: str = '') -> bytes:
         return self._json(self.public(url, tenant))
 
     def _json(self, card: AgentCard) -> bytes:
         wire = _wire(card, self._versions)
-        if self._schema is not None:  # A2A has no field for the schema; clients ignore unknown fields
-            for skill in wire['skills']:
-                skill['inputSchema'] = self._schema
         if _OLDER in self._versions:  # 0.3 has these fields instead of interfaces (0.3 §5.5)
             wire |= {
                 'url': wire['supportedInterfaces'][-1]['url'],
@@ -179,8 +178,8 @@ def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) ->
     capabilities = AgentCapabilities(
         streaming=True, push_notifications=settings.push_notifications, extended_agent_card=settings.extended
     )
-    if settings.extensions:
-        capabilities['extensions'] = list(settings.extensions)
+    if extensions := [*settings.extensions, *facts.schemas.declared()]:
+        capabilities['extensions'] = extensions
     card = AgentCard(
         name=name,
         description=description,
@@ -192,7 +191,7 @@ def _card(facts: CardFacts, settings: CardSettings, modes: Mapping[str, Any]) ->
         skills=_skills(name, description, settings.skills, modes),
     )
     _add_options(card, settings)
-    return card
+    return with_skills(card, settings.skills)
 
 
 def _add_options(card: AgentCard, settings: CardSettings) -> None:

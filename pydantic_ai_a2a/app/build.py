@@ -237,7 +237,6 @@ def to_a2a(
     serving = parts.serving(
         guards,
         card,
-        about.extensions,
         versions=versions,
         tenants=tenants_of(access.tenants, routes or (), docs_url),
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),

@@ -5,6 +5,7 @@ The composition root makes one `Conversion` of the options. The service checks m
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -17,7 +18,9 @@ from ..agent.options import RunOptions, check_partial_data, check_tools, known_t
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
+from ..card_schemas import CardSchemas
 from ..conversion.client_tools import ClientTools
+from ..conversion.foreign_schema import MAX_BYTES, MAX_DEPTH, is_small
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
@@ -32,6 +35,8 @@ from ..settings import Approvals, Settings
 from ..types import Message
 
 __all__ = ('Conversion',)
+
+logger = logging.getLogger('pydantic_ai_a2a')
 
 
 class Conversion:
@@ -92,6 +97,11 @@ class Conversion:
         self._read = plain_read(self.takes) if own is None else own.read_one
         self._read_task = own.read if own is not None and own.reads_itself else None
         self._runner = None if self._foreign is not None else _runner(agent, options, settings, self.outputs, hooks)
+        self.schemas = CardSchemas(
+            input=None if self.input is None else _published(self.input.schema, 'Messages.input_type'),
+            output=_published(self.outputs.schema, 'output_type') if self._is_known else None,
+        )
+        """JSON Schemas for the card."""
         self.has_model = not self._is_known or may_have_model(agent, options)
         """True if runs may have a model without `agent.override`."""
         if self._is_known:
@@ -143,6 +153,19 @@ def _tools_of(agent: AbstractAgent[Any, Any], options: RunOptions, approvals: Ap
     The settings may name tools that are known in a run only.
     """
     return known_tools(agent, options).union(*approvals.named_tools.values())
+
+
+def _published(schema: dict[str, Any] | None, source: str) -> dict[str, Any] | None:
+    """Return a schema for the card; None for a schema that clients of this package would not read."""
+    if schema is None or is_small(schema):
+        return schema
+    logger.warning(
+        'The JSON Schema of %s is not on the agent card: it has more than %d bytes, or is nested more than %d deep.',
+        source,
+        MAX_BYTES,
+        MAX_DEPTH,
+    )
+    return None
 
 
 def _runner(

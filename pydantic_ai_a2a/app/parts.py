@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fasta2a.schema import AgentExtension
 from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import keep_caller
@@ -120,7 +119,6 @@ class Assembly:
         self,
         guard: Guard,
         card: CardTemplate,
-        extensions: Sequence[AgentExtension],
         *,
         versions: Versions,
         tenants: Tenants | None,
@@ -132,7 +130,7 @@ class Assembly:
             service=self.service,
             guard=guard,
             metering=self._metering,
-            extensions=Extensions(extensions),
+            extensions=Extensions(card.extensions),
             capabilities=card.capabilities,
             extended=extended,
             direct=self.direct,
@@ -154,13 +152,14 @@ class Assembly:
     def facts(self, input_modes: Sequence[str] | None, output_modes: Sequence[str] | None) -> CardFacts:
         """Return the facts of the agent for its card. Without modes, the agent's own modes are used."""
         description = self._agent.description
-        typed = self._conversion.input
+        schemas = self._conversion.schemas
         return CardFacts(
             name=self._agent.name,
             description=description if isinstance(description, str) else None,
-            input_modes=input_modes or (self._conversion.takes.input_modes if typed is None else ['application/json']),
-            input_schema=None if typed is None else typed.schema,
+            input_modes=input_modes
+            or (self._conversion.takes.input_modes if schemas.input is None else ['application/json']),
             output_modes=output_modes or self._conversion.outputs.modes,
+            schemas=schemas,
         )
 
 

@@ -41,6 +41,7 @@ from ..types import (
     PushTarget,
     SendParams,
 )
+from . import schemas
 from .asgi import Lifespan, StreamingTransport
 from .assembly import Update
 from .cards import RemoteCards, choose, extensions_of
@@ -212,6 +213,36 @@ class A2AClient:
         """
         card, _ = await self._found()
         return deepcopy(card)
+
+    async def input_schema(self, skill_id: str | None = None) -> dict[str, Any] | None:
+        """Return the JSON Schema of the data that begins a task, as the card declares it; None for any message.
+
+        Args:
+            skill_id: Id of a skill, for the data of the skill. Default: the data of the agent.
+
+        Raises:
+            CardRefused: The schema cannot be used: it is too large, or refers to another document.
+        """
+        card, _ = await self._found()
+        return schemas.input_schema(card, skill_id)
+
+    async def output_schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the `result` of an answer, as the card declares it; None without a declaration.
+
+        Raises:
+            CardRefused: The schema cannot be used: it is too large, or refers to another document.
+        """
+        card, _ = await self._found()
+        return schemas.output_schema(card)
+
+    async def output_type(self) -> type[dict[str, Any]]:
+        """Return Pydantic AI's `StructuredDict` of the declared output, such as for `RemoteAgent`.
+
+        Raises:
+            CardRefused: The card declares no output, or output that `StructuredDict` does not support.
+        """
+        card, _ = await self._found()
+        return schemas.output_type(card)
 
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""

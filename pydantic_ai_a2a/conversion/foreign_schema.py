@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from .typed_input import place_of
 
-__all__ = ('MAX_BYTES', 'MAX_DEPTH', 'UnusableSchema', 'check_schema', 'inlined_schema')
+__all__ = ('MAX_BYTES', 'MAX_DEPTH', 'UnusableSchema', 'check_schema', 'inlined_schema', 'is_small')
 
 MAX_BYTES = 32_000
 """Most bytes of JSON of a schema, before and after its references are replaced."""
@@ -78,23 +78,36 @@ class _Keywords(TypedDict, total=False):
 _KEYWORDS: TypeAdapter[_Keywords] = TypeAdapter(_Keywords)
 
 
-def check_schema(value: object, field: str) -> Schema:
-    """Return the JSON Schema of an object, which may refer to its own `$defs`, also in circles.
+def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema:
+    """Return a JSON Schema, which may refer to its own `$defs`, also in circles.
 
     Args:
         value: The schema of another party, as JSON values.
         field: Path of the schema, for errors.
+        of_object: True, the default, to take only schemas of objects. The returned schema then has the type `object`.
 
     Raises:
-        UnusableSchema: The value is no schema of an object, is too large or too deep, or refers to another document.
+        UnusableSchema: The value is no such schema, is too large or too deep, or refers to another document.
     """
     _check_size(value, field)
-    if not isinstance(value, dict) or cast('Schema', value).get('type') != 'object':
-        raise UnusableSchema(field, 'must be a JSON Schema with the type "object"')
+    if not isinstance(value, dict):
+        raise UnusableSchema(field, 'must be a JSON Schema')
     schema = cast('Schema', value)
     definitions = schema.get('$defs', {})
     if not isinstance(definitions, dict):
         raise UnusableSchema(f'{field}.$defs', 'must be an object')
+    _check_keywords(schema, cast('Schema', definitions), field)
+    if not of_object or schema.get('type') == 'object':
+        return schema
+    # Pydantic describes a recursive model by a reference.
+    target: object = cast('Schema', definitions).get(_name(schema.get('$ref')) or '')
+    if 'type' in schema or not isinstance(target, dict) or cast('Schema', target).get('type') != 'object':
+        raise UnusableSchema(f'{field}.type', 'must be "object"')
+    return {'type': 'object', **schema}
+
+
+def _check_keywords(schema: Schema, definitions: Schema, field: str) -> None:
+    """Check the forms of all keywords, and that all references lead to definitions."""
     for where, node in _nodes(schema, field):
         try:
             _KEYWORDS.validate_python(node)
@@ -105,7 +118,6 @@ def check_schema(value: object, field: str) -> Schema:
             raise UnusableSchema(f'{where}.{unsupported[0]}', 'is not supported: use "$ref" with "#/$defs/..."')
         if '$ref' in node and _name(node['$ref']) not in definitions:
             raise UnusableSchema(f'{where}.$ref', 'must be "#/$defs/" and the name of a schema in "$defs"')
-    return schema
 
 
 def inlined_schema(value: object, field: str) -> Schema:
@@ -127,14 +139,23 @@ def inlined_schema(value: object, field: str) -> Schema:
     return inlined
 
 
+def is_small(value: object) -> bool:
+    """Return True if JSON values are within the limits of the size and the depth."""
+    return not _is_deep(value) and len(to_json(value)) <= MAX_BYTES
+
+
 def _check_size(value: object, field: str) -> None:
+    if _is_deep(value):
+        raise UnusableSchema(field, f'must not be nested more than {MAX_DEPTH} deep')
+    if not is_small(value):
+        raise UnusableSchema(field, f'must not have more than {MAX_BYTES} bytes of JSON')
+
+
+def _is_deep(value: object) -> bool:
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [item for container in level for item in _members(container)]
-    if any(isinstance(item, (dict, list)) for item in level):
-        raise UnusableSchema(field, f'must not be nested more than {MAX_DEPTH} deep')
-    if len(to_json(value)) > MAX_BYTES:
-        raise UnusableSchema(field, f'must not have more than {MAX_BYTES} bytes of JSON')
+    return any(isinstance(item, (dict, list)) for item in level)
 
 
 def _members(value: object) -> Iterator[object]:
@@ -199,8 +220,13 @@ class _Inlining:
         if '$ref' not in own:
             return own
         target = self._target(_name(own.pop('$ref')))
-        if isinstance(target, dict) and own.keys() <= _ANNOTATIONS:
-            return {**cast('Schema', target), **own}
+        if isinstance(target, dict):
+            fields = cast('Schema', target)
+            own = {
+                keyword: value for keyword, value in own.items() if keyword not in fields or fields[keyword] != value
+            }
+            if own.keys() <= _ANNOTATIONS:
+                return {**fields, **own}
         others: list[Any] = own.get('allOf', [])
         own['allOf'] = [target, *others]
         return own

@@ -179,6 +179,7 @@ class OutputMapper:
         self._always_files = derived == files
         self._files = files
         self._data_as_text = data_as_text
+        self._any_named = several
         self._any_files = several or OCTET_STREAM in files
         self._members = [_member(tp) for tp in data]
 
@@ -270,6 +271,14 @@ class OutputMapper:
         exact = (member for member in self._members if member.type is type(value))
         held = (member for member in self._members if member.holds(value))
         return next(exact, None) or next(held, None) or self._union
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of the `result` in a data part; None without data, and for data of any form."""
+        schemas = [member.metadata['json_schema'] for member in self._members]
+        if self._any_named or not all(schemas):
+            return None
+        return schemas[0] if len(schemas) == 1 else self._union.metadata['json_schema'] if schemas else None
 
     @cached_property
     def _union(self) -> _Member:

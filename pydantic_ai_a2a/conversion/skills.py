@@ -10,11 +10,15 @@ from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.tools import Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 
+from .foreign_schema import is_small
+
 __all__ = ('tool_skills',)
 
 
 def tool_skills(agent: AbstractAgent[Any, Any], names: Collection[str] | None = None) -> list[Skill]:
-    """An agent's function tools as skills of its card: names and descriptions, for everybody who reads the card.
+    """An agent's function tools as skills of its card: names, descriptions and JSON Schemas of the arguments.
+
+    Everybody who reads the card reads them.
 
     ```python
     from pydantic_ai import Agent
@@ -63,4 +67,6 @@ def _tools(agent: AbstractAgent[Any, Any]) -> dict[str, Tool[Any]]:
 def _skill(name: str, tool: Tool[Any]) -> Skill:
     description = tool.description or f'Calls the tool {name}.'
     # Skills without modes use the default modes of the card.
-    return cast('Skill', {'id': name, 'name': name, 'description': description, 'tags': ['tool']})
+    skill = {'id': name, 'name': name, 'description': description, 'tags': ['tool']}
+    schema = tool.tool_def.parameters_json_schema
+    return cast('Skill', {**skill, 'inputSchema': schema} if schema.get('properties') and is_small(schema) else skill)

@@ -37,6 +37,11 @@ class WorkerOutputs(OutputMapper):
         self.holds_data = self.holds_data and build is None
         self._build = build
 
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """See `OutputMapper.schema`. A user's own artifacts have any form."""
+        return super().schema if self._build is None else None
+
     def artifacts(
         self,
         output: Any,

@@ -18,8 +18,6 @@ __all__ = ('read_card',)
 def read_card(value: object) -> AgentCard:
     """Read an agent card. Fields that A2A allows to be absent are empty; the fields of 0.3 become those of 1.0.
 
-    The `inputSchema` that this package writes for a skill stays in the skill.
-
     Raises:
         AnswerUnreadable: The value is no agent card.
     """
@@ -46,9 +44,6 @@ def read_card(value: object) -> AgentCard:
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False, include_context=False, include_input=False)
         raise AnswerUnreadable(f'{".".join(map(str, first["loc"]))}: {first["msg"]}') from None
-    for skill, source in zip(read['skills'], skills, strict=True):
-        if isinstance(schema := source.get('inputSchema'), dict):
-            cast('dict[str, Any]', skill)['inputSchema'] = schema
     return cast('AgentCard', HtmlCard(read))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -13,9 +13,10 @@ from pydantic_ai.messages import BinaryContent
 from pydantic_core import to_json
 
 from ..conversion.inbound import url_kind
+from ..conversion.json_schema import problem
 from ..errors import RemoteProtocolError
 
-__all__ = ('content_of', 'digest_id', 'text_of')
+__all__ = ('content_of', 'digest_id', 'output_problem', 'text_of')
 
 _UNKNOWN = 'application/octet-stream'
 _TEXT = 'text/plain'
@@ -38,6 +39,23 @@ def content_of(answer: Task | Message) -> Any:
         if not artifacts and (message := answer['status'].get('message')) is not None:
             items = _items(message['parts'])
     return items[0] if len(items) == 1 else items or ''
+
+
+def output_problem(answer: Task | Message, schema: Mapping[str, Any] | None) -> str | None:
+    """Return the fault of the data in an answer by the JSON Schema on the card; None if the data is valid."""
+    if schema is None:
+        return None
+    if 'parts' in answer:
+        parts = answer['parts']
+    else:
+        results = (artifact for artifact in answer.get('artifacts', ()) if artifact.get('name') == 'result')
+        parts = [part for artifact in results for part in artifact['parts']]
+    for part in parts:
+        if 'json_schema' in part.get('metadata', {}) and 'data' in part:
+            fault = problem(_result(part), schema, 'result')
+            if fault is not None:
+                return ' '.join(fault)
+    return None
 
 
 def text_of(parts: Iterable[Part]) -> str:

@@ -6,14 +6,19 @@ Names and descriptions on a card are foreign text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, cast
 
 from fasta2a.schema import AgentCard, Part, Skill
 from pydantic_ai.tools import ToolDefinition
 
-__all__ = ('RemoteTool', 'remote_tools')
+from ..card_schemas import CardSchemas
+from ..client.schemas import input_schema, output_schema, warn
+from ..errors import CardRefused
+
+__all__ = ('RemoteTool', 'bare', 'remote_tools')
 
 _MOST_TOOLS = 128
 _LONGEST_NAME = 64
@@ -25,8 +30,6 @@ _MESSAGE: dict[str, Any] = {
     'additionalProperties': False,
 }
 _NEUTRAL = 'Send a message to another agent, and return the answer of the agent.'
-
-
 _TEXTS = frozenset({'title', 'description', 'examples', 'default', '$comment'})
 _NAMED = frozenset({'properties', '$defs'})
 """Keywords of a JSON Schema whose members have names of the schema's author."""
@@ -41,10 +44,17 @@ class RemoteTool:
     """True if the arguments are sent as data, False if the only argument is a text."""
     skill_id: str | None
     """Skill that is called; None for the agent as a whole."""
+    names_skill: bool = False
+    """True if a text names the skill beside the data: the data has the form of the skill, and not of the agent."""
+    output: dict[str, Any] | None = None
+    """JSON Schema of the data of an answer; None for any answer."""
 
     def parts(self, arguments: Mapping[str, Any]) -> list[Part]:
         """Return the parts of a message for a call."""
-        return [Part(data=dict(arguments)) if self.typed else Part(text=arguments['message'])]
+        if not self.typed:
+            return [Part(text=arguments['message'])]
+        names = [Part(text=f'Skill: {self.skill_id}')] if self.names_skill else []
+        return [*names, Part(data=dict(arguments))]
 
 
 def remote_tools(
@@ -58,15 +68,20 @@ def remote_tools(
         include_descriptions: False to leave out the texts of the card.
     """
     tools: dict[str, RemoteTool] = {}
+    output = _usable(card, output_schema)
+    declared = CardSchemas.of(card).skills
     for name, description, skill in _described(card, kind):
         unique = _unique(_name(name), tools)
-        schema = _input_schema(card['skills'] if skill is None else [skill])
+        skill_id = None if skill is None else skill['id']
+        schema = _usable(card, partial(input_schema, skill_id=skill_id))
+        is_data = card['default_output_modes'] == ['application/json']
         definition = ToolDefinition(
             name=unique,
             description=description[:_LONGEST_DESCRIPTION] if include_descriptions and description else _NEUTRAL,
-            parameters_json_schema=_MESSAGE if schema is None else schema if include_descriptions else _bare(schema),
+            parameters_json_schema=_MESSAGE if schema is None else schema if include_descriptions else bare(schema),
+            return_schema=None if output is None or not is_data else output if include_descriptions else bare(output),
         )
-        tools[unique] = RemoteTool(definition, schema is not None, None if skill is None else skill['id'])
+        tools[unique] = RemoteTool(definition, schema is not None, skill_id, skill_id in declared, output)
     return tools
 
 
@@ -93,24 +108,24 @@ def _unique(name: str, others: Mapping[str, object]) -> str:
     return unique
 
 
-def _input_schema(skills: list[Skill]) -> dict[str, Any] | None:
-    """Return the JSON Schema of an object that all skills take; None if the skills take text."""
-    schemas: list[Any] = [cast('dict[str, Any]', skill).get('inputSchema') for skill in skills]
-    if not schemas or not isinstance(schemas[0], dict) or any(schema != schemas[0] for schema in schemas):
+def _usable(card: AgentCard, read: Callable[[AgentCard], dict[str, Any] | None]) -> dict[str, Any] | None:
+    """Return a schema of a card; None without a schema, and for a schema that cannot be used, which is logged."""
+    try:
+        return read(card)
+    except CardRefused as error:
+        warn(str(error))
         return None
-    schema = cast('dict[str, Any]', schemas[0])
-    return schema if schema.get('type') == 'object' else None
 
 
-def _bare(schema: Any) -> Any:
+def bare(schema: Any) -> Any:
     """Return a JSON Schema without texts for readers."""
     if isinstance(schema, list):
-        return [_bare(item) for item in cast('list[Any]', schema)]
+        return [bare(item) for item in cast('list[Any]', schema)]
     if not isinstance(schema, dict):
         return schema
     fields = cast('dict[str, Any]', schema)
     return {
-        name: {key: _bare(member) for key, member in value.items()} if name in _NAMED else _bare(value)
+        name: {key: bare(member) for key, member in value.items()} if name in _NAMED else bare(value)
         for name, value in fields.items()
         if name not in _TEXTS
     }

@@ -26,10 +26,10 @@ from ..client.connections import Auth
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
-from .content import content_of, digest_id, text_of
+from .content import content_of, digest_id, output_problem, text_of
 from .events import A2ATaskEvent, RemoteTaskEvent
 from .tasks import RemoteTasks
-from .tools import RemoteTool, remote_tools
+from .tools import remote_tools
 from .usage import difference, totals
 from .waiting import RemoteAnswer, WaitingTask, approval_of, waiting_task
 
@@ -170,6 +170,8 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             CardRefused: There is no card, or the card cannot be used.
             RemoteUnavailable: The agent cannot be reached.
         """
+        card = await self._client.card()
+        tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
         return {
             name: ToolsetTool(
                 toolset=self,
@@ -177,7 +179,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
                 max_retries=ctx.max_retries if self._max_retries is None else self._max_retries,
                 args_validator=_ANY if tool.typed else _MESSAGE,
             )
-            for name, tool in (await self._remote_tools()).items()
+            for name, tool in tools.items()
         }
 
     async def call_tool(
@@ -200,8 +202,9 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         options = SendOptions()
         if RUN_METADATA in extensions_of(card):
             options['extensions'] = [RUN_METADATA]
+        tools = remote_tools(card, self._tools, include_descriptions=self._include_descriptions)
         if waiting is None:
-            remote_tool = (await self._remote_tools())[name]
+            remote_tool = tools[name]
             parts = remote_tool.parts(tool_args)
             if remote_tool.skill_id is not None:
                 options['metadata'] = {'skillId': remote_tool.skill_id}
@@ -213,14 +216,15 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
         message = Message(role='user', parts=parts, message_id=_message_id(ctx, options.get('task_id', ''), parts))
         try:
             outcome = await self._follow(agent, self._client.stream(message, **options), ctx)
-            return self._result(agent, place, outcome, ctx, waiting)
+            result = self._result(agent, place, outcome, ctx, waiting)
+            fault = output_problem(outcome, tools[name].output if name in tools else None)
+            if fault is not None:
+                self._fail(f'The answer of the agent {agent} does not fit its outputSchema: {fault}.', None)
+            return result
         except (A2AError, RemoteError) as error:
             if isinstance(error, InvalidParamsError) and waiting is None:
                 raise ModelRetry(error.message) from error
             self._fail(_sentence(agent, error), error)
-
-    async def _remote_tools(self) -> dict[str, RemoteTool]:
-        return remote_tools(await self._client.card(), self._tools, include_descriptions=self._include_descriptions)
 
     def _answer(self, ctx: RunContext[AgentDepsT]) -> tuple[WaitingTask | None, RemoteAnswer]:
         """Return the remote task that this call answers, and the answer."""

@@ -219,7 +219,7 @@ def test_a_card_of_0_3_is_read_as_one_of_1_0() -> None:
     assert card['capabilities'] == {'extended_agent_card': True, 'streaming': True}
     assert card['security_schemes'] == {'key': {'api_key_security_scheme': {'location': 'header', 'name': 'X-Key'}}}
     assert card['security_requirements'] == [{'schemes': {'key': []}}]
-    assert card['skills'][0]['inputSchema'] == {'type': 'object'}
+    assert card['skills'][0]['input_modes'] == []
     assert card['default_input_modes'] == []
 
 

@@ -45,10 +45,16 @@ def laughs() -> Json:
 
 
 UNUSABLE: dict[str, tuple[Any, str]] = {
-    'no object': ([], 'schema: must be a JSON Schema with the type "object"'),
-    'a boolean': (True, 'schema: must be a JSON Schema with the type "object"'),
-    'another type': ({'type': 'array'}, 'schema: must be a JSON Schema with the type "object"'),
-    'no type': ({'properties': {}}, 'schema: must be a JSON Schema with the type "object"'),
+    'no object': ([], 'schema: must be a JSON Schema'),
+    'a boolean': (True, 'schema: must be a JSON Schema'),
+    'another type': ({'type': 'array'}, 'schema.type: must be "object"'),
+    'several types': ({'type': ['object', 'null']}, 'schema.type: must be "object"'),
+    'no type': ({'properties': {}}, 'schema.type: must be "object"'),
+    'a reference to a text': (
+        {'$ref': '#/$defs/A', '$defs': {'A': {'type': 'string'}}},
+        'schema.type: must be "object"',
+    ),
+    'a reference to all': ({'$ref': '#/$defs/A', '$defs': {'A': True}}, 'schema.type: must be "object"'),
     'too long': (of(a={'description': 'x' * 32_000}), 'schema: must not have more than 32000 bytes of JSON'),
     'too deep': (nested(31), 'schema: must not be nested more than 32 deep'),
     'properties': ({'type': 'object', 'properties': []}, 'schema.properties: Input should be a valid dictionary'),
@@ -102,6 +108,8 @@ def test_references_are_replaced_with_their_own_texts() -> None:
 def test_a_reference_beside_other_rules_must_fit_both() -> None:
     schema = {**of(a={'$ref': '#/$defs/A~1B', 'minLength': 1, 'allOf': [True]}), '$defs': {'A/B': {'type': 'string'}}}
     assert inlined_schema(schema, 'schema') == of(a={'minLength': 1, 'allOf': [{'type': 'string'}, True]})
+    root = {'$ref': '#/$defs/A', '$defs': {'A': of(a={'type': 'string'})}}
+    assert inlined_schema(root, 'schema') == of(a={'type': 'string'})
     yes = {**of(a={'$ref': '#/$defs/any'}), '$defs': {'any': True}}
     assert inlined_schema(yes, 'schema') == of(a={'allOf': [True]})
 
@@ -114,10 +122,15 @@ def test_data_in_a_schema_is_no_schema() -> None:
     assert inlined_schema({**schema, '$defs': {}}, 'schema') == schema
 
 
+def test_other_types_are_taken_where_they_may_be() -> None:
+    schema = {'type': 'array', 'items': {'type': 'integer'}}
+    assert check_schema(schema, 'schema', of_object=False) is schema
+
+
 def test_circles_are_refused_where_references_are_replaced() -> None:
     node = of(next={'$ref': '#/$defs/Node'})
-    schema = {'type': 'object', '$ref': '#/$defs/Node', '$defs': {'Node': node}}
-    assert check_schema(schema, 'schema') is schema
+    schema = {'$ref': '#/$defs/Node', '$defs': {'Node': node}}
+    assert check_schema(schema, 'schema') == {'type': 'object', **schema}
     with pytest.raises(UnusableSchema) as refused:
         inlined_schema(schema, 'schema')
     assert str(refused.value) == snapshot('schema.$defs.Node: must not refer to itself: recursion is not supported')

@@ -15,6 +15,8 @@ from a2a.types import Part
 from a2a.utils.errors import InvalidParamsError
 from inline_snapshot import snapshot
 
+from pydantic_ai_a2a.card_schemas import URI
+
 from ..behaviour.rows import covers
 from .official import OFFICIAL, collect, official_client, outline, say, send, task_of, text_of
 from .server import LIMIT, ROOT, Process, process, uvicorn
@@ -93,7 +95,8 @@ async def test_the_travel_agent_plans_from_data_and_refuses_what_does_not_fit() 
         async with httpx.AsyncClient(timeout=LIMIT) as http:
             card = (await http.get(f'{server.url}.well-known/agent-card.json')).json()
     assert text_of(done).splitlines() == ['Day 1: Rome', 'Day 2: Rome', 'Slowly.']
-    assert [*card['skills'][0]['inputSchema']['properties']] == ['city', 'days']
+    [schemas] = [item['params'] for item in card['capabilities']['extensions'] if item['uri'] == URI]
+    assert [*schemas['inputSchema']['properties']] == ['city', 'days']
 
 
 def test_the_answer_of_the_user_reaches_the_tool_of_a_remote_agent() -> None:

@@ -99,11 +99,12 @@ async def test_where_several_types_are_taken_what_does_not_fit_is_named_as_it_is
 
 
 @covers('card')
-async def test_the_schema_is_published_on_the_skills() -> None:
+async def test_the_schema_is_published_on_the_card() -> None:
     async with serving(AGENT, messages=Messages(input_type=Trip)) as client:
         card = (await client.get('/.well-known/agent-card.json')).json
     assert card['defaultInputModes'] == ['application/json']
-    assert [skill['inputSchema'] for skill in card['skills']] == [Trip.model_json_schema()]
+    schemas = [extension.get('params', {}).get('inputSchema') for extension in card['capabilities']['extensions']]
+    assert [schema for schema in schemas if schema is not None] == [Trip.model_json_schema()]
 
 
 @covers('data part')

@@ -82,6 +82,18 @@ async def test_the_card_says_who_the_agent_is_what_it_takes_and_what_it_returns(
                             ' same content is answered with its first task.'
                         ),
                     },
+                    {
+                        'uri': 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1',
+                        'description': 'JSON Schemas of the data that begins a task, and of the data of an answer.',
+                        'params': {
+                            'outputSchema': {
+                                'properties': {'sunny': {'title': 'Sunny', 'type': 'boolean'}},
+                                'required': ['sunny'],
+                                'title': 'Weather',
+                                'type': 'object',
+                            }
+                        },
+                    },
                 ],
                 'extendedAgentCard': False,
             },

@@ -10,6 +10,7 @@ import { Log } from './log.js';
 import { drawInput, takesText } from './pending.js';
 import { Turn } from './turns.js';
 
+const SCHEMAS = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1';
 const PAUSE = 100; // milliseconds between two drawings
 const { root, anonymous, files, raw, body } = document.documentElement.dataset;
 const [thread, text, state, composer, events, about] = ['thread', 'text', 'state', 'composer', 'events', 'about'].map(byId);
@@ -199,7 +200,8 @@ async function start() {
     load();
   }) ?? '');
   facts.append(...drawCard(card).filter(Boolean));
-  const schema = card.skills?.find((skill) => skill.inputSchema)?.inputSchema;
+  const declared = card.capabilities?.extensions?.find((extension) => extension.uri === SCHEMAS);
+  const schema = declared?.params?.inputSchema;
   if (schema) {
     byId('input').append(drawInput(schema, chat.send));
     byId('input').hidden = false;

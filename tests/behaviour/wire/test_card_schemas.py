@@ -1,0 +1,282 @@
+"""The JSON Schemas of what an agent takes and returns, on its card."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3 import types
+from fasta2a.schema import AgentCard
+from google.protobuf.json_format import MessageToDict
+from inline_snapshot import snapshot
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent, DeferredToolRequests
+from pydantic_ai.messages import BinaryImage
+
+from pydantic_ai_a2a import (
+    A2AClient,
+    Access,
+    APIKeyAuth,
+    Artifacts,
+    Caller,
+    CardRefused,
+    InputRequired,
+    Messages,
+    tool_skills,
+)
+from pydantic_ai_a2a.client.client import Target
+from pydantic_ai_a2a.protocol.cards import read_card
+
+from ...a2a_client.canned import CARD as CANNED
+from ...dialects import unversioned
+from ..rows import covers
+from ..stage import serving
+
+pytestmark = unversioned('there is one card for all versions')
+
+CARD = '/.well-known/agent-card.json'
+EXTENDED = '/extendedAgentCard'
+URI = 'https://pypi.org/project/pydantic-ai-a2a/#json-schemas-v1'
+
+
+class Trip(BaseModel):
+    city: str
+    days: int = Field(default=1, ge=1, le=14)
+
+
+class Plan(BaseModel):
+    lines: list[str]
+
+
+class Node(BaseModel):
+    children: list[Node] = []
+
+
+class Unknown:
+    """A class without a schema."""
+
+
+def deep(depth: int) -> Any:
+    kind: Any = int
+    for _ in range(depth):
+        kind = list[kind]
+    return kind
+
+
+def declared(card: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in card['capabilities'].get('extensions', ()) if item['uri'] == URI]
+
+
+async def params(agent: Agent[Any, Any], **options: Any) -> dict[str, Any]:
+    """The parameters of the extension on the card of an agent."""
+    async with serving(agent, **options) as client:
+        found = declared((await client.get(CARD)).json)
+    return found[0]['params'] if found else {}
+
+
+def desk() -> Agent[Any, Any]:
+    agent = Agent('test')
+
+    @agent.tool_plain
+    def order_state(number: int) -> str:
+        """Tell where an order is."""
+        return f'Order {number} is on its way.'
+
+    @agent.tool_plain
+    def refund(number: int) -> str:
+        """Refund an order."""
+        return f'Order {number} is refunded.'
+
+    @agent.tool_plain
+    def hours() -> str:
+        """Tell the opening hours."""
+        return 'always'
+
+    return agent
+
+
+NUMBER = {
+    'inputSchema': {
+        'additionalProperties': False,
+        'properties': {'number': {'type': 'integer'}},
+        'required': ['number'],
+        'type': 'object',
+    }
+}
+
+
+@covers('card')
+async def test_the_card_declares_the_schemas_of_input_and_output() -> None:
+    async with serving(Agent('test', output_type=Plan), messages=Messages(input_type=Trip)) as client:
+        card = (await client.get(CARD)).json
+    assert declared(card) == [
+        {
+            'uri': URI,
+            'description': snapshot('JSON Schemas of the data that begins a task, and of the data of an answer.'),
+            'params': {'inputSchema': Trip.model_json_schema(), 'outputSchema': Plan.model_json_schema()},
+        }
+    ]
+    assert all('inputSchema' not in skill for skill in card['skills'])
+
+
+@covers('card')
+@pytest.mark.parametrize('agent', [Agent('test', output_type=Plan), Agent('test', output_type=deep(31))])
+async def test_official_clients_of_both_versions_read_the_schemas(agent: Agent[Any, Any]) -> None:
+    async with serving(agent, messages=Messages(input_type=Trip)) as client:
+        card = (await client.get(CARD)).json
+    [wanted] = declared(card)
+    newer = MessageToDict(parse_agent_card({**card}))
+    assert declared(newer) == [wanted]
+    older = types.AgentCard.model_validate(card)
+    assert older.capabilities.extensions is not None
+    assert [item.params for item in older.capabilities.extensions if item.uri == URI] == [wanted['params']]
+
+
+OUTPUTS: dict[str, tuple[Any, Any]] = {
+    'text': (str, None),
+    'a state and calls': ([str, InputRequired, DeferredToolRequests], None),
+    'data or text': ([Plan, str, InputRequired], Plan.model_json_schema()),
+    'a list': (list[int], {'type': 'array', 'items': {'type': 'integer'}}),
+    'a recursive model': (Node, Node.model_json_schema()),
+    'a file': (BinaryImage, None),
+    'artifacts': (Artifacts, None),
+    'data or artifacts': ([Plan, Artifacts], None),
+    'no schema': (Unknown, None),
+}
+
+
+@covers('card')
+@pytest.mark.filterwarnings('ignore:Could not generate return schema')
+@pytest.mark.parametrize(('output_type', 'schema'), OUTPUTS.values(), ids=OUTPUTS)
+async def test_the_output_schema_is_that_of_the_data(output_type: Any, schema: Any) -> None:
+    async def unknown() -> Unknown:
+        return Unknown()
+
+    agent = Agent('test', output_type=unknown if output_type is Unknown else output_type)
+    assert (await params(agent)).get('outputSchema') == schema
+
+
+@covers('card')
+async def test_several_types_of_data_are_alternatives() -> None:
+    assert (await params(Agent('test', output_type=[Plan, Trip]))) == {
+        'outputSchema': {
+            'anyOf': [{'$ref': '#/$defs/Plan'}, {'$ref': '#/$defs/Trip'}],
+            '$defs': {'Plan': Plan.model_json_schema(), 'Trip': Trip.model_json_schema()},
+        }
+    }
+
+
+@covers('card')
+async def test_a_schema_that_no_client_would_read_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    class Wordy(BaseModel):
+        text: str = Field(description='x' * 40_000)
+
+    assert await params(Agent('test', output_type=Wordy), messages=Messages(input_type=deep(40))) == {}
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [
+        f'The JSON Schema of {source} is not on the agent card: it has more than 32000 bytes, or is nested more than 32'
+        ' deep.'
+        for source in ('Messages.input_type', 'output_type')
+    ]
+
+
+@covers('card')
+async def test_tools_as_skills_have_the_schemas_of_their_arguments() -> None:
+    agent = desk()
+    assert await params(agent, skills=tool_skills(agent)) == {'skills': {'order_state': NUMBER, 'refund': NUMBER}}
+    # A message always has the data of the declared type.
+    typed = await params(agent, skills=tool_skills(agent), messages=Messages(input_type=Trip))
+    assert typed == {'inputSchema': Trip.model_json_schema()}
+
+
+@covers('card')
+async def test_the_extended_card_has_the_schemas_of_its_own_skills() -> None:
+    agent = desk()
+    key = {'X-API-Key': 'the-key-of-ann-1234'}
+    options: dict[str, Any] = {
+        'auth': APIKeyAuth({'the-key-of-ann-1234': 'ann'}),
+        'skills': tool_skills(agent, ['order_state']),
+    }
+
+    def of(fields: dict[str, Any]) -> Any:
+        def card_of(_caller: Caller, _card: AgentCard) -> dict[str, Any]:
+            return fields
+
+        return card_of
+
+    more: list[tuple[Any, dict[str, Any]]] = [
+        ({'skills': tool_skills(agent, ['refund'])}, {'order_state': NUMBER, 'refund': NUMBER}),
+        (of({'skills': tool_skills(agent, ['refund'])}), {'refund': NUMBER}),
+        (of({'skills': tool_skills(agent, ['hours'])}), {}),
+        (of({'description': 'More.'}), {'order_state': NUMBER}),
+    ]
+    for extended, skills in more:
+        async with serving(agent, access=Access(extended_card=extended), **options) as client:
+            public, own = (await client.get(CARD)).json, (await client.get(EXTENDED, key)).json
+        assert declared(public)[0]['params'] == {'skills': {'order_state': NUMBER}}
+        assert [item['params'] for item in declared(own)] == ([{'skills': skills}] if skills else [])
+
+
+# The client.
+
+
+async def test_the_client_reads_the_schemas_and_makes_a_type() -> None:
+    async with serving(Agent('test', output_type=Plan), messages=Messages(input_type=Trip)) as client:
+        async with A2AClient(client.app) as remote:
+            assert await remote.input_schema() == Trip.model_json_schema()
+            assert await remote.input_schema('test') == Trip.model_json_schema()
+            assert await remote.output_schema() == Plan.model_json_schema()
+            made = await remote.output_type()
+        ended = await Agent('test', output_type=made).run('x')
+    assert ended.output == {'lines': ['a']}
+
+
+async def test_the_client_of_an_agent_for_text_has_no_schemas() -> None:
+    async with A2AClient(Agent('test', name='plain')) as remote:
+        assert (await remote.input_schema(), await remote.output_schema()) == (None, None)
+        with pytest.raises(CardRefused, match=r'The agent card of plain declares no outputSchema\.'):
+            await remote.output_type()
+
+
+CIRCLE = {
+    '$ref': '#/$defs/Node',
+    '$defs': {'Node': {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/Node'}}}},
+}
+HOSTILE: dict[str, tuple[Any, str]] = {
+    'too large': ({'type': 'object', 'description': 'x' * 33_000}, ': must not have more than 32000 bytes of JSON'),
+    'another document': ({'type': 'object', '$ref': 'https://evil.example'}, '.$ref: must be'),
+    'no schema': (7, ': must be a JSON Schema'),
+    'no keyword': ({'type': 'object', 'required': 'all'}, '.required: Input should be a valid list'),
+}
+
+
+def hostile(schema: Any, **more: Any) -> Target:
+    extension = {'uri': URI, 'params': {'inputSchema': schema, 'outputSchema': schema, **more}}
+    return read_card({**CANNED, 'capabilities': {'extensions': [extension]}})
+
+
+@pytest.mark.parametrize(('schema', 'fault'), HOSTILE.values(), ids=HOSTILE)
+async def test_a_hostile_schema_on_a_card_is_a_clear_error(schema: Any, fault: str) -> None:
+    client = A2AClient(hostile(schema))
+    for read in (client.input_schema, client.output_schema, client.output_type):
+        with pytest.raises(CardRefused) as refused:
+            await read()
+        assert str(refused.value).startswith('The agent card of canned has a JSON Schema that cannot be used: ')
+        assert fault in str(refused.value)
+
+
+async def test_a_recursive_schema_is_read_but_makes_no_type() -> None:
+    client = A2AClient(hostile(CIRCLE))
+    assert await client.input_schema() == {'type': 'object', **CIRCLE}
+    with pytest.raises(CardRefused, match='recursion is not supported'):
+        await client.output_type()
+
+
+async def test_skills_of_another_form_are_ignored() -> None:
+    schema = {'type': 'object'}
+    client = A2AClient(
+        hostile(schema, skills={'a': 1, 'b': {}, 'c': {'inputSchema': {'type': 'object', 'title': 'c'}}})
+    )
+    assert [await client.input_schema(name) for name in 'abc'] == [schema, schema, {'type': 'object', 'title': 'c'}]
+    assert await A2AClient(hostile(schema, skills=[1])).input_schema('a') == schema
