@@ -54,6 +54,7 @@ __all__ = (
     'known_tools',
     'may_change_history',
     'may_have_model',
+    'may_have_own_output',
     'may_prepare_tools',
     'models_of',
 )
@@ -157,6 +158,11 @@ def check_partial_data(agent: AbstractAgent[Any, Any], options: RunOptions) -> N
             'Progress.partial_data cannot be combined with output functions or output validators of the agent, which'
             ' would run on each partial output. Progress.partial_functions=True allows that.'
         )
+
+
+def may_have_own_output(agent: AbstractAgent[Any, Any]) -> bool:
+    """Return True if Pydantic AI lets a run have its own output type: the agent has no output validators."""
+    return not has_output_validators(_unwrapped(agent))
 
 
 def models_of(agent: AbstractAgent[Any, Any], options: RunOptions) -> list[Model | str]:

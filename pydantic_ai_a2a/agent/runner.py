@@ -30,6 +30,7 @@ from pydantic_ai.usage import RunUsage, UsageLimits
 from pydantic_graph import End
 
 from ..arguments import seconds
+from ..conversion.client_schema import ClientOutput, states_of
 from ..conversion.outbound import OutputMapper
 from ..conversion.progress import StepsShown
 from ..conversion.remote_calls import question_of
@@ -43,7 +44,7 @@ from .budget import charge_unanswered, within
 from .client_tools import add_client_tools
 from .downloads import Downloads, has_files
 from .exits import Exited, Stalled, contain_exits, contain_model_exits, contain_prepare_exits
-from .finite_outputs import FiniteOutputs
+from .finite_outputs import FiniteOutputs, FittingOutputs
 from .hooks import Hooks, observe_tools
 from .internals import allow_deferred_calls, model_of, set_prompt, validates_output
 from .options import (
@@ -103,9 +104,11 @@ class Runner:
         timeout, metadata = options.get('timeout'), options.get('metadata')
         if timeout is not None:
             self._options['timeout'] = seconds(timeout)
+        self._capabilities = self._options.get('capabilities', ())
         if outputs is not None and outputs.holds_data:
-            self._options['capabilities'] = [*self._options.get('capabilities', ()), FiniteOutputs(outputs)]
-        self._with_downloads = [*self._options.get('capabilities', ()), Downloads(download_time)]
+            self._options['capabilities'] = [*self._capabilities, FiniteOutputs(outputs)]
+        self._downloads = Downloads(download_time)
+        self._states = [*states_of(options.get('output_type') or agent.output_type)]
         self._metadata_of, self._metadata = (metadata, {}) if callable(metadata) else (None, metadata or {})
         self._steps = StepsShown(progress, hidden)
         self._hooks = hooks
@@ -136,6 +139,7 @@ class Runner:
         shown: Collection[str] = (),
         steering: Steering | None = None,
         client_tools: Sequence[ToolDefinition] = (),
+        client_output: ClientOutput | None = None,
         options: RunOptions | None = None,
     ) -> RunOutput:
         """Run the agent once, in the current task, or the rest of a run that `turn` has stored in part.
@@ -159,6 +163,7 @@ class Runner:
             shown: Ids of those calls shown to clients before.
             steering: Brings in messages of the user during the run.
             client_tools: Tools whose calls the client answers.
+            client_output: The output by the schema of the client; None for the output of the agent.
             options: Options of this run only, over the options of every run.
 
         Raises:
@@ -182,7 +187,7 @@ class Runner:
                 cancellation_token=token,
                 usage=usage,
                 infer_name=False,
-                **self._options_of(info, options, budget, downloads=downloads),
+                **self._options_of(info, options, budget, client_output, downloads=downloads),
             ) as run:
                 node = run.next_node
                 if self._wraps_tools or client_tools:
@@ -236,15 +241,24 @@ class Runner:
             add_client_tools(run, client_tools)
 
     def _options_of(
-        self, info: RunInfo, run_options: RunOptions | None, budget: Left | None, *, downloads: bool
+        self,
+        info: RunInfo,
+        run_options: RunOptions | None,
+        budget: Left | None,
+        client_output: ClientOutput | None,
+        *,
+        downloads: bool,
     ) -> dict[str, Any]:
         metadata: dict[str, Any] = {**self._metadata, 'a2a': info}
         options: dict[str, Any] = {**self._options, **(run_options or {}), 'metadata': metadata}
         if (metadata_of := self._metadata_of) is not None:
             options['metadata'] = _merged(metadata_of, metadata)
+        if client_output is not None:
+            options['output_type'] = [client_output.type, *self._states]
+            options['capabilities'] = [*self._capabilities, FittingOutputs(client_output)]
         if downloads:
             # Only when needed: a run with its own capabilities starts more slowly.
-            options['capabilities'] = self._with_downloads
+            options['capabilities'] = [*options.get('capabilities', ()), self._downloads]
         if budget is not None:
             options['usage_limits'] = within(budget, options.get('usage_limits') or UsageLimits())
         return options

@@ -24,6 +24,7 @@ from ..auth.guard import Auth, guard
 from ..backends.postgres.settings import Postgres
 from ..card import CardSettings, CardTemplate
 from ..conversion.asking import EXTENSION as PENDING_CALLS
+from ..conversion.client_schema import EXTENSION as CLIENT_SCHEMA
 from ..conversion.client_tools import EXTENSION as CLIENT_TOOLS
 from ..dispatch.extended_card import ExtendedCard
 from ..fasta2a.parts import OwnParts, own_parts
@@ -225,7 +226,7 @@ def to_a2a(
         version=version,
         provider=provider,
         skills=skills or (),
-        extensions=[*(extensions or ()), *_own_extensions(own, settings, run_metadata=results.run_metadata)],
+        extensions=[*(extensions or ()), *_own_extensions(own, settings, client_schemas=parts.takes_schemas)],
         versions=versions.served,
         extended=access.extended_card is not None,
         security_schemes=guards.schemes,
@@ -263,13 +264,14 @@ def to_a2a(
     )
 
 
-def _own_extensions(own: OwnParts | None, settings: Settings, *, run_metadata: bool) -> list[AgentExtension]:
+def _own_extensions(own: OwnParts | None, settings: Settings, *, client_schemas: bool) -> list[AgentExtension]:
     """The extensions of this package that the card declares."""
     waits = own is None or own.foreign is None  # a user's own worker decides how tasks wait for clients
     declared = (
-        (EXTENSION, run_metadata),
+        (EXTENSION, settings.results.run_metadata),
         (PENDING_CALLS, waits),
         (CLIENT_TOOLS, settings.messages.client_tools),
+        (CLIENT_SCHEMA, client_schemas),
         (replay.EXTENSION, bool(settings.retention.idempotency_window)),
     )
     return [extension for extension, serves in declared if serves]

@@ -112,6 +112,11 @@ def check_parts(
             'Messages.client_tools cannot be combined with Workers.worker: such a worker calls its own tools only.',
         ),
         (
+            worker is not None and settings.results.client_schemas,
+            'Results.client_schemas cannot be combined with Workers.worker, which makes the artifacts. Remove one of'
+            ' them.',
+        ),
+        (
             is_foreign and settings.messages.while_working == 'steer',
             "while_working='steer' cannot be combined with Workers.worker: such a worker reads one message a run.",
         ),

@@ -14,16 +14,26 @@ from pydantic_ai.agent import AbstractAgent
 
 from ..agent.dependencies import Dependencies
 from ..agent.hooks import Hooks
-from ..agent.options import RunOptions, check_partial_data, check_tools, known_tools, may_have_model, models_of
+from ..agent.options import (
+    RunOptions,
+    check_partial_data,
+    check_tools,
+    known_tools,
+    may_have_model,
+    may_have_own_output,
+    models_of,
+)
 from ..agent.references import read_referenced
 from ..agent.runner import Runner
 from ..auth.credentials import CredentialVault
 from ..card_schemas import CardSchemas
+from ..conversion import client_schema
 from ..conversion.client_tools import ClientTools
 from ..conversion.foreign_schema import MAX_BYTES, MAX_DEPTH, is_small
 from ..conversion.inbound import Accepts, accepts, check_parts, check_types, resolve_profile
 from ..conversion.outbound import OutputMapper
 from ..conversion.typed_input import TypedInput
+from ..errors import UnsupportedOperationError
 from ..fasta2a.job import WorkerJob
 from ..fasta2a.parts import foreign_worker
 from ..fasta2a.worker import AgentWorker
@@ -65,7 +75,7 @@ class Conversion:
         hooks: Hooks = Hooks(),
     ) -> None:
         messages, worker = settings.messages, settings.workers.worker
-        self._settings = settings
+        self._settings, self._agent = settings, agent
         self.input = None if messages.input_type is None else TypedInput(messages.input_type)
         self._dependencies = dependencies
         self.keep = None if dependencies is None else dependencies.keep
@@ -120,10 +130,34 @@ class Conversion:
         if self._is_known and self._read_task is None:
             check_parts(message, self.takes)
 
-    def check_output(self, modes: Sequence[str]) -> None:
-        """Refuse a client that accepts no output mode of the agent."""
-        if self._is_known:
+    def check_output(self, modes: Sequence[str], schema: dict[str, Any] | None) -> None:
+        """Refuse a client that accepts no output mode of the agent, or of the data that fits the client's schema."""
+        if schema is not None:
+            OutputMapper(dict[str, Any]).check(modes)
+        elif self._is_known:
             self.outputs.check(modes)
+
+    @property
+    def takes_schemas(self) -> bool:
+        """True if messages may ask for an answer by a JSON Schema of the client."""
+        return self._settings.results.client_schemas and may_have_own_output(self._agent)
+
+    def client_schema(self, message: Message) -> dict[str, Any] | None:
+        """Return the JSON Schema that a message wants for its answer.
+
+        Raises:
+            UnsupportedOperationError: The agent takes no schemas of clients.
+            InvalidParamsError: The schema cannot be used.
+        """
+        metadata = message.get('metadata', {})
+        if client_schema.URI not in metadata:
+            return None
+        if not self.takes_schemas:
+            raise UnsupportedOperationError(
+                'The agent takes no JSON Schema of the client for its answer: send the message without the metadata of'
+                f' {client_schema.URI}.'
+            )
+        return client_schema.client_schema(metadata)
 
     def job(self, backend: Backend, metering: Metering | None = None, vault: CredentialVault | None = None) -> Job:
         """Return the job that runs the tasks."""

@@ -106,6 +106,7 @@ class Assembly:
             settings,
             check_content=conversion.check_content,
             check_output=conversion.check_output,
+            client_schema=conversion.client_schema,
             accepting=self.hosting.accepting,
             now=backend.now,
             metering=metering,
@@ -114,6 +115,11 @@ class Assembly:
             vault=vault,
             client_tools=conversion.client_tools,
         )
+
+    @property
+    def takes_schemas(self) -> bool:
+        """True if messages may ask for an answer by a JSON Schema of the client."""
+        return self._conversion.takes_schemas
 
     def serving(
         self,

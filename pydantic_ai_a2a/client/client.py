@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from contextvars import Context
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ from .assembly import Update
 from .cards import RemoteCards, choose, extensions_of
 from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
-from .following import Follower
+from .following import Follower, last_outcome
 from .transport import Transport
 from .urls import shown
 
@@ -80,6 +80,9 @@ class SendOptions(TypedDict, total=False):
     answers the calls. Default: the tools of earlier messages."""
     push: TaskPushNotificationConfig
     """A webhook for the events of the task (§4.3.1). Default: none."""
+    output_schema: schemas.OutputSchema
+    """The form of the answer: a Pydantic model or another type, or a JSON Schema of an object. The answer is then data.
+    For agents that declare the extension `client-schema-v1`. Default: as the agent answers."""
     resend: bool
     """True to send the message again, with the same id, if no answer has come. Agents of this package recognise a
     repeated message without this option; other agents may start a second task. Default False."""
@@ -285,7 +288,7 @@ class A2AClient:
         if return_immediately or not (waits or stream):
             params = replace(params, return_immediately=True)
         updates = exchange.follower.send(params, stream=stream)
-        return await _last(updates, max_wait=0 if return_immediately else max_wait)
+        return await last_outcome(updates, max_wait=0 if return_immediately else max_wait)
 
     async def stream(self, content: Content, **options: Unpack[SendOptions]) -> AsyncGenerator[Update, None]:
         """Send a message, and yield the events of the task until the task ends or waits for the client (§3.1.2).
@@ -407,6 +410,8 @@ class A2AClient:
         transport, follower, streams, may_repeat = await self._following(
             resend=options.get('resend', False), message_id=message['message_id']
         )
+        if (output := options.get('output_schema')) is not None:
+            message = schemas.wanting((await self._described())[0], message, output)
         for name in ('context_id', 'task_id'):
             if value := options.get(name):
                 message[name] = value
@@ -493,19 +498,3 @@ def _target(config: TaskPushNotificationConfig) -> PushTarget:
         scheme=None if authentication is None else authentication['scheme'],
         credentials=None if authentication is None else authentication.get('credentials'),
     )
-
-
-async def _last(updates: AsyncGenerator[Update, None], *, max_wait: float | timedelta | None) -> Task | Message:
-    """Return the task after its last event, or after the first event that comes at the end of the time.
-
-    Raises:
-        RemoteUnavailable: No event has come in time.
-    """
-    last: Update | None = None
-    async with aclosing(updates):
-        last = await anext(updates)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(None if max_wait is None else seconds(max_wait)):
-                async for update in updates:
-                    last = update
-    return last.outcome

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
+from datetime import timedelta
 
-from fasta2a.schema import StreamResponse, Task
+from fasta2a.schema import Message, StreamResponse, Task
 
+from ..arguments import seconds
 from ..errors import (
     A2AError,
     MethodNotFoundError,
@@ -23,7 +25,7 @@ from .connections import MAX_ANSWER, NotConnected, Silent
 from .patience import Patience
 from .transport import Transport
 
-__all__ = ('STOPPED', 'WAITING', 'Follower', 'Update')
+__all__ = ('STOPPED', 'WAITING', 'Follower', 'Update', 'last_outcome')
 
 STOPPED: frozenset[TaskState] = frozenset(
     {'completed', 'failed', 'canceled', 'rejected', 'input-required', 'auth-required'}
@@ -203,3 +205,19 @@ class Follower:
             return replace(params, return_immediately=True)
         await self._patience.wait(error)
         return params
+
+
+async def last_outcome(updates: AsyncGenerator[Update, None], *, max_wait: float | timedelta | None) -> Task | Message:
+    """Return the task after its last event, or after the first event that comes at the end of the time.
+
+    Raises:
+        RemoteUnavailable: No event has come in time.
+    """
+    last: Update | None = None
+    async with aclosing(updates):
+        last = await anext(updates)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if max_wait is None else seconds(max_wait)):
+                async for update in updates:
+                    last = update
+    return last.outcome

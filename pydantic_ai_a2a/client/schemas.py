@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from fasta2a.schema import AgentCard
+from fasta2a.schema import AgentCard, Message
+from pydantic import TypeAdapter
 from pydantic_ai import StructuredDict
 
 from ..card_schemas import CardSchemas
+from ..conversion.client_schema import URI, with_client_schema
 from ..conversion.foreign_schema import UnusableSchema, check_schema, inlined_schema
-from ..errors import CardRefused
+from ..errors import CardRefused, UnsupportedOperationError
+from .cards import extensions_of
 
-__all__ = ('input_schema', 'output_schema', 'output_type', 'warn')
+__all__ = ('OutputSchema', 'input_schema', 'output_schema', 'output_type', 'takes_schemas', 'wanting', 'warn')
+
+OutputSchema: TypeAlias = type[Any] | Mapping[str, Any]
+"""The form of an answer: a type that Pydantic has a schema for, or a JSON Schema."""
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -50,6 +56,25 @@ def output_type(card: AgentCard) -> type[dict[str, Any]]:
     if schema is None:
         raise CardRefused(f'The agent card of {card["name"][:200]} declares no outputSchema.')
     return StructuredDict(_checked(card, lambda: inlined_schema(schema, 'outputSchema')))
+
+
+def takes_schemas(card: AgentCard) -> bool:
+    """Return True if a message to an agent may have a JSON Schema for its answer."""
+    return URI in extensions_of(card)
+
+
+def wanting(card: AgentCard, message: Message, output: OutputSchema) -> Message:
+    """Return a message that wants an answer by a schema.
+
+    Raises:
+        UnsupportedOperationError: The card does not declare the extension.
+    """
+    if not takes_schemas(card):
+        raise UnsupportedOperationError(
+            f'The agent {card["name"][:200]} takes no JSON Schemas of clients: its card does not declare {URI}.'
+        )
+    schema = output if isinstance(output, Mapping) else TypeAdapter[Any](output).json_schema()
+    return with_client_schema(message, schema)
 
 
 def _checked(card: AgentCard, check: Callable[[], dict[str, Any]]) -> dict[str, Any]:

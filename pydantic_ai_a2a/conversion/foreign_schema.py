@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from .typed_input import place_of
 
-__all__ = ('MAX_BYTES', 'MAX_DEPTH', 'UnusableSchema', 'check_schema', 'inlined_schema', 'is_small')
+__all__ = ('MAX_BYTES', 'MAX_DEPTH', 'UnusableSchema', 'check_schema', 'inlined_schema', 'is_small', 'nodes')
 
 MAX_BYTES = 32_000
 """Most bytes of JSON of a schema, before and after its references are replaced."""
@@ -108,7 +108,7 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema
 
 def _check_keywords(schema: Schema, definitions: Schema, field: str) -> None:
     """Check the forms of all keywords, and that all references lead to definitions."""
-    for where, node in _nodes(schema, field):
+    for where, node in nodes(schema, field):
         try:
             _KEYWORDS.validate_python(node)
         except ValidationError as error:
@@ -172,11 +172,11 @@ def _name(reference: object) -> str | None:
     return reference.removeprefix(_DEFINITIONS).replace('~1', '/').replace('~0', '~')
 
 
-def _nodes(node: object, where: str) -> Iterator[tuple[str, Schema]]:
+def nodes(node: object, where: str) -> Iterator[tuple[str, Schema]]:
     """Yield a schema and the schemas in it, with their paths, as far as they are objects."""
     if isinstance(node, list):
         for n, item in enumerate(cast('list[object]', node)):
-            yield from _nodes(item, f'{where}[{n}]')
+            yield from nodes(item, f'{where}[{n}]')
     if not isinstance(node, dict):
         return
     schema = cast('Schema', node)
@@ -184,9 +184,9 @@ def _nodes(node: object, where: str) -> Iterator[tuple[str, Schema]]:
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, dict):
             for name, item in cast('Schema', value).items():
-                yield from _nodes(item, f'{where}.{keyword}.{name}')
+                yield from nodes(item, f'{where}.{keyword}.{name}')
         elif keyword not in _LITERALS:
-            yield from _nodes(value, f'{where}.{keyword}')
+            yield from nodes(value, f'{where}.{keyword}')
 
 
 class _Inlining:

@@ -26,7 +26,7 @@ from .modes import EVERYTHING, OutputModes, UnacceptableOutput, fitting, output_
 from .output_types import answers_in_text, declared_types, file_types, type_name
 from .states import STATES
 
-__all__ = ('Artifacts', 'NotFinite', 'OutputMapper', 'UnserializableOutput', 'text_of')
+__all__ = ('NO_ANSWERS', 'Artifacts', 'NotFinite', 'OutputMapper', 'UnserializableOutput', 'text_of')
 
 
 class UnserializableOutput(TypeError):
@@ -92,7 +92,7 @@ class Artifacts(Mapping[str, Any]):
 
 _ANY: TypeAdapter[Any] = TypeAdapter(Any)
 """Writes values by their runtime type, if the declared type has no schema."""
-_NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
+NO_ANSWERS = (DeferredToolRequests, PendingModelResponse, *STATES)
 """Output types for the end of a run without an answer."""
 
 
@@ -161,7 +161,7 @@ class OutputMapper:
     def __init__(
         self, output_type: OutputSpec[Any], modes: Sequence[str] | None = None, *, data_as_text: bool = False
     ) -> None:
-        declared = [tp for tp in declared_types(output_type) if tp not in _NO_ANSWERS]
+        declared = [tp for tp in declared_types(output_type) if tp not in NO_ANSWERS]
         data = [tp for tp in declared if tp is not str and tp is not Artifacts and not file_types(tp)]
         several = Artifacts in declared
         self.text = str in declared
@@ -239,7 +239,7 @@ class OutputMapper:
 
     def partial_artifacts(self, output: Any, *, artifact_id: str, accepted: OutputModes) -> list[Artifact]:
         """Return the artifacts of a partial output: only data, marked as partial, without the schema of the data."""
-        if isinstance(output, _NO_ANSWERS):
+        if isinstance(output, NO_ANSWERS):
             return []
         try:
             artifacts = self.artifacts(output, artifact_id=artifact_id, accepted=accepted)
@@ -253,7 +253,7 @@ class OutputMapper:
 
     def not_finite(self, output: Any) -> str | None:
         """Return the fault of an output with NaN or infinity; None for other outputs."""
-        if not isinstance(output, _NO_ANSWERS):
+        if not isinstance(output, NO_ANSWERS):
             try:
                 self.artifacts(output, artifact_id='')
             except NotFinite as error:

@@ -26,7 +26,9 @@ from pydantic_ai.tools import RunContext
 from ..client.assembly import Update
 from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions
+from ..client.schemas import takes_schemas
 from ..client.urls import shown
+from ..conversion.client_schema import with_client_schema
 from ..conversion.client_tools import URI as CLIENT_TOOLS
 from ..conversion.remote_calls import SYSTEM
 from ..errors import A2AError, RemoteError
@@ -135,7 +137,7 @@ class A2AModel(Model[A2AClient]):
             )
         agent = Agent(name=card['name'], url=_url(card))
         turn = last_turn(messages, agent)
-        message = outgoing(turn, parameters)
+        message = outgoing(turn, parameters, takes_schemas=takes_schemas(card))
         updates = self._updates(card, turn, message, message_id(messages, message))
         request = _Request(agent=agent, turn=turn, parameters=parameters, updates=updates)
         return _RemoteStream(parameters, request=request, name=self._model_name)
@@ -152,7 +154,10 @@ class A2AModel(Model[A2AClient]):
         )
         if message.tools:
             options['tools'] = message.tools
-        stream = self._remote.stream(Message(role='user', message_id=message_id, parts=message.parts), **options)
+        sent = Message(role='user', message_id=message_id, parts=message.parts)
+        if message.schema is not None:
+            sent = with_client_schema(sent, message.schema)
+        stream = self._remote.stream(sent, **options)
         try:
             async with aclosing(self._tasks.follow(stream)) as updates:
                 async for update in updates:

@@ -29,7 +29,9 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolApproved, ToolDefinition, ToolDenied
 from pydantic_core import to_json, to_jsonable_python
 
+from ..conversion.client_schema import checked
 from ..conversion.files import file_part
+from ..conversion.foreign_schema import UnusableSchema
 from ..conversion.remote_calls import CONTINUE, SYSTEM
 from .content import digest_id
 from .details import APPROVAL, QUESTION, Turn, as_text, local_tools
@@ -53,10 +55,17 @@ class Outgoing:
     accepted_output_modes: Sequence[str] = ()
     tools: Sequence[ToolDefinition] = ()
     """Tools of the local agent that the remote agent may call."""
+    schema: dict[str, Any] | None = None
+    """JSON Schema of the answer for an agent that takes schemas; None to ask in words, or for text."""
 
 
-def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
+def outgoing(turn: Turn, parameters: ModelRequestParameters, *, takes_schemas: bool = False) -> Outgoing:
     """Return the message to a remote agent.
+
+    Args:
+        turn: The last response of the agent, and the messages after it.
+        parameters: Parameters of the request, with the types of the output.
+        takes_schemas: True if the message may have a JSON Schema for its answer.
 
     Raises:
         UserError: The messages cannot be sent: a prompt for a task that waits for answers to its calls, or content
@@ -74,13 +83,15 @@ def outgoing(turn: Turn, parameters: ModelRequestParameters) -> Outgoing:
         raise UserError('There is nothing to send to the remote agent. Give the run a prompt.')
     instructions = [part.content for part in parameters.instruction_parts or () if part.content]
     schema = _schema(parameters)
-    if schema is not None:
-        instructions.append(_SCHEMA + schema)
+    by_extension = _usable(schema) if takes_schemas else None
+    if schema is not None and by_extension is None:
+        instructions.append(_SCHEMA + to_json(schema).decode())
     return Outgoing(
         parts=[*parts, *(Part(text=text) for text in instructions)],
         task_id=turn.waiting_task,
         accepted_output_modes=() if schema is None or parameters.allow_image_output else _DATA,
         tools=tools,
+        schema=by_extension,
     )
 
 
@@ -90,14 +101,22 @@ def message_id(messages: Sequence[ModelMessage], message: Outgoing) -> str:
     return digest_id(run_id, len(messages), message.task_id, message.parts)
 
 
-def _schema(parameters: ModelRequestParameters) -> str | None:
+def _usable(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return a schema if the extension for schemas of clients supports the schema."""
+    try:
+        return None if schema is None else checked(schema, 'schema')
+    except UnusableSchema:
+        return None
+
+
+def _schema(parameters: ModelRequestParameters) -> dict[str, Any] | None:
     """Return the JSON Schema of the output; None for output that is text."""
     if parameters.output_object is not None:
-        return to_json(parameters.output_object.json_schema).decode()
+        return parameters.output_object.json_schema
     if parameters.allow_text_output or not parameters.output_tools:
         return None
     schemas = [tool.parameters_json_schema for tool in parameters.output_tools]
-    return to_json(schemas[0] if len(schemas) == 1 else {'anyOf': schemas}).decode()
+    return schemas[0] if len(schemas) == 1 else {'anyOf': schemas}
 
 
 # --- prompts --------------------------------------------------------------------------------------------------------

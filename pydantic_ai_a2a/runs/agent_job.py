@@ -25,6 +25,7 @@ from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
+from ..conversion.client_schema import ClientOutput, client_output
 from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
@@ -98,7 +99,6 @@ class AgentJob:
         self._read_task = read_task
         self._outputs = outputs
         self._streams_text = settings.results.stream != 'whole' and outputs.streams_text
-        self._shows_partial = settings.results.progress.partial_data and outputs.holds_data
         self._results = settings.results
         self._marks_end = settings.results.stream == 'mark'
         self._metering = metering
@@ -146,7 +146,7 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        vault = self._vault
+        vault, client = self._vault, self._client_output(claim)
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         run = partial(
@@ -158,8 +158,8 @@ class AgentJob:
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
-            partial_outputs=self._partial_outputs(claim, recorder) if self._shows_partial else None,
-            text_output=self._streams_text and self._accepted(claim).text,
+            partial_outputs=self._partial_outputs(claim, recorder),
+            text_output=self._streams_text and client is None and self._accepted(claim).text,
             collects_text=self._marks_end,
             turn=turn,
             usage=usage,
@@ -169,6 +169,7 @@ class AgentJob:
             shown=() if pending is None else still_shown(pending),
             steering=self._steering(claim, recorder) if self._steers else None,
             client_tools=() if self._client_tools is None else await self._tools(self._client_tools, claim, recorder),
+            client_output=client,
         )
         if self._dependencies is None:
             return run()
@@ -177,11 +178,13 @@ class AgentJob:
             claim, token, info, run_id, lambda deps: run(options={'deps': deps}), validated=validated
         )
 
-    def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs:
+    def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs | None:
+        if not self._results.progress.partial_data or not (outputs := self._outputs_of(claim)).holds_data:
+            return None
         artifact_id, accepted = recorder.artifact_id, self._accepted(claim)
 
         async def show(output: Any) -> None:
-            for artifact in self._outputs.partial_artifacts(output, artifact_id=artifact_id, accepted=accepted):
+            for artifact in outputs.partial_artifacts(output, artifact_id=artifact_id, accepted=accepted):
                 await recorder.write(PartialArtifact(artifact))
 
         results = self._results
@@ -288,7 +291,7 @@ class AgentJob:
         """See `Job`."""
         if result.waits:
             return await self._wait(claim, recorder, result)
-        artifacts = self._outputs.artifacts(
+        artifacts = self._outputs_of(claim).artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
         text = text_of(result.output)
@@ -334,4 +337,13 @@ class AgentJob:
         """Return the output modes that the task's client accepts."""
         if claim.request is None:
             return EVERYTHING
-        return self._outputs.accepted(from_json(claim.request).get('acceptedOutputModes', ()))
+        return self._outputs_of(claim).accepted(from_json(claim.request).get('acceptedOutputModes', ()))
+
+    def _outputs_of(self, claim: Claim) -> OutputMapper:
+        """Return the conversion of the outputs of a run."""
+        client = self._client_output(claim)
+        return self._outputs if client is None else client.outputs
+
+    def _client_output(self, claim: Claim) -> ClientOutput | None:
+        """Return the output by the schema of the run's client; None for the output of the agent."""
+        return client_output(claim.request, data_as_text=self._results.data_as_text)

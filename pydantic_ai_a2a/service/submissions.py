@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic_core import to_json
 
 from ..conversion import answers
+from ..conversion.client_schema import keep
 from ..conversion.client_tools import FIELD, URI, ClientTools
 from ..conversion.inbound import check_types
 from ..errors import InvalidParamsError, OverloadedError, PushNotificationNotSupportedError
@@ -22,7 +23,10 @@ from .answering import without_marks
 if TYPE_CHECKING:
     from ..push.registration import Registration
 
-__all__ = ('Submissions', 'registration_of')
+__all__ = ('Schema', 'Submissions', 'registration_of')
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema."""
 
 _MEMBERS = (
     ('metadata', b'metadata'),
@@ -38,7 +42,8 @@ class Submissions:
     Args:
         settings: Limits of messages, and messages to working tasks.
         check_content: Refuses messages that the agent does not take.
-        check_output: Refuses output modes that the agent does not return.
+        check_output: Refuses output modes that the agent does not return, or that data by the client's schema has not.
+        client_schema: Returns the JSON Schema that a message wants for its answer.
         accepting: Returns False while the server shuts down.
         now: Returns the time (ms).
         push: The webhooks of clients; None without push notifications.
@@ -50,7 +55,8 @@ class Submissions:
         settings: Settings,
         *,
         check_content: Callable[[Message], object],
-        check_output: Callable[[Sequence[str]], object],
+        check_output: Callable[[Sequence[str], Schema | None], object],
+        client_schema: Callable[[Message], Schema | None],
         accepting: Callable[[], bool],
         now: Callable[[], int],
         push: Registration | None,
@@ -62,6 +68,7 @@ class Submissions:
         self._client_tools = client_tools
         self._check_content = check_content
         self._check_output = check_output
+        self._client_schema = client_schema
         self._accepting = accepting
         self._now = now
         self._push = push
@@ -107,9 +114,10 @@ class Submissions:
             check_types(message)
         else:
             self._check_content(message)
+        schema = self._client_schema(message) if 'metadata' in message else None
         if params.accepted_output_modes:
             check_names(params.accepted_output_modes, 'configuration.acceptedOutputModes', self._limits)
-            self._check_output(params.accepted_output_modes)
+            self._check_output(params.accepted_output_modes, schema)
         task_id, context_id = message.get('task_id'), message.get('context_id')
         return Submission(
             owner=call.caller.owner,
@@ -120,7 +128,7 @@ class Submissions:
             task_id=task_id or stored.new_id(),
             new=task_id is None,
             context_id=context_id or (stored.new_id() if task_id is None else None),
-            request=_request(params, call),
+            request=_request(params, call, schema),
             traceparent=call.traceparent,
             dialect=params.dialect,
             at=self._now(),
@@ -153,7 +161,7 @@ def _members(message: Mapping[str, Any]) -> bytes:
     return members
 
 
-def _request(params: SendParams, call: Call) -> bytes | None:
+def _request(params: SendParams, call: Call, schema: Schema | None) -> bytes | None:
     """Return the stored form of the request, for later runs."""
     request: dict[str, Any] = {}
     if params.accepted_output_modes:
@@ -164,4 +172,6 @@ def _request(params: SendParams, call: Call) -> bytes | None:
         request['extensions'] = params.extensions
     if call.kept is not None:
         request['call'] = call.kept
+    if schema is not None:
+        request |= keep(schema)
     return to_json(request) if request else None

@@ -50,7 +50,7 @@ from .approvers import ApproverAccess
 from .ends import shortened, within
 from .offers import Offers, no_offers
 from .streams import EventStream
-from .submissions import Submissions, registration_of
+from .submissions import Schema, Submissions, registration_of
 
 if TYPE_CHECKING:
     from ..auth.credentials import CredentialVault
@@ -86,7 +86,8 @@ class Service:
         settings: Settings,
         *,
         check_content: Callable[[Message], object],
-        check_output: Callable[[Sequence[str]], object],
+        check_output: Callable[[Sequence[str], Schema | None], object],
+        client_schema: Callable[[Message], Schema | None],
         accepting: Callable[[], bool],
         now: Callable[[], int],
         metering: Metering | None = None,
@@ -104,6 +105,7 @@ class Service:
             settings,
             check_content=check_content,
             check_output=check_output,
+            client_schema=client_schema,
             accepting=accepting,
             now=now,
             push=push,

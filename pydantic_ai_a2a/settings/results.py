@@ -59,6 +59,11 @@ class Results:
     """True, the default: clients that request the run metadata extension get the usage of runs, and the card declares
     the extension."""
 
+    client_schemas: bool = False
+    """True lets a message ask for an answer that fits a JSON Schema of the client, in place of the agent's output type.
+    Output functions of the agent do not run for such a message, and output validators exclude such a message. Default
+    False: such a message is refused with error -32004."""
+
     def __post_init__(self) -> None:
         positive(self, or_zero=('interval',))
 

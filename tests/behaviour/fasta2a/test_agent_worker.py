@@ -15,7 +15,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.output import TextOutput
 from pydantic_ai.profiles import ModelProfile
 
-from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Workers, to_a2a
+from pydantic_ai_a2a import AgentWorker, InputRequired, Messages, Results, Workers, to_a2a
 
 from ...client import Client, RpcError, lifespan, message, state_of, texts
 from ..foreign import foreign
@@ -117,6 +117,8 @@ def test_what_such_a_worker_cannot_do_is_refused_when_the_app_is_made() -> None:
     worker = Counting(agent=agent, **parts())
     with pytest.raises(TypeError, match="while_working='steer' cannot be combined"):
         to_a2a(agent, workers=Workers(worker=worker), messages=Messages(while_working='steer'))
+    with pytest.raises(TypeError, match=r'Results\.client_schemas cannot be combined with Workers\.worker'):
+        to_a2a(agent, workers=Workers(worker=worker), results=Results(client_schemas=True))
 
 
 class Reading(AgentWorker):

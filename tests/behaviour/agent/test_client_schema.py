@@ -1,0 +1,311 @@
+"""The JSON Schema that a client wants for an answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+from pydantic import BaseModel
+from pydantic_ai import Agent, NativeOutput, RunContext, ToolOutput
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import AuthRequired, InputRequired, Messages, Progress, Results
+from pydantic_ai_a2a.conversion.client_schema import URI, states_of
+
+from ...client import RpcError, message, state_of, texts
+from ...dialects import only, unversioned
+from ..asking import answers, approve
+from ..rows import covers
+from ..stage import ended, serving, tasks_of
+
+ALLOWED = Results(client_schemas=True)
+FIELD = f'message.metadata["{URI}"]'
+WEATHER: dict[str, Any] = {
+    'title': 'Weather',
+    'type': 'object',
+    'properties': {'city': {'type': 'string'}, 'celsius': {'type': 'integer', 'minimum': -90}},
+    'required': ['city', 'celsius'],
+    'additionalProperties': False,
+}
+PARIS = {'city': 'Paris', 'celsius': 21}
+
+
+class Pizza(BaseModel):
+    name: str
+
+
+def wanting(schema: Any = WEATHER, text: str = 'How is Paris?', **fields: Any) -> dict[str, Any]:
+    """A message that wants an answer by a schema."""
+    return message(text, metadata={URI: {'schema': schema}}, extensions=[URI], **fields)
+
+
+def data_of(task: dict[str, Any]) -> Any:
+    [part] = task['artifacts'][-1]['parts']
+    assert part['metadata'] == {'json_schema': WEATHER, 'python_type': 'Weather'}
+    return part['data']['result']
+
+
+class Forecaster:
+    """An agent whose model gives outputs, one a request, to the output tool of the run."""
+
+    def __init__(self, *outputs: dict[str, Any], output_type: Any = str, tool: str = 'final_result') -> None:
+        self.outputs = [*outputs]
+        self.tool = tool
+        self.schemas: list[dict[str, Any]] = []
+        self.retries: list[str] = []
+        self.agent: Agent[Any, Any] = Agent(FunctionModel(self.model), output_type=output_type)
+
+    def model(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        request = messages[-1]
+        assert isinstance(request, ModelRequest)
+        self.retries += [str(part.content) for part in request.parts if part.part_kind == 'retry-prompt']
+        returns = [part for part in request.parts if isinstance(part, ToolReturnPart)]
+        self.retries += [part.model_response_str() for part in returns if part.outcome == 'retried']
+        if not info.output_tools:
+            return ModelResponse(parts=[TextPart('in words')])
+        self.schemas.append(info.output_tools[0].parameters_json_schema)
+        return ModelResponse(parts=[ToolCallPart(self.tool, self.outputs.pop(0))])
+
+
+@covers('data part')
+async def test_the_answer_is_data_that_fits_the_schema_of_the_client() -> None:
+    forecaster = Forecaster(PARIS)
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        task = await client.send(wanting())
+        assert data_of(task) == PARIS
+        assert data_of(await client.get_task(task['id'])) == PARIS
+        assert texts(await client.send('In words, please.')) == ['in words']
+    [schema] = forecaster.schemas
+    assert {**schema, 'title': 'Weather'} == WEATHER
+
+
+@covers('data part')
+async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
+    forecaster = Forecaster({**PARIS, 'celsius': -100}, {'city': 'Paris', 'celsius': float('nan')}, PARIS)
+    forecaster.agent = Agent(FunctionModel(forecaster.model), retries=3)
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        assert data_of(await client.send(wanting())) == PARIS
+    assert ['output.celsius must be' in retry for retry in forecaster.retries] == [True, True]
+
+
+@covers('failed run')
+async def test_a_model_that_never_fits_the_schema_fails_the_task() -> None:
+    forecaster = Forecaster({'city': 'Paris'}, {'city': 'Paris'})
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        task = await client.send(wanting())
+    assert state_of(task) == 'FAILED'
+    assert 'artifacts' not in task
+
+
+@covers('data part')
+async def test_the_output_type_of_the_agent_is_replaced() -> None:
+    forecaster = Forecaster(PARIS, {'name': 'Margherita'}, output_type=Pizza)
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        assert data_of(await client.send(wanting())) == PARIS
+        other = await client.send('A pizza.')
+    assert other['artifacts'][0]['parts'][0]['data'] == {'result': {'name': 'Margherita'}}
+
+
+@covers('data part')
+async def test_references_of_the_schema_are_replaced() -> None:
+    class Stop(BaseModel):
+        name: str
+
+    class Trip(BaseModel):
+        stops: list[Stop]
+
+    async with serving(Agent('test'), results=ALLOWED) as client:
+        task = await client.send(wanting(Trip.model_json_schema()))
+    part = task['artifacts'][0]['parts'][0]
+    assert part['data'] == {'result': {'stops': [{'name': 'a'}]}}
+    assert '$ref' not in json.dumps(part['metadata']['json_schema'])
+
+
+# Waiting.
+
+
+@covers('data part')
+async def test_the_agent_may_ask_back_and_the_schema_still_holds() -> None:
+    forecaster = Forecaster({'question': 'Which Paris?'}, PARIS, output_type=[str, InputRequired])
+    forecaster.tool = 'final_result_InputRequired'
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        task = await client.send(wanting())
+        assert state_of(task) == 'INPUT_REQUIRED'
+        forecaster.tool = 'final_result_Weather'
+        assert data_of(await client.send(message('The one in France.', taskId=task['id']))) == PARIS
+
+
+@covers('data part')
+@pytest.mark.parametrize('other', [False, True])
+async def test_the_schema_holds_after_an_approval_unless_the_answer_has_another(other: bool) -> None:
+    agent = Agent(TestModel(custom_output_args={**PARIS, **({'more': 1} if other else {})}), output_type=[Pizza, str])
+
+    @agent.tool(requires_approval=True)
+    def look(ctx: RunContext[Any]) -> str:
+        return 'looked'
+
+    async with serving(agent, results=ALLOWED) as client:
+        task = await client.send(wanting())
+        [call] = task['status']['message']['parts'][1]['data']['pending']
+        wider = {**WEATHER, 'additionalProperties': True}
+        metadata = {'metadata': {URI: {'schema': wider}}} if other else {}
+        done = await client.send(answers(task, approve(call['id']), **metadata))
+    part = done['artifacts'][0]['parts'][0]
+    assert part['metadata']['json_schema'] == (wider if other else WEATHER)
+    assert part['data']['result'] == {**PARIS, **({'more': 1} if other else {})}
+
+
+@unversioned('where tasks are kept is below what versions differ in')
+async def test_the_schema_holds_for_an_app_that_takes_the_task_over(tmp_path: Path) -> None:
+    url = f'sqlite:///{tmp_path}/agent.db'
+    agent = Agent(TestModel(custom_output_args=PARIS))
+    agent.tool_plain(requires_approval=True)(look_around)
+    async with serving(agent, backend=url, results=ALLOWED) as client:
+        task = await client.send(wanting())
+    async with serving(agent, backend=url, results=ALLOWED) as client:
+        [call] = task['status']['message']['parts'][1]['data']['pending']
+        assert data_of(await client.send(answers(task, approve(call['id'])))) == PARIS
+
+
+def look_around() -> str:
+    return 'looked'
+
+
+@covers('data part')
+async def test_each_message_decides_for_its_own_answer() -> None:
+    forecaster = Forecaster(PARIS)
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        task = await client.send(wanting(contextId='c'))
+        assert data_of(task) == PARIS
+        assert texts(await client.send(message('And in words?', contextId='c'))) == ['in words']
+
+
+# Other ways to answer.
+
+
+@covers('data part')
+async def test_a_client_that_reads_text_gets_the_data_as_text() -> None:
+    async with serving(Forecaster(PARIS).agent, results=ALLOWED) as client:
+        task = await client.send(wanting(), acceptedOutputModes=['text/plain'])
+        assert json.loads(texts(task)[0]) == PARIS
+        with pytest.raises(RpcError) as refused:
+            await client.send(wanting(), acceptedOutputModes=['image/png'])
+    assert refused.value.code == -32005
+
+
+@only('1.0', 'answers by messages are of 1.0')
+async def test_an_answer_without_a_task_fits_the_schema_too() -> None:
+    async with serving(Forecaster(PARIS).agent, results=ALLOWED, messages=Messages(reply='message')) as client:
+        answer = await client.call('SendMessage', {'message': wanting()})
+    assert answer['message']['parts'][0]['data'] == {'result': PARIS}
+
+
+@covers('data part')
+async def test_the_text_of_the_model_is_not_streamed_as_the_answer() -> None:
+    agent = Agent(TestModel(custom_output_args=PARIS))
+    results = Results(client_schemas=True, progress=Progress(partial_data=True), interval=0)
+    async with serving(agent, results=results) as client:
+        async with client.send_streaming(wanting()) as stream:
+            events = [event.result for event in await stream.rest()]
+        task = await ended(client, events[0]['task']['id'])
+    updates = [event['artifactUpdate']['artifact'] for event in events if 'artifactUpdate' in event]
+    assert all('data' in artifact['parts'][0] for artifact in updates)
+    assert updates[0]['metadata'] == {'progress': 'partial'}
+    assert data_of(task) == PARIS
+
+
+# Refusals.
+
+
+@covers('data part')
+async def test_a_server_that_takes_no_schemas_refuses_the_message() -> None:
+    for agent, results in ((Agent('test'), Results()), (validating(), ALLOWED)):
+        async with serving(agent, results=results) as client:
+            card = (await client.get('/.well-known/agent-card.json')).json
+            assert URI not in {extension['uri'] for extension in card['capabilities']['extensions']}
+            with pytest.raises(RpcError) as refused:
+                await client.send(wanting())
+            assert await tasks_of(client) == []
+        assert refused.value.code == -32004
+        assert str(refused.value).startswith('-32004 The agent takes no JSON Schema of the client for its answer')
+
+
+def validating() -> Agent[Any, str]:
+    agent = Agent('test')
+    agent.output_validator(lambda output: output)
+    return agent
+
+
+@covers('data part')
+async def test_validators_that_come_later_refuse_the_message_too() -> None:
+    agent = Agent('test')
+    async with serving(agent, results=ALLOWED) as client:
+        agent.output_validator(lambda output: output)
+        with pytest.raises(RpcError) as refused:
+            await client.send(wanting())
+        assert await tasks_of(client) == []
+    assert refused.value.code == -32004
+
+
+CIRCLE = {'type': 'object', 'properties': {'next': {'$ref': '#/$defs/N'}}}
+BAD: dict[str, tuple[Any, str]] = {
+    'no object': ({URI: 1}, f'{FIELD}: must be an object with a "schema"'),
+    'no schema': ({URI: {}}, f'{FIELD}: must be an object with a "schema"'),
+    'text': ({URI: {'schema': {'type': 'string'}}}, f'{FIELD}.schema.type: must be "object"'),
+    'another document': (
+        {URI: {'schema': {'type': 'object', 'properties': {'a': {'$ref': 'https://example.com'}}}}},
+        f'{FIELD}.schema.properties.a.$ref: must be "#/$defs/" and the name of a schema in "$defs"',
+    ),
+    'recursion': (
+        {URI: {'schema': {**CIRCLE, '$defs': {'N': CIRCLE}}}},
+        f'{FIELD}.schema.$defs.N: must not refer to itself: recursion is not supported',
+    ),
+    'too large': (
+        {URI: {'schema': {'type': 'object', 'description': 'x' * 33_000}}},
+        f'{FIELD}.schema: must not have more than 32000 bytes of JSON',
+    ),
+    'a rule that is not checked': (
+        {URI: {'schema': {'type': 'object', 'properties': {'a': {'type': 'string', 'pattern': '(a+)+$'}}}}},
+        f'{FIELD}.schema.properties.a.pattern: is not supported: remove the rule',
+    ),
+}
+
+
+@covers('data part')
+@pytest.mark.parametrize(('metadata', 'error'), BAD.values(), ids=BAD)
+async def test_a_schema_that_cannot_be_used_is_refused_before_anything_is_stored(metadata: Any, error: str) -> None:
+    forecaster = Forecaster()
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        with pytest.raises(RpcError) as refused:
+            await client.send(message(metadata=metadata))
+        assert await tasks_of(client) == []
+    assert refused.value.code == -32602
+    assert str(refused.value) == f'-32602 Invalid parameters: {error}'
+    assert forecaster.schemas == []
+
+
+@covers('card')
+async def test_the_card_declares_the_extension() -> None:
+    async with serving(Agent('test'), results=ALLOWED) as client:
+        card = (await client.get('/.well-known/agent-card.json')).json
+    [declared] = [item for item in card['capabilities']['extensions'] if item['uri'] == URI]
+    assert declared['description'] == snapshot(
+        'A message may have a JSON Schema in its metadata. The answer is then data that fits the schema.'
+    )
+
+
+@unversioned('no request is sent')
+def test_the_states_of_an_output_type_stay() -> None:
+    def ask(question: str) -> InputRequired:
+        return InputRequired(question)
+
+    tool = ToolOutput(InputRequired, name='ask')
+    assert [*states_of(str)] == [*states_of([str, Pizza])] == []
+    assert [*states_of([Pizza, InputRequired, [AuthRequired]])] == [InputRequired, AuthRequired]
+    assert [*states_of([ask, tool, Pizza | InputRequired])] == [ask, tool, InputRequired]
+    assert [*states_of(NativeOutput([Pizza, InputRequired]))] == [InputRequired]

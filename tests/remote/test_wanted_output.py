@@ -1,0 +1,105 @@
+"""Answers by a schema of the caller: `A2AClient` and `RemoteAgent` with agents that take schemas of clients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, StructuredDict
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import A2AClient, RemoteAgent, Results, to_a2a
+from pydantic_ai_a2a.client.client import Target
+from pydantic_ai_a2a.errors import InvalidParamsError, UnsupportedOperationError
+
+from .agents import prompt_of
+
+
+class Weather(BaseModel):
+    """How the weather is."""
+
+    city: str
+    celsius: int
+
+
+class Coded(BaseModel):
+    code: Annotated[str, Field(pattern='^[A-Z]+$')]
+
+
+PARIS: dict[str, Any] = {'city': 'Paris', 'celsius': 21}
+
+
+def forecaster(**options: Any) -> Target:
+    """An agent for text that takes schemas of clients."""
+    agent = Agent(TestModel(custom_output_args=PARIS), name='forecaster', **options)
+    return to_a2a(agent, results=Results(client_schemas=True))
+
+
+def data_of(task: Any) -> Any:
+    return task['artifacts'][0]['parts'][0]['data']['result']
+
+
+@pytest.mark.parametrize('output', [Weather, Weather.model_json_schema()])
+async def test_a_client_asks_for_an_answer_by_a_type_or_a_schema(output: Any) -> None:
+    async with A2AClient(forecaster()) as client:
+        assert data_of(await client.send('How is Paris?', output_schema=output)) == PARIS
+        updates = [update async for update in client.stream('How is Paris?', output_schema=output)]
+        assert data_of(updates[-1].task) == PARIS
+        with pytest.raises(InvalidParamsError, match='pattern'):
+            await client.send('How is Paris?', output_schema=Coded)
+
+
+async def test_an_agent_that_declares_nothing_is_not_asked() -> None:
+    async with A2AClient(Agent('test', name='plain')) as client:
+        with pytest.raises(UnsupportedOperationError, match='The agent plain takes no JSON Schemas of clients'):
+            await client.send('How is Paris?', output_schema=Weather)
+        assert [task async for task in client.list()] == []
+
+
+async def test_a_remote_agent_asks_by_the_extension() -> None:
+    remote = RemoteAgent(forecaster(), Weather)
+    ended = await remote.run('How is Paris?')
+    assert ended.output == Weather(**PARIS)
+    other = await RemoteAgent(forecaster()).run(
+        'How is Paris?', output_type=StructuredDict(Weather.model_json_schema())
+    )
+    assert other.output == PARIS
+
+
+def asked(prompts: list[str]) -> Any:
+    """An agent that notes its prompts and answers with JSON in words."""
+
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        prompts.append(prompt_of(messages))
+        return ModelResponse(parts=[TextPart('{"code": "ABC"}')])
+
+    return to_a2a(Agent(FunctionModel(answer), name='coder'), results=Results(client_schemas=True))
+
+
+async def test_a_schema_that_the_extension_does_not_support_is_told_in_words() -> None:
+    prompts: list[str] = []
+    ended = await RemoteAgent(asked(prompts), Coded).run('A code, please.')
+    assert ended.output == Coded(code='ABC')
+    assert 'Answer with JSON' in prompts[0]
+
+
+async def test_the_schema_holds_after_an_approval() -> None:
+    agent = Agent(TestModel(custom_output_args=PARIS), name='forecaster')
+    agent.tool_plain(requires_approval=True)(look)
+    async with A2AClient(to_a2a(agent, results=Results(client_schemas=True))) as client:
+        remote = RemoteAgent(client, [Weather, DeferredToolRequests])
+        first = await remote.run('How is Paris?')
+        assert isinstance(first.output, DeferredToolRequests)
+        [call] = first.output.approvals
+        ended = await remote.run(
+            message_history=first.all_messages(),
+            deferred_tool_results=DeferredToolResults(approvals={call.tool_call_id: True}),
+        )
+    assert ended.output == Weather(**PARIS)
+
+
+def look() -> str:
+    return 'looked'
