@@ -19,6 +19,7 @@ from .output_types import declared_types
 
 __all__ = (
     'EXTENSION',
+    'KEPT',
     'URI',
     'ClientOutput',
     'checked',
@@ -45,7 +46,8 @@ FIELD = f'message.metadata["{URI}"]'
 
 _KEPT = 'outputSchema'
 """Name of the schema in the stored request of a message."""
-_KEPT_KEY = b'"outputSchema":'
+KEPT = b'"outputSchema":'
+"""Part of each stored request with a schema."""
 _UNCHECKED = frozenset(
     {
         'additionalItems',
@@ -138,7 +140,7 @@ def kept(request: bytes | None, before: bytes | None) -> bytes | None:
 
 
 def _schema(request: bytes | None) -> dict[str, Any] | None:
-    return None if request is None or _KEPT_KEY not in request else from_json(request).get(_KEPT)
+    return None if request is None or KEPT not in request else from_json(request).get(_KEPT)
 
 
 def client_output(request: bytes | None, *, data_as_text: bool) -> ClientOutput | None:

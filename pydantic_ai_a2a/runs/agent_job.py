@@ -25,7 +25,7 @@ from ..agent.steering import Content, Steering
 from ..agent.turn import Turn
 from ..auth.credentials import CredentialVault
 from ..conversion.asking import Asked, ask, asked_by
-from ..conversion.client_schema import ClientOutput, client_output
+from ..conversion.client_schema import KEPT, ClientOutput, client_output
 from ..conversion.client_tools import ClientTools, has_tools
 from ..conversion.inbound import Accepts, user_prompt
 from ..conversion.modes import EVERYTHING, OutputModes
@@ -146,7 +146,9 @@ class AgentJob:
             budget = await recorder.store(partial(self._metering.left, claim.header.owner))
         if claim.checkpoint is not None:
             recorder.tool_artifacts.update(await recorder.store(partial(self._tool_artifacts, claim)))
-        vault, client = self._vault, self._client_output(claim)
+        vault, client = self._vault, None
+        if claim.request is not None and KEPT in claim.request:
+            client = self._client_output(claim)
         credential = None if vault is None else partial(recorder.store, partial(vault.read, claim))
         running.set(Running(claim, recorder, self._outputs, partial(self._accepted, claim), credential, validated))
         run = partial(
@@ -158,7 +160,7 @@ class AgentJob:
             token=token,
             watched=partial(self._backend.events.watched, claim.header.id),
             emit=recorder.write,
-            partial_outputs=self._partial_outputs(claim, recorder),
+            partial_outputs=self._partial_outputs(claim, recorder) if self._results.progress.partial_data else None,
             text_output=self._streams_text and client is None and self._accepted(claim).text,
             collects_text=self._marks_end,
             turn=turn,
@@ -179,7 +181,8 @@ class AgentJob:
         )
 
     def _partial_outputs(self, claim: Claim, recorder: Recorder) -> PartialOutputs | None:
-        if not self._results.progress.partial_data or not (outputs := self._outputs_of(claim)).holds_data:
+        outputs = self._outputs_of(claim)
+        if not outputs.holds_data:
             return None
         artifact_id, accepted = recorder.artifact_id, self._accepted(claim)
 
@@ -291,7 +294,9 @@ class AgentJob:
         """See `Job`."""
         if result.waits:
             return await self._wait(claim, recorder, result)
-        artifacts = self._outputs_of(claim).artifacts(
+        # A call fewer for most runs.
+        outputs = self._outputs if claim.request is None else self._outputs_of(claim)
+        artifacts = outputs.artifacts(
             result.output, artifact_id=recorder.artifact_id, files=result.files, accepted=self._accepted(claim)
         )
         text = text_of(result.output)
@@ -341,6 +346,8 @@ class AgentJob:
 
     def _outputs_of(self, claim: Claim) -> OutputMapper:
         """Return the conversion of the outputs of a run."""
+        if claim.request is None or KEPT not in claim.request:
+            return self._outputs
         client = self._client_output(claim)
         return self._outputs if client is None else client.outputs
 
