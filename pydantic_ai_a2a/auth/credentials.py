@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from inspect import isawaitable
 from math import isfinite
 from typing import Any
 
@@ -76,8 +77,9 @@ class CredentialVault:
     async def _exchanged(self, request: RequestInfo, caller: Caller) -> Any:
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return await self._settings.exchange(request.starlette(), caller)
-        except Exception as error:
+                credential = self._settings.exchange(request.starlette(), caller)
+                return await credential if isawaitable(credential) else credential
+        except (Exception, SystemExit) as error:  # a `SystemExit` would end the server
             # The text of the error may hold a token.
             text = 'Credentials.exchange failed with %s (correlation id %s).'
             logger.error(text, type(error).__name__, request.correlation_id)

@@ -25,8 +25,8 @@ class Credential:
     """Seconds until the credential expires, as in the answer of a token endpoint (`expires_in`)."""
 
 
-Exchange: TypeAlias = Callable[[Request, Caller], Awaitable[Credential | None]]
-"""An async function of the request, without its body, and its caller. Returns the credential for the run, or None."""
+Exchange: TypeAlias = Callable[[Request, Caller], Awaitable[Credential | None] | Credential | None]
+"""A function, async or not, of the request, without its body, and its caller. Returns a `Credential`, or None."""
 
 
 @checked
@@ -35,9 +35,10 @@ class Credentials:
     """Credentials that runs use on behalf of callers: exchanged for each message, and stored encrypted."""
 
     exchange: Exchange
-    """Async function of the Starlette request, without its body, and the `Caller` that returns a `Credential` for the
-    run, or None for no credential. The server calls the function for each message that an authenticated caller sends,
-    before the message is stored. If the function fails, the caller gets HTTP 503, and nothing is stored."""
+    """Function, async or not, of the Starlette request, without its body, and the `Caller`. Returns a `Credential` for
+    the run, or None for no credential. A function that waits for a server must be async. The server calls the function
+    for each message that an authenticated caller sends, before the message is stored. If the function fails, the caller
+    gets HTTP 503, and nothing is stored."""
     keys: Sequence[str] = field(repr=False)
     """Fernet keys that encrypt stored credentials (see `cryptography.fernet.Fernet.generate_key`). The first key
     encrypts, all keys decrypt."""

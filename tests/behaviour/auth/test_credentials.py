@@ -85,7 +85,7 @@ class Desk:
 
     def app(
         self,
-        exchange: Callable[[Request, Caller], Awaitable[Any]] = exchanged,
+        exchange: Callable[[Request, Caller], Any] = exchanged,
         *,
         keys: tuple[str, ...] = (KEY,),
         timeout: float = 10.0,
@@ -110,6 +110,17 @@ async def test_a_tool_uses_the_credential_of_its_caller(caplog: pytest.LogCaptur
     assert state_of(task) == 'COMPLETED'
     assert desk.used == [f'{SECRET} of ann for first-token-of-ann', f'{SECRET} of bob for first-token-of-bob']
     assert SECRET not in caplog.text + repr(task) + repr(Credential(value=SECRET, expires_in=1))
+
+
+async def test_an_exchange_may_be_a_plain_function() -> None:
+    def exchange(request: Request, caller: Caller) -> Credential:
+        return Credential(value=f'{SECRET} of {caller.id}', expires_in=600)
+
+    desk = Desk()
+    app = desk.app(exchange)
+    async with lifespan(app):
+        assert state_of(await client_of(app).send('Go!')) == 'COMPLETED'
+    assert desk.used == [f'{SECRET} of ann']
 
 
 async def test_a_streamed_message_brings_a_credential() -> None:
@@ -192,6 +203,10 @@ async def fails(request: Request, caller: Caller) -> Credential:
     raise ValueError(f'no exchange for {SECRET}')
 
 
+async def exits(request: Request, caller: Caller) -> Credential:
+    raise SystemExit(SECRET)
+
+
 async def hangs(request: Request, caller: Caller) -> Credential:
     await asyncio.Event().wait()
     raise AssertionError
@@ -218,8 +233,8 @@ NONSENSE = (
 
 @pytest.mark.parametrize(
     ('exchange', 'code'),
-    [(fails, -32000), (hangs, -32000), *((returns(value), -32603) for value in NONSENSE)],
-    ids=['fails', 'hangs', 'text', 'empty', 'long', 'lines', 'zero', 'NaN', 'text as time', 'number'],
+    [(fails, -32000), (exits, -32000), (hangs, -32000), *((returns(value), -32603) for value in NONSENSE)],
+    ids=['fails', 'exits', 'hangs', 'text', 'empty', 'long', 'lines', 'zero', 'NaN', 'text as time', 'number'],
 )
 async def test_a_message_without_a_usable_exchange_is_refused_and_not_stored(
     exchange: Callable[[Request, Caller], Awaitable[Any]], code: int, caplog: pytest.LogCaptureFixture
