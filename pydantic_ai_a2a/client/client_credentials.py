@@ -7,7 +7,7 @@ import re
 import time
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, cast
 from urllib.parse import quote_plus, urlsplit
@@ -17,7 +17,7 @@ import httpx2
 from fasta2a.schema import AgentCard
 
 from ..arguments import checked
-from ..auth.issuers import checked_url, connected, fetch, fetch_json, metadata_urls, read_object
+from ..auth.issuers import TIME, checked_url, connected, fetch, fetch_json, metadata_urls, read_object
 from ..errors import CardRefused, RemoteProtocolError, RemoteUnavailable, TokenRefused
 from .urls import origin, shown
 
@@ -33,13 +33,9 @@ _MARGIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    value: str
+    value: str = field(repr=False)
     until: float
     """Time of a steady clock when the client fetches the next token."""
-
-
-class _Unusable(Exception):
-    """An answer of the issuer is not usable."""
 
 
 @checked
@@ -116,19 +112,26 @@ class ClientCredentials:
             RemoteUnavailable: The issuer does not answer.
             RemoteProtocolError: The answer of the issuer is no metadata of the issuer, or no bearer token.
         """
-        async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            token = self._token
-            if token is None or token.value == refused or token.until <= time.monotonic():
-                token = self._token = await self._fetched()
-            return token.value
+        if (token := self._usable(refused)) is None:
+            token = await self._fetched(refused)
+        return token.value
 
-    async def _fetched(self) -> _Token:
+    def _usable(self, refused: str | None) -> _Token | None:
+        token = self._token
+        return None if token is None or token.value == refused or token.until <= time.monotonic() else token
+
+    async def _fetched(self, refused: str | None) -> _Token:
+        lock = self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
         try:
-            async with connected() as client:
-                return await self._fetch(client)
+            # The time of a request includes the wait for other requests: an issuer that hangs delays all by one limit.
+            async with asyncio.timeout(TIME), lock:
+                if (token := self._usable(refused)) is None:
+                    async with connected() as client:
+                        token = self._token = await self._fetch(client)
+                return token
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             raise RemoteUnavailable(f'The issuer {self.issuer} cannot be reached ({type(error).__name__}).') from error
-        except (_Unusable, ValueError) as error:
+        except ValueError as error:
             raise RemoteProtocolError(f'The issuer {self.issuer} has sent no usable answer: {error}.') from None
 
     async def _fetch(self, client: httpx2.AsyncClient) -> _Token:
@@ -151,7 +154,7 @@ class ClientCredentials:
         self._check_available(status)
         metadata = read_object(body) if status == 200 else await fetch_json(client, second)
         if metadata.get('issuer') != self.issuer:
-            raise _Unusable('its metadata names another issuer')
+            raise ValueError('its metadata names another issuer')
         return metadata
 
     def _check_available(self, status: int) -> None:
@@ -179,9 +182,9 @@ def _read(answer: Mapping[str, Any], now: float) -> _Token:
     """
     value, kind = answer.get('access_token'), answer.get('token_type')
     if not isinstance(value, str) or not _TOKEN.fullmatch(value):
-        raise _Unusable('the answer has no access token')
+        raise ValueError('the answer has no access token')
     if not isinstance(kind, str) or kind.lower() != 'bearer':
-        raise _Unusable('the access token is no bearer token')
+        raise ValueError('the access token is no bearer token')
     return _Token(value, now + _seconds(answer.get('expires_in')))
 
 
@@ -191,10 +194,10 @@ def _seconds(lifetime: Any) -> float:
         return float('inf')
     try:
         seconds = float(lifetime)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         seconds = -1.0
     if not isfinite(seconds) or seconds < 0:
-        raise _Unusable('the lifetime of the access token is no number of seconds')
+        raise ValueError('the lifetime of the access token is no number of seconds')
     return seconds - min(_MARGIN, seconds / 10)
 
 

@@ -26,6 +26,7 @@ from pydantic_ai_a2a import (
     serve,
     to_a2a,
 )
+from pydantic_ai_a2a.client import client_credentials
 from pydantic_ai_a2a.errors import UnauthenticatedError
 
 from ..auth.issuer import AUDIENCE
@@ -228,6 +229,7 @@ NONSENSE: dict[str, tuple[Callable[[TokenIssuer], Any], str]] = {
     'a lifetime of words': (token(expires_in='soon'), 'the lifetime of the access token is no number of seconds'),
     'a lifetime in a list': (token(expires_in=[60]), 'the lifetime of the access token is no number of seconds'),
     'a negative lifetime': (token(expires_in=-1), 'the lifetime of the access token is no number of seconds'),
+    'a long lifetime': (token(expires_in=10**400), 'the lifetime of the access token is no number of seconds'),
     'an endless lifetime': (token(expires_in=1e999), 'the lifetime of the access token is no number of seconds'),
 }
 
@@ -253,6 +255,21 @@ async def test_an_issuer_that_is_down_is_an_error() -> None:
         with pytest.raises(RemoteUnavailable, match=r'The issuer http://127\.0\.0\.1:1 cannot be reached'):
             await client.get('t')
     assert tokens(canned) == []
+
+
+async def test_requests_at_the_same_time_wait_once_for_an_issuer_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def hang(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        hanging.append(writer)
+
+    monkeypatch.setattr(client_credentials, 'TIME', 0.1)
+    hanging: list[asyncio.StreamWriter] = []
+    async with asyncio.timeout(LIMIT), await asyncio.start_server(hang, '127.0.0.1', 0) as server:
+        auth = robot(f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}')
+        results = await asyncio.gather(*[auth.token() for _ in range(20)], return_exceptions=True)
+        for writer in hanging:
+            writer.close()
+    assert {str(result) for result in results} == {f'The issuer {auth.issuer} cannot be reached (TimeoutError).'}
+    assert 1 <= len(hanging) < len(results)
 
 
 @pytest.mark.parametrize(
