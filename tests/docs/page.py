@@ -41,6 +41,8 @@ _MODEL = re.compile(r"'openai:[\w.-]+'")
 _ADDRESS = '127.0.0.1:8000'
 _STARTED = r'Uvicorn running on http://127.0.0.1:\d+'
 _WORKS = r'the worker runs the tasks'
+_SLOW = ('pydantic_ai.mcp',)
+"""Packages that the processes of a page import only once, if the page uses the package."""
 _NOT_RUN = {'pip', 'make'}
 """Commands that need the network, or are what runs this test."""
 
@@ -54,11 +56,13 @@ class Page:
         self._main = self._module('page')
         self._server: Process | None = None
         self._worker: Process | None = None
+        self._packages: list[str] = []
         monkeypatch.chdir(directory)
         monkeypatch.setenv('COLUMNS', '80')
 
     def read(self, blocks: Sequence[Block]) -> None:
         """Run the blocks; what goes wrong says in which."""
+        self._packages = [name for name in _SLOW if any(name in block.text for block in blocks)]
         for block, following in zip_longest(blocks, blocks[1:]):
             if block.title == 'Output':
                 continue
@@ -157,7 +161,7 @@ class Page:
 
     def _start(self, arguments: Sequence[str], up: str) -> Process:
         """Start a process that goes on, and wait until its output has the pattern."""
-        started = Process(*arguments, cwd=self._directory)
+        started = Process(*arguments, cwd=self._directory, packages=self._packages)
         try:
             started.wait_for(up)
         except BaseException:
@@ -177,7 +181,7 @@ class Page:
         """Run a Python module to its end."""
         with (
             TemporaryFile('w+') as errors,
-            process(*arguments, cwd=self._directory, errors=errors.fileno()) as running,
+            process(*arguments, cwd=self._directory, packages=self._packages, errors=errors.fileno()) as running,
         ):
             code = running.exit_code()
             errors.seek(0)

@@ -1,8 +1,9 @@
 """A script that imports the packages of servers, and forks a process for each request. A fork starts ten times faster.
 
-Standard input is a Unix socket. A request is JSON with `module`, `arguments`, `cwd` and `environment`. Three files come
-with the request: the output of the process, its standard error, and a pipe for its states. The first state is the
-process ID. Each later state is a status of `waitpid` for a process that stops or ends. A state has 4 bytes.
+Standard input is a Unix socket. A request is JSON with `module`, `arguments`, `cwd`, `environment`, and `packages` that
+the script imports before the fork, for this process and all later processes. Three files come with the request: the
+output of the process, its standard error, and a pipe for its states. The first state is the process ID. Each later
+state is a status of `waitpid` for a process that stops or ends. A state has 4 bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import runpy
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -69,10 +71,14 @@ def _watch(request: dict[str, Any], output: int, errors: int, states: int) -> No
     os._exit(0)
 
 
-def _serve() -> None:
-    for package in _PACKAGES:
+def _import(packages: Iterable[str]) -> None:
+    for package in packages:
         import_module(package)
     [_] = os.listdir('/proc/self/task')  # a fork of a process with several threads may hang
+
+
+def _serve() -> None:
+    _import(_PACKAGES)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a watcher leaves no zombie
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # coverage sets a handler of its own in each process
     with socket.socket(fileno=0) as requests:
@@ -80,9 +86,11 @@ def _serve() -> None:
             content, files, _, _ = socket.recv_fds(requests, 1_000_000, 3)
             if not content:
                 return
+            request = json.loads(content)
+            _import(request['packages'])
             if not os.fork():
                 requests.detach()
-                _watch(json.loads(content), *files)
+                _watch(request, *files)
                 return
             for file in files:
                 os.close(file)

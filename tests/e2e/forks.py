@@ -51,10 +51,22 @@ class Fork:
     """A process, with the methods of `subprocess.Popen` that tests use."""
 
     def __init__(
-        self, arguments: Sequence[str], *, cwd: Path, environment: Mapping[str, str], errors: int | None = None
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        packages: Sequence[str] = (),
+        errors: int | None = None,
     ) -> None:
         _, module, *rest = arguments
-        request = {'module': module, 'arguments': rest, 'cwd': str(cwd), 'environment': dict(environment)}
+        request = {
+            'module': module,
+            'arguments': rest,
+            'cwd': str(cwd),
+            'environment': dict(environment),
+            'packages': packages,
+        }
         output, output_of_process = os.pipe()
         states, states_of_process = os.pipe()
         files = [output_of_process, output_of_process if errors is None else errors, states_of_process]

@@ -31,12 +31,7 @@ from pydantic_ai_a2a import (
     to_a2a,
 )
 
-TOKENS = {'ann': 'token-of-ann-at-the-agent', 'bob': 'token-of-bob-at-the-agent'}
-BOSS = 'token-of-boss-at-the-agent'
-MARK = 'mail-access-of'
-"""The beginning of each exchanged token."""
-EXCHANGE = 'urn:ietf:params:oauth:grant-type:token-exchange'
-ACCESS_TOKEN = 'urn:ietf:params:oauth:token-type:access_token'
+from .mcp_tokens import ACCESS_TOKEN, BOSS, EXCHANGE, TOKENS
 
 
 class ToFile(SpanExporter):

@@ -12,7 +12,7 @@ from pydantic import AnyHttpUrl
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from .mcp_agent import ACCESS_TOKEN, EXCHANGE, MARK, TOKENS
+from .mcp_tokens import ACCESS_TOKEN, EXCHANGE, MARK, TOKENS
 
 granted: dict[str, str] = {}
 """The user of each exchanged token."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from os import WUNTRACED, environ, waitpid
 from pathlib import Path
@@ -35,6 +35,7 @@ class Process:
         cwd: Its directory.
         env: Additions to the environment of this process.
         fork: Whether the process may be forked.
+        packages: More packages that forked processes share.
         errors: Descriptor of a file for standard error, which is otherwise a part of the output.
     """
 
@@ -44,11 +45,12 @@ class Process:
         cwd: Path = ROOT,
         env: Mapping[str, str] | None = None,
         fork: bool = True,
+        packages: Sequence[str] = (),
         errors: int | None = None,
     ) -> None:
         environment = {**environ, **(env or {})}
         self._process = (
-            Fork(arguments, cwd=cwd, environment=environment, errors=errors)
+            Fork(arguments, cwd=cwd, environment=environment, packages=packages, errors=errors)
             if fork and can_fork(arguments)
             else subprocess.Popen(
                 [sys.executable, '-u', '-W', 'error', *arguments],
@@ -144,10 +146,11 @@ def process(
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
     fork: bool = True,
+    packages: Sequence[str] = (),
     errors: int | None = None,
 ) -> Generator[Process]:
     """A Python process that ends with the block; forked, where that is possible and not refused."""
-    running = Process(*arguments, cwd=cwd, env=env, fork=fork, errors=errors)
+    running = Process(*arguments, cwd=cwd, env=env, fork=fork, packages=packages, errors=errors)
     try:
         yield running
     finally:
