@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from base64 import b64encode
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -111,14 +112,23 @@ async def test_an_issuer_with_metadata_of_oauth_2_alone_that_wants_the_secret_in
     assert [str(token)[:7] for token in tokens(canned)] == ['Bearer ']
 
 
-@pytest.mark.parametrize(('lifetime', 'requests'), [(3600, 1), ('3600', 1), (None, 1), (0, 3)])
-async def test_a_token_is_used_until_shortly_before_its_end(lifetime: Any, requests: int) -> None:
+@pytest.mark.parametrize(
+    ('lifetime', 'last', 'next_'),
+    [(3600, 3569, 3571), ('3600', 3569, 3571), (60, 53, 55), (None, 10**9, None), (0, None, 0)],
+)
+async def test_a_token_is_used_until_shortly_before_its_end(
+    lifetime: Any, last: float | None, next_: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(client_credentials, 'time', clock)
     async with asyncio.timeout(LIMIT), issuing() as issuer:
         issuer.lifetime = lifetime
-        async with A2AClient(Canned(result(TASK)).app, auth=robot(issuer)) as client:
-            for _ in range(3):
-                await client.get('t')
-    assert len(issuer.granted) == requests
+        auth = robot(issuer)
+        token = await auth.token()
+        for seconds, is_first in ((last, True), (next_, False)):
+            if seconds is not None:
+                clock.now = 1000.0 + seconds
+                assert (await auth.token() == token) is is_first
 
 
 async def test_a_refused_token_is_renewed_once() -> None:
