@@ -28,11 +28,20 @@ if TYPE_CHECKING:
     from .client.assembly import Update
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
+    from .client.trust import TrustedKeys
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
     from .conversion.states import AuthRequired, InputRequired, NoCredential, Rejected
     from .conversion.typed_input import NoInput
-    from .errors import A2AError, CardRefused, RemoteError, RemoteProtocolError, RemoteUnavailable, TokenRefused
+    from .errors import (
+        A2AError,
+        CardRefused,
+        CardUnverified,
+        RemoteError,
+        RemoteProtocolError,
+        RemoteUnavailable,
+        TokenRefused,
+    )
     from .fasta2a.worker import AgentWorker
     from .remote.agent import RemoteAgent
     from .remote.capability import A2A
@@ -79,6 +88,7 @@ __all__ = (
     'CallContext',
     'Caller',
     'CardRefused',
+    'CardUnverified',
     'ClientCredentials',
     'Credential',
     'Credentials',
@@ -111,6 +121,7 @@ __all__ = (
     'TokenRefused',
     'ToolCall',
     'ToolResult',
+    'TrustedKeys',
     'Update',
     'WaitingTask',
     'Workers',
@@ -148,6 +159,7 @@ _MODULES = {
     'Credentials': '.settings',
     'CardRefused': '.errors',
     'ClientCredentials': '.client.client_credentials',
+    'CardUnverified': '.errors',
     'CurrentTask': '.agent.current_task',
     'InputRequired': '.conversion.states',
     'InvalidCredentials': '.auth.request',
@@ -177,6 +189,7 @@ _MODULES = {
     'TokenRefused': '.errors',
     'ToolCall': '.agent.hooks',
     'ToolResult': '.agent.hooks',
+    'TrustedKeys': '.client.trust',
     'Update': '.client.assembly',
     'WaitingTask': '.types',
     'Workers': '.settings',

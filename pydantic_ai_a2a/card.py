@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -88,13 +88,30 @@ class CardSettings:
 class CardTemplate:
     """A card without the server's URL and the tenant, which depend on the request.
 
+    A card without signatures has the fields of all served versions. A signed card has only the fields of A2A 1.0, so
+    clients of 0.3 get a card of their own.
+
+    Args:
+        facts: Facts about the agent.
+        settings: The user's settings of the card.
+        sign: Returns the JSON of a card of A2A 1.0 with signatures. None: cards have no signatures.
+
     Raises:
         ValueError: The card would not be valid. The text names the fault and its place.
     """
 
-    def __init__(self, facts: CardFacts, settings: CardSettings) -> None:
+    def __init__(
+        self,
+        facts: CardFacts,
+        settings: CardSettings,
+        sign: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
+    ) -> None:
         self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
-        self._versions = settings.versions
+        self._sign = sign
+        self.forms: Mapping[str, Sequence[str]] = {
+            version: settings.versions if sign is None else (version,) for version in settings.versions
+        }
+        """The versions whose fields a card has, by the version of the client."""
         self._bindings = [
             (binding, version)
             for binding, version in _INTERFACES
@@ -105,8 +122,22 @@ class CardTemplate:
         """Names of the capabilities that the card declares (§4.4.3)."""
         self.extensions: Sequence[AgentExtension] = self._card['capabilities'].get('extensions', ())
         """The declared extensions (§4.6)."""
-        self.render = lru_cache(maxsize=_URLS)(self._render)
-        """Return the card as JSON for the absolute URL of the agent, and a tenant or ''."""
+        self._cached = lru_cache(maxsize=_URLS)(self._render)
+
+    @property
+    def by_version(self) -> bool:
+        """True if clients of different versions get different cards."""
+        return self._sign is not None and len(self.forms) > 1
+
+    def render(self, url: str, tenant: str = '', version: str = _NEWER) -> bytes:
+        """Return the card as JSON.
+
+        Args:
+            url: The absolute URL of the agent.
+            tenant: The tenant; empty for none.
+            version: The protocol version of the client. Cards without signatures are the same for all versions.
+        """
+        return self._cached(url, tenant, version if self.by_version else _NEWER)
 
     def public(self, url: str, tenant: str = '') -> AgentCard:
         """Return the card as a value."""
@@ -114,12 +145,13 @@ class CardTemplate:
         card['supported_interfaces'] = [_interface(*binding, url, tenant) for binding in self._bindings]
         return card
 
-    def extended(self, public: AgentCard, fields: Mapping[str, Any]) -> bytes:
+    def extended(self, public: AgentCard, fields: Mapping[str, Any], version: str = _NEWER) -> bytes:
         """Return an extended card as JSON (§3.1.11).
 
         Args:
             public: A card from `public`.
             fields: Fields that replace the public card's, by FastA2A's names.
+            version: The protocol version of the client, as for `render`.
 
         Raises:
             ValueError: The card would not be valid, or differs from the public one in a field of the server.
@@ -130,21 +162,25 @@ class CardTemplate:
                     f'The extended agent card must have the same {name} as the public card: remove the field.'
                 )
         skills = [cast('Skill', {**skill, **self._modes, **skill}) for skill in fields.get('skills', public['skills'])]
-        return self._json(_checked(with_skills(cast('AgentCard', {**public, **fields, 'skills': skills}), skills)))
+        card = with_skills(cast('AgentCard', {**public, **fields, 'skills': skills}), skills)
+        return self._json(_checked(card), version)
 
-    def _render(self, url: str, tenant: str = '') -> bytes:
-        return self._json(self.public(url, tenant))
+    def _render(self, url: str, tenant: str, version: str) -> bytes:
+        return self._json(self.public(url, tenant), version)
 
-    def _json(self, card: AgentCard) -> bytes:
-        wire = _wire(card, self._versions)
-        if _OLDER in self._versions:  # 0.3 has these fields instead of interfaces (0.3 §5.5)
+    def _json(self, card: AgentCard, version: str) -> bytes:
+        versions = self.forms.get(version) or next(iter(self.forms.values()))
+        wire = _wire(card, versions)
+        if self._sign is not None and _NEWER in versions:
+            return to_json(self._sign(wire))
+        if _OLDER in versions:  # 0.3 has these fields instead of interfaces (0.3 §5.5)
             wire |= {
                 'url': wire['supportedInterfaces'][-1]['url'],
                 'preferredTransport': _BINDING,
                 'protocolVersion': '0.3.0',
                 'supportsAuthenticatedExtendedCard': wire['capabilities']['extendedAgentCard'],
             }
-        if _NEWER not in self._versions:
+        if _NEWER not in versions:
             del wire['supportedInterfaces'], wire['capabilities']['extendedAgentCard']
         return to_json(wire)
 

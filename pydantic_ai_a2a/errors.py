@@ -15,6 +15,7 @@ __all__ = (
     'AnswerNeeded',
     'BackendUnusable',
     'CardRefused',
+    'CardUnverified',
     'ContentTypeNotSupportedError',
     'ExtendedAgentCardNotConfiguredError',
     'ExtensionSupportRequiredError',
@@ -288,6 +289,10 @@ class RemoteProtocolError(RemoteError):
 
 class CardRefused(RemoteError):
     """The agent card of a remote agent cannot be used."""
+
+
+class CardUnverified(CardRefused):
+    """The agent card of a remote agent has no signature of a trusted key."""
 
 
 class TokenRefused(RemoteError):

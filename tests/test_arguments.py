@@ -310,3 +310,26 @@ def test_push_without_its_extra_says_which_one_to_install() -> None:
     )
     told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
     assert told.stdout == "push= needs more packages: pip install 'pydantic-ai-a2a[push]'\n"
+
+
+@pytest.mark.parametrize('missing', ['jwt', 'rfc8785'])
+def test_signatures_without_their_extra_say_which_one_to_install(missing: str) -> None:
+    program = (
+        'import sys\n'
+        'from pydantic_ai import Agent\n'
+        'from pydantic_ai_a2a import A2AClient, Access, TrustedKeys, to_a2a\n'
+        f'sys.modules[{missing!r}] = None\n'
+        "A2AClient('https://x')\n"
+        'for use in (\n'
+        "    lambda: to_a2a(Agent('test'), url='https://x/', access=Access(signing=['key'])),\n"
+        "    lambda: A2AClient('https://x', card_keys=TrustedKeys(keys=['key'])),\n"
+        '):\n'
+        '    try:\n'
+        '        use()\n'
+        '    except ImportError as error:\n'
+        '        print(error)\n'
+    )
+    told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    assert told.stdout.splitlines() == [
+        f"{name} needs more packages: pip install 'pydantic-ai-a2a[jwt]'" for name in ('Access.signing', 'card_keys')
+    ]

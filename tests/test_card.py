@@ -175,9 +175,10 @@ def test_only_the_url_differs_between_requests() -> None:
 
 def test_few_rendered_cards_are_kept() -> None:
     template = CardTemplate(FACTS, CardSettings())
-    for n in range(100):
-        template.render(f'https://{n}.example/')
-    assert template.render.cache_info().currsize == 32
+    rendered = [template.render(f'https://{n}.example/') for n in range(100)]
+    assert [n for n in range(99, -1, -1) if template.render(f'https://{n}.example/') is rendered[n]] == [
+        *range(99, 67, -1)
+    ]
 
 
 def test_the_entity_tag_is_strong_and_of_the_content() -> None:

@@ -532,7 +532,7 @@ def test_an_app_loads_nothing_that_it_can_do_without() -> None:
     backends = ('backends.postgres.backend', 'backends.sqlite.backend')
     own_parts = ('fasta2a.broker', 'fasta2a.storage')
     rooms = ('commands', 'push', 'testing', 'auth.api_key', 'auth.starlette', 'app.serve', *backends, *own_parts)
-    foreign = ('asyncpg', 'click', 'jwt', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
+    foreign = ('asyncpg', 'click', 'jwt', 'rfc8785', 'multiprocessing.pool', 'uvicorn', 'pydantic_ai.models.function')
     unneeded = (*(f'pydantic_ai_a2a.{room}' for room in rooms), *foreign)
     assert [name for name in modules if name.startswith(unneeded)] == []
     assert sum(name.startswith('pydantic_ai_a2a') for name in modules) <= APP_MODULES

@@ -40,11 +40,12 @@ from ..quotas import Metering
 from ..runs.hosting import Hosting
 from ..settings import Access, Approvals, Limits, Messages, Push, Results, Retention, Settings, Workers
 from .app import A2AApp
-from .combinations import check_auth, check_parts, check_run
+from .combinations import check_auth, check_parts, check_run, check_signing
 from .conversion import Conversion
 from .parts import Assembly
 from .playground import check_docs_url, playground
 from .routes import ExactPaths, app_routes, exact_routes, fallback, tenants_of
+from .signing import signatures
 from .stores import choose_backend
 
 __all__ = ('to_a2a',)
@@ -138,7 +139,8 @@ def to_a2a(
         auth: Authentication of callers: an `Authenticator`, several alternatives, or a function of the request that
             returns the caller, or None for HTTP 401. Requests without valid credentials get HTTP 401 before the body is
             read. Default: all callers share one anonymous identity and can see each other's tasks.
-        access: Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants and the extended card.
+        access: Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants, extended card and
+            signatures.
         approvals: Answers of clients to waiting tool calls, and visibility of the calls' arguments.
         limits: Limits of requests, messages, streams and queues, and quotas of callers.
         messages: Content of messages, and their treatment.
@@ -201,6 +203,8 @@ def to_a2a(
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))
+    check_signing(access, url)
+    signed = signatures(access, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
     store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
@@ -234,7 +238,7 @@ def to_a2a(
         http_json=http_json.first_taken(routes or ()) is None,
         push_notifications=push is not None,
     )
-    card = CardTemplate(parts.facts(default_input_modes, default_output_modes), about)
+    card = CardTemplate(parts.facts(default_input_modes, default_output_modes), about, signed.sign_card)
     serving = parts.serving(
         guards,
         card,
@@ -243,8 +247,8 @@ def to_a2a(
         extended=None if access.extended_card is None else ExtendedCard(card, url, access.extended_card),
     )
     page = playground(docs_url, about, limits, anonymous=guards.anonymous)
-    index, discovery = Index(card, url), Discovery(card, url)
-    exact = exact_routes(serving, discovery, parts.ready)
+    index, discovery = Index(card, url), Discovery(card, url, versions)
+    exact = exact_routes(serving, discovery, parts.ready, signed.key_set)
     return A2AApp(
         store,
         serving.dispatcher,

@@ -18,7 +18,7 @@ from ..fasta2a.parts import foreign_worker
 from ..ports import Backend
 from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Settings
 
-__all__ = ('check_auth', 'check_parts', 'check_run')
+__all__ = ('check_auth', 'check_parts', 'check_run', 'check_signing')
 
 
 def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_security: bool) -> None:
@@ -60,6 +60,23 @@ def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_
             is_anonymous and approvals.approvers is not None,
             'Approvals.approvers needs auth=: all anonymous callers are one caller.',
         ),
+    )
+
+
+def check_signing(access: Access, url: str | None) -> None:
+    """Check the options of signatures.
+
+    Raises:
+        TypeError: The options do not go together.
+    """
+    signs = bool(access.signing)
+    _refuse(
+        (
+            signs and url is None,
+            'Access.signing needs url=: a signed card has the URL of the agent, and the URL of a request may be of a'
+            ' proxy or an attacker.',
+        ),
+        (signs and '1.0' not in access.versions, "Access.signing needs '1.0' among Access.versions."),
     )
 
 

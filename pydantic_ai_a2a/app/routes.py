@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from ..auth.tenants import Tenants, is_name
 from ..http import http_json
-from ..http.card import CARD_PATH, OLDER_CARD_PATH, Discovery
+from ..http.card import CARD_PATH, KEYS_PATH, OLDER_CARD_PATH, Discovery, KeySet
 from ..http.exchange import Serving
 from ..http.health import LIVE_PATH, READY_PATH, Live, Ready
 from ..http.index import Index
@@ -26,19 +26,21 @@ __all__ = ('ExactPaths', 'app_routes', 'exact_routes', 'fallback', 'tenants_of')
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-def exact_routes(serving: Serving, card: Discovery, ready: Ready) -> list[Route]:
+def exact_routes(serving: Serving, card: Discovery, ready: Ready, keys: KeySet | None) -> list[Route]:
     """Return the routes whose paths have no params.
 
     Args:
         serving: The parts of the app.
         card: Serves the card.
         ready: Serves the readiness of the app.
+        keys: Serves the public keys of signatures; None without signatures.
     """
     return [
         _PostOnly('/', JsonRpc(serving), methods=['POST']),
         Route(CARD_PATH, card, methods=['GET', 'HEAD']),
         Route(LIVE_PATH, Live(), methods=['GET', 'HEAD']),
         Route(READY_PATH, ready, methods=['GET', 'HEAD']),
+        *([] if keys is None else [Route(KEYS_PATH, keys, methods=['GET', 'HEAD'])]),
     ]
 
 

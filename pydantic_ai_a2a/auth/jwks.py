@@ -7,42 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
-from itertools import islice
 from math import ceil
 from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import httpx2
 from jwt import PyJWK
-from jwt.exceptions import PyJWTError
 
 from ..errors import OverloadedError
+from ..signing.key_sets import KeyTable, read_keys
 from .issuers import checked_url, connected, fetch_json
 from .request import InvalidCredentials
 
-__all__ = ('KEY_TYPES', 'Jwks')
+__all__ = ('Jwks',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
-
-KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
-    'RS256': ('RSA', None),
-    'RS384': ('RSA', None),
-    'RS512': ('RSA', None),
-    'PS256': ('RSA', None),
-    'PS384': ('RSA', None),
-    'PS512': ('RSA', None),
-    'ES256': ('EC', 'P-256'),
-    'ES384': ('EC', 'P-384'),
-    'ES512': ('EC', 'P-521'),
-    'EdDSA': ('OKP', 'Ed25519'),
-}
-"""Algorithms with a key pair, with the type and the curve of the key (RFC 7518, RFC 8037)."""
-
-_MAX_KEYS = 100
-
-_Table = Mapping[tuple[str | None, str], PyJWK]
 
 
 class Jwks:
@@ -73,13 +54,18 @@ class Jwks:
         self._cache, self._stale, self._refetch = times
         self._discovery = discovery
         self._clock = clock
-        self._table: _Table = {}
+        self._table: KeyTable = {}
         self._fetched: float | None = None
         """Time of the last successful fetch."""
         self._tried: float | None = None
         """Time of the last attempt."""
         self._failing = False
         self._fetching: asyncio.Task[None] | None = None
+
+    @property
+    def may_be_dropped(self) -> bool:
+        """True if no fetch has succeeded, and the next attempt may begin."""
+        return self._fetched is None and self._pause() <= 0
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK:
         """Return the key with an id; without an id the only key for the algorithm.
@@ -147,45 +133,3 @@ class Jwks:
             if document.get('issuer') != self._issuer:
                 raise ValueError('the discovery document names another issuer')
             return await fetch_json(client, checked_url(str(document.get('jwks_uri'))))
-
-
-def read_keys(document: Mapping[str, Any], algorithms: Sequence[str]) -> _Table:
-    """Return the usable keys of a JSON Web Key Set (RFC 7517) by id and algorithm.
-
-    The only key of an algorithm has a second entry without id. Keys that are shared, private, too weak, or for another
-    use are ignored.
-
-    Raises:
-        ValueError: The document is no key set.
-    """
-    keys: object = document.get('keys')
-    if not isinstance(keys, list):
-        raise ValueError('the document has no keys')
-    table: dict[tuple[str | None, str], PyJWK] = {}
-    usable: dict[str, list[PyJWK]] = {}
-    for entry in islice(cast('list[object]', keys), _MAX_KEYS):
-        if not isinstance(entry, dict):
-            continue
-        data = cast('dict[str, Any]', entry)
-        for algorithm in algorithms:
-            if (key := _key(data, algorithm)) is not None:
-                usable.setdefault(algorithm, []).append(key)
-                table.setdefault((key.key_id, algorithm), key)
-    for algorithm, fitting in usable.items():
-        table.pop((None, algorithm), None)
-        if len(fitting) == 1:
-            table[None, algorithm] = fitting[0]
-    return table
-
-
-def _key(data: dict[str, Any], algorithm: str) -> PyJWK | None:
-    kind, curve = KEY_TYPES[algorithm]
-    fits = data.get('kty') == kind and (curve is None or data.get('crv') == curve)
-    if not fits or data.get('use', 'sig') != 'sig' or data.get('alg', algorithm) != algorithm or 'd' in data:
-        return None
-    if not isinstance(data.get('kid'), str | None):
-        return None
-    try:
-        return PyJWK(data, algorithm)
-    except PyJWTError:
-        return None

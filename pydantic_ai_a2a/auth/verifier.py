@@ -18,8 +18,9 @@ from jwt.exceptions import (
     PyJWTError,
 )
 
+from ..signing.algorithms import KEY_TYPES
 from .issuers import checked_url
-from .jwks import KEY_TYPES, Jwks
+from .jwks import Jwks
 from .request import InvalidCredentials
 
 __all__ = ('Verifier',)

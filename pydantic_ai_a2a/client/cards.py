@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import httpx2
 from fasta2a.schema import AgentCard, AgentInterface
@@ -18,6 +19,9 @@ from ..protocol.answers import AnswerUnreadable
 from ..protocol.cards import read_card
 from .connections import Connections
 from .urls import origin, shown
+
+if TYPE_CHECKING:
+    from .card_signatures import CardVerifier
 
 __all__ = ('WELL_KNOWN', 'Interface', 'RemoteCards', 'choose', 'extensions_of')
 
@@ -48,6 +52,8 @@ class Interface:
 @dataclass(slots=True)
 class _Kept:
     card: AgentCard
+    wire: object
+    """The JSON of the card."""
     url: str
     until: float
     etag: str | None
@@ -59,10 +65,12 @@ class RemoteCards:
     Args:
         connections: The connections to the agent.
         target: URL of the agent or of its card.
+        verifier: Verifies the signatures of the card; None accepts cards without signatures.
     """
 
-    def __init__(self, connections: Connections, target: str) -> None:
+    def __init__(self, connections: Connections, target: str, verifier: CardVerifier | None = None) -> None:
         self._connections = connections
+        self._verifier = verifier
         self._urls = _card_urls(target)
         self._kept: _Kept | None = None
 
@@ -70,8 +78,8 @@ class RemoteCards:
         """Return the card and its URL. A card that was checked is kept as long as its cache headers say.
 
         Raises:
-            CardRefused: There is no card, or the card is not valid.
-            RemoteUnavailable: The agent cannot be reached.
+            CardRefused: There is no card, the card is not valid, or no trusted key has signed the card.
+            RemoteUnavailable: The agent cannot be reached, or the key set of its card.
         """
         kept = self._kept
         if kept is not None and time.monotonic() < kept.until:
@@ -95,20 +103,37 @@ class RemoteCards:
         async with self._connections.open('GET', url, headers=headers, public=True) as response:
             status, answered = response.status_code, response.headers
             if status == 304 and kept is not None:
-                return _Kept(kept.card, url, _until(answered), kept.etag)
+                # Trusted keys may have changed since.
+                card = kept.card if self._verifier is None else await self.read(kept.wire, shown(url))
+                return _Kept(card, kept.wire, url, _until(answered), kept.etag)
             if status in (429, 502, 503, 504):
                 raise RemoteUnavailable(f'{shown(url)} has answered with HTTP {status}. Try again later.')
             if status != 200:
                 raise CardRefused(f'{shown(url)} has no agent card: {_described(status)}')
             body = await self._connections.read(response, _MAX_CARD)
         try:
-            card = read_card(from_json(body))
-        except AnswerUnreadable as error:
-            raise CardRefused(f'{shown(url)} is not an agent card: {error}.') from None
+            wire: object = from_json(body)
         except ValueError:
             kind = answered.get('content-type', 'no media type').partition(';')[0][:100]
             raise CardRefused(f'{shown(url)} is not JSON but {kind}. Is this the URL of an A2A agent?') from None
-        return _Kept(card, url, _until(answered), answered.get('etag'))
+        return _Kept(await self.read(wire, shown(url)), wire, url, _until(answered), answered.get('etag'))
+
+    async def read(self, wire: object, place: str) -> AgentCard:
+        """Return the card in JSON; if a signature is required, only the signed content of the card.
+
+        Args:
+            wire: The JSON of the card.
+            place: URL of the card, for errors.
+
+        Raises:
+            CardRefused: The JSON is no card, or no trusted key has signed the card.
+            RemoteUnavailable: A key set cannot be fetched now.
+        """
+        content = wire if self._verifier is None else await self._verifier.content(wire, place)
+        try:
+            return read_card(content)
+        except AnswerUnreadable as error:
+            raise CardRefused(f'{place} is not an agent card: {error}.') from None
 
 
 def _card_urls(target: str) -> list[str]:

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeAlias, cast
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -30,6 +30,7 @@ from ..conversion.client_tools import metadata_of
 from ..errors import UnsupportedOperationError
 from ..protocol.replay import SHORTEST_ID
 from ..protocol.replay import URI as REPLAY
+from ..signing.algorithms import EXTRA
 from ..types import (
     CancelParams,
     CardParams,
@@ -49,7 +50,11 @@ from .client_credentials import ClientCredentials
 from .connections import Auth, Connections
 from .following import Follower, last_outcome
 from .transport import Transport
+from .trust import TrustedKeys
 from .urls import shown
+
+if TYPE_CHECKING:
+    from .card_signatures import CardVerifier
 
 __all__ = ('A2AClient', 'Content', 'SendOptions', 'Target')
 
@@ -123,9 +128,14 @@ class A2AClient:
             credentials. Default: none.
         binding: `'JSONRPC'` or `'HTTP+JSON'`. Default: the first that the card names.
         version: `'1.0'` or `'0.3'`. Default: the first that the card names.
+        card_keys: Keys of which one must have signed the card and the extended card. Only the signed content of a card
+            is used. Default: signatures are not verified.
 
     Raises:
-        TypeError: The target is none of these, or is in this process and has an `http_client`.
+        TypeError: The target is none of these, or is in this process and has an `http_client`, or is a card and has
+            `card_keys`.
+        ValueError: A key cannot be used.
+        ImportError: There are `card_keys`, and the extra `jwt` is not installed.
     """
 
     def __init__(
@@ -139,12 +149,18 @@ class A2AClient:
         trusted_origins: Collection[str] = (),
         binding: Literal['JSONRPC', 'HTTP+JSON'] | None = None,
         version: Literal['1.0', '0.3'] | None = None,
+        card_keys: TrustedKeys | None = None,
     ) -> None:
         self._app = _app_of(target)
         if self._app is not None and http_client is not None:
             raise TypeError('http_client needs a target that is a URL or a card: an app of this process needs no HTTP.')
         self._card = cast('AgentCard', target) if isinstance(target, Mapping) else None
         self._auth = auth
+        if self._card is not None and card_keys is not None:
+            raise TypeError(
+                'card_keys needs a target that is a URL or an app: a card that was read before has no signed form.'
+            )
+        self._verifier = None if card_keys is None else _verifier(card_keys)
         self._timeout = seconds(timeout)
         self._trusted = tuple(trusted_origins)
         self._binding: str | None = binding
@@ -156,7 +172,7 @@ class A2AClient:
             timeout=self._timeout,
             transport=self._transport_to(self._app),
         )
-        self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE)
+        self._cards = RemoteCards(self._connections, target if isinstance(target, str) else _INSIDE, self._verifier)
         self._chosen: tuple[AgentCard, Transport] | None = None
         self._users = WeakKeyDictionary[asyncio.AbstractEventLoop, _Users]()
         self._lifespan: Lifespan | None = None
@@ -211,7 +227,8 @@ class A2AClient:
         """Return the agent's card (§8). The client keeps the card as long as the cache headers say, else five minutes.
 
         Raises:
-            CardRefused: There is no card, or the card cannot be used.
+            CardRefused: There is no card, or the card cannot be used. A `CardUnverified` has no signature of a trusted
+                key.
             RemoteUnavailable: The agent cannot be reached.
         """
         card, _ = await self._found()
@@ -250,7 +267,11 @@ class A2AClient:
     async def extended_card(self) -> AgentCard:
         """Return the extended card for this caller (§3.1.11). All methods raise errors as `send` does."""
         transport = await self._transport()
-        return await transport.call('GetExtendedAgentCard', CardParams(tenant=transport.tenant))
+        params = CardParams(tenant=transport.tenant)
+        if self._verifier is None:
+            return await transport.call('GetExtendedAgentCard', params)
+        wire: object = await transport.call('GetExtendedAgentCard', params, reader=lambda wire: wire)
+        return await self._cards.read(wire, transport.url)
 
     async def send(
         self,
@@ -479,6 +500,14 @@ def _app_of(target: Target) -> ASGIApp | None:
     if callable(target):
         return target
     raise TypeError(f'A2AClient takes a URL, an agent card, an ASGI app or a Pydantic AI agent, not {target!r}.')
+
+
+def _verifier(trusted: TrustedKeys) -> CardVerifier:
+    try:
+        from .card_signatures import CardVerifier  # noqa: PLC0415 - of an extra, and cryptography takes long to import
+    except ImportError as error:
+        raise ImportError(f'card_keys needs more packages: {EXTRA}') from error
+    return CardVerifier(trusted)
 
 
 def _message(content: Content) -> Message:

@@ -96,8 +96,13 @@ class Transport:
         """Tenant of the interface; empty for none."""
         return self._interface.tenant
 
-    async def call(self, name: str, params: Params) -> Any:
+    async def call(self, name: str, params: Params, reader: Callable[[object], Any] | None = None) -> Any:
         """Perform an operation whose answer is no stream, and return the answer.
+
+        Args:
+            name: The operation.
+            params: Its params.
+            reader: Reads the JSON of the answer; None: the reader of the operation.
 
         Raises:
             A2AError: The agent refuses the operation.
@@ -106,11 +111,11 @@ class Transport:
         """
         operation, codec = OPERATIONS[name], self._codec
         try:
-            return await self._call(codec, operation, params)
+            return await self._call(codec, operation, params, reader)
         except MethodNotFoundError:
             if not self._may_be_older(codec, name):
                 raise
-        answer = await self._call(_OLDER, operation, params)
+        answer = await self._call(_OLDER, operation, params, reader)
         self._codec = _OLDER
         return answer
 
@@ -167,10 +172,12 @@ class Transport:
         """
         return codec.dialect == '1.0' and self._interface.binding == 'JSONRPC' and name in _REQUIRED
 
-    async def _call(self, codec: Codec, operation: Operation, params: Params) -> Any:
+    async def _call(
+        self, codec: Codec, operation: Operation, params: Params, reader: Callable[[object], Any] | None
+    ) -> Any:
         async with self._open(codec, operation, params, {}) as response:
             body = await self._connections.read(response)
-        return self._read(_READERS[operation.name], response, body)
+        return self._read(reader or _READERS[operation.name], response, body)
 
     async def _pieces(self, response: httpx2.Response, name: str) -> AsyncIterator[bytes]:
         """Return the pieces of an answer with events.

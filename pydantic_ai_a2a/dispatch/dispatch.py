@@ -146,7 +146,7 @@ class Dispatch:
             if unanswered and isinstance(params, SendParams):
                 operation, params = OPERATIONS['SendMessage'], replace(params, return_immediately=True)
             if not operation.service:
-                return await self._card(caller)
+                return await self._card(caller, codec.dialect)
             if parts.direct is not None and isinstance(params, SendParams) and await self._takes(parts.direct, params):
                 return await self._reply(parts.direct, call, params, gone)
             method = getattr(parts.service, operation.service)
@@ -273,12 +273,12 @@ class Dispatch:
             raise ClientGone
         return DirectMessage(message)
 
-    async def _card(self, caller: Caller) -> bytes:
+    async def _card(self, caller: Caller, version: str) -> bytes:
         """Return the caller's extended card."""
         extended = self._parts.extended
         self._parts.guard.check_known(caller, self._request)
         assert extended is not None, 'the card declares it'
-        return await extended.render(caller, self._request.base_url(), self._tenant)
+        return await extended.render(caller, self._request.base_url(), self._tenant, version)
 
     def _follow(self, stream: EventStream) -> EventStream:
         if stream.subscription is not None:

@@ -37,13 +37,14 @@ class ExtendedCard:
             public = card.public(url or '')
             card.extended(public, _continued(public, more))
 
-    async def render(self, caller: Caller, base_url: str, tenant: str) -> bytes:
+    async def render(self, caller: Caller, base_url: str, tenant: str, version: str) -> bytes:
         """Return the card of a caller as JSON.
 
         Args:
             caller: The caller.
             base_url: The URL of the app in the request.
             tenant: The tenant that the request names; empty if the request names none.
+            version: The protocol version of the request.
 
         Raises:
             ExtendedAgentCardNotConfiguredError: The caller has no extended card.
@@ -51,12 +52,12 @@ class ExtendedCard:
         url = self._url or base_url
         public = self._card.public(url, tenant)
         if not callable(self._more):
-            return self._card.extended(public, _continued(public, self._more))
+            return self._card.extended(public, _continued(public, self._more), version)
         made = self._more(caller, self._card.public(url, tenant))
         card = await made if isawaitable(made) else made
         if card is None:
             raise ExtendedAgentCardNotConfiguredError
-        return self._card.extended(public, card)
+        return self._card.extended(public, card, version)
 
 
 def _continued(public: AgentCard, more: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
+from ..auth.request import header
 from ..dispatch.dispatch import ClientGone
 from ..errors import (
     PayloadTooLargeError,
@@ -23,6 +25,7 @@ __all__ = (
     'read_body',
     'reply',
     'request_late',
+    'requested_version',
     'start',
 )
 
@@ -54,6 +57,18 @@ def check_content_type(declared: str | None, taken: Collection[str] = JSON) -> N
     """
     if (declared or '').partition(';')[0].strip().lower() not in taken:
         raise UnsupportedMediaTypeError(f'The request body must be {" or ".join(taken)}.')
+
+
+def requested_version(scope: Scope) -> str | None:
+    """Return the protocol version that a request names, in a header or in the query (§3.6.1); None without a version.
+
+    Several values are joined by commas.
+    """
+    version = header(scope['headers'], b'a2a-version')
+    if version is None and (query := scope['query_string']):
+        named = parse_qs(query.decode('latin-1')).get('A2A-Version')
+        return ','.join(named) if named else None
+    return version
 
 
 def request_late() -> RequestTimeoutError:

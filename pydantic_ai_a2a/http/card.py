@@ -1,22 +1,32 @@
-"""The agent card over HTTP (§8.6): URL, caching headers, HEAD and 304."""
+"""The agent card and the public keys over HTTP (§8.6): URL, caching headers, HEAD and 304."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
+from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..card import CardTemplate
+from ..protocol.versions import Versions
+from .base import requested_version
 from .cached import CachedAnswer, cached_answer, send_cached
 
-__all__ = ('CARD_PATH', 'OLDER_CARD_PATH', 'Discovery', 'base_url')
+__all__ = ('CARD_PATH', 'KEYS_PATH', 'OLDER_CARD_PATH', 'Discovery', 'KeySet', 'base_url', 'check_url')
 
 CARD_PATH = '/.well-known/agent-card.json'
 OLDER_CARD_PATH = '/.well-known/agent.json'
 """The card's path in versions before 0.3, whose clients do not follow redirects."""
+KEYS_PATH = '/.well-known/jwks.json'
+"""Path of the public keys."""
 _MAX_AGE = 3600
-_PUBLIC = (('Cache-Control', f'public, max-age={_MAX_AGE}'), ('Vary', 'Host'))
+_CACHED = ('Cache-Control', f'public, max-age={_MAX_AGE}')
+_PUBLIC = (_CACHED, ('Vary', 'Host'))
+_PUBLIC_BY_VERSION = (_CACHED, ('Vary', 'Host, A2A-Version'))
+_OLDER = '0.3'
 _URLS = 32
 """Cached answers and base URLs: one for each URL of the server and each tenant."""
 
@@ -27,25 +37,51 @@ class Discovery:
     Args:
         card: The card without its URL.
         url: The agent's URL; None takes the request's base URL, with the paths that the app is mounted under.
+        versions: The served protocol versions.
     """
 
-    def __init__(self, card: CardTemplate, url: str | None) -> None:
+    def __init__(self, card: CardTemplate, url: str | None, versions: Versions) -> None:
         self._card = card
+        self._versions = versions
         self._url = url
-        if url is not None:
-            _check_url(url)
         self._answer = lru_cache(maxsize=_URLS)(self._make_answer)
+        if url is not None:
+            check_url(url)
+            card.render(url)  # a card that cannot be signed is refused now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD; below a tenant's path, with the card of the tenant."""
         tenant = scope['path_params'].get('tenant', '')
-        await send_cached(scope, send, self._answer(self._url or base_url(scope), tenant))
+        version = self._version(scope) if self._card.by_version else ''
+        await send_cached(scope, send, self._answer(self._url or base_url(scope), tenant, version))
 
-    def _make_answer(self, url: str, tenant: str) -> CachedAnswer:
-        return cached_answer(self._card.render(url, tenant), _PUBLIC)
+    def _version(self, scope: Scope) -> str:
+        """Return the version of the client. Clients of 0.3 name no version, but know the older path."""
+        if scope['path'].endswith(OLDER_CARD_PATH):
+            return _OLDER
+        return self._versions.before_reading(requested_version(scope)).codec.dialect
+
+    def _make_answer(self, url: str, tenant: str, version: str) -> CachedAnswer:
+        headers = _PUBLIC_BY_VERSION if version else _PUBLIC
+        return cached_answer(self._card.render(url, tenant, version), headers)
 
 
-def _check_url(url: str) -> None:
+class KeySet:
+    """The endpoint of the public keys, as an ASGI app: a JSON Web Key Set (RFC 7517).
+
+    Args:
+        keys: The keys as JSON Web Keys.
+    """
+
+    def __init__(self, keys: Sequence[Mapping[str, Any]]) -> None:
+        self._answer = cached_answer(to_json({'keys': keys}), [_CACHED], media_type=b'application/jwk-set+json')
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer GET and HEAD."""
+        await send_cached(scope, send, self._answer)
+
+
+def check_url(url: str) -> None:
     """Refuse a URL that no client could call."""
     scheme, separator, rest = url.partition('://')
     if not separator:

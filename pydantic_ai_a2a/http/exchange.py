@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, TypeAlias
-from urllib.parse import parse_qs
 
 from starlette.types import Receive, Scope, Send
 
@@ -120,14 +119,6 @@ class Exchange(ABC):
         if declared not in JSON:
             check_content_type(declared)
         return await read_body(self.scope, self.receive, self.serving.body_limit)
-
-    def version(self) -> str | None:
-        """Return the version of the request (§3.6.1)."""
-        version = header(self.scope['headers'], b'a2a-version')
-        if version is None and (query := self.scope['query_string']):
-            named = parse_qs(query.decode('latin-1')).get('A2A-Version')
-            return ','.join(named) if named else None
-        return version
 
     async def handle(self) -> None:
         """Serve the request. All errors are answered here."""

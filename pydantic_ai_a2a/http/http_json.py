@@ -24,7 +24,7 @@ from ..errors import (
 from ..protocol.operations import OPERATIONS, Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, CodecChoice, Versions
 from ..types import new_correlation_id
-from .base import JSON, check_content_type, read_body, reply
+from .base import JSON, check_content_type, read_body, reply, requested_version
 from .exchange import Exchange, Request, Serving
 from .paths import AnyPath
 
@@ -170,7 +170,7 @@ class _HttpJsonExchange(Exchange):
         return body
 
     def decode(self, body: bytes) -> Request:
-        codec = self.serving.versions.choose_http(self.version())
+        codec = self.serving.versions.choose_http(requested_version(self.scope))
         operation = self._endpoint.operations[self._verb]
         try:
             params = codec.decode_params(

@@ -12,7 +12,7 @@ from ..protocol.codec import RpcRefused
 from ..protocol.envelope import request_id
 from ..protocol.operations import refuse_unsupported_params
 from ..protocol.versions import CodecChoice
-from .base import reply
+from .base import reply, requested_version
 from .exchange import Exchange, Request, Serving
 
 __all__ = ('JsonRpc',)
@@ -39,7 +39,7 @@ class _JsonRpcExchange(Exchange):
 
     def decode(self, body: bytes) -> Request:
         try:
-            choice = self._choice = self.serving.versions.choose(self.version(), body)
+            choice = self._choice = self.serving.versions.choose(requested_version(self.scope), body)
         except A2AError:
             self._id, notification = request_id(body)
             self._expect(notification=notification)
@@ -70,7 +70,7 @@ class _JsonRpcExchange(Exchange):
 
     async def refuse(self, error: A2AError) -> None:
         """Answer with an error: with HTTP 200, or with the status of an error below JSON-RPC (§9.5)."""
-        codec = (self._choice or self.serving.versions.before_reading(self.version())).codec
+        codec = (self._choice or self.serving.versions.before_reading(requested_version(self.scope))).codec
         described = codec.encode_error(error, self.correlation_id)
         body = b'{"jsonrpc":"2.0","id":' + self._id + b',"error":' + described + b'}'
         media_type = self.media_type

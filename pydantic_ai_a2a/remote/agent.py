@@ -13,6 +13,7 @@ from pydantic_core import SchemaValidator, core_schema
 from typing_extensions import TypeVar
 
 from ..client.client import A2AClient, Target
+from ..client.trust import TrustedKeys
 from .details import APPROVAL, QUESTION
 from .model import A2AModel
 
@@ -44,9 +45,10 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
         output_type: Type of the output, as in `Agent`. Default: text.
         name: Name of the agent, in traces and as the model's name. Default: the name of an agent in this process, else
             `remote-agent`.
+        card_keys: Keys of which one must have signed the card. Default: signatures are not verified.
 
     Raises:
-        TypeError: The target is none of these.
+        TypeError: The target is none of these, or is an `A2AClient` and has `card_keys`.
     """
 
     def __init__(
@@ -55,8 +57,11 @@ class RemoteAgent(WrapperAgent[object, OutputT]):
         output_type: OutputSpec[OutputT] = str,
         *,
         name: str | None = None,
+        card_keys: TrustedKeys | None = None,
     ) -> None:
-        client = target if isinstance(target, A2AClient) else A2AClient(target)
+        if isinstance(target, A2AClient) and card_keys is not None:
+            raise TypeError('RemoteAgent takes card_keys for a target that is no A2AClient: give the client card_keys.')
+        client = target if isinstance(target, A2AClient) else A2AClient(target, card_keys=card_keys)
         name = name or (target.name if isinstance(target, AbstractAgent) else None)
         model = A2AModel(client, model_name=name or 'remote-agent')
         calls = _RemoteCalls(client)

@@ -23,6 +23,7 @@ from ..client.assembly import Update
 from ..client.cards import extensions_of
 from ..client.client import A2AClient, SendOptions, Target
 from ..client.connections import Auth
+from ..client.trust import TrustedKeys
 from ..conversion.remote_calls import ANSWER, WAITING
 from ..errors import A2AError, InvalidParamsError, RemoteError
 from ..protocol.run_metadata import URI as RUN_METADATA
@@ -65,6 +66,8 @@ class ToolsetOptions(TypedDict, Generic[AgentDepsT], total=False):
     """Seconds for a connection, and for silence of the agent. Default 30."""
     trusted_origins: Collection[str]
     """Origins besides the card's that may get requests and credentials. Default: none."""
+    card_keys: TrustedKeys | None
+    """Keys of which one must have signed the card. Default: signatures are not verified."""
     id: str | None
     """Id of the toolset, for durable execution and for error messages. Default: none."""
     max_retries: int | None
@@ -116,6 +119,7 @@ class A2AToolset(AbstractToolset[AgentDepsT]):
             'http_client': options.get('http_client'),
             'timeout': options.get('timeout', 30.0),
             'trusted_origins': options.get('trusted_origins', ()),
+            'card_keys': options.get('card_keys'),
         }
         self._is_dynamic = _is_function(headers) or _is_function(auth)
         if self._is_dynamic and not isinstance(target, (str, Mapping)):

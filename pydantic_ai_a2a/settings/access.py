@@ -1,14 +1,15 @@
-"""Settings for access to an app: hosts, web pages, protocol versions, scopes, owners, tenants, extended card."""
+"""Settings for access to an app: hosts, web pages, protocol versions, scopes, owners, tenants, cards."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
 from fasta2a.schema import AgentCard
 
 from ..arguments import checked
+from ..signing.algorithms import Key
 from ..types import Caller
 from .credentials import Credentials
 
@@ -33,7 +34,7 @@ SUPPORTED: tuple[Version, ...] = get_args(Version)
 @checked
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants and the extended card."""
+    """Access to the app: hosts, web pages, protocol versions, scopes, owners, tenants, extended card and signatures."""
 
     allowed_hosts: Collection[str] | None = None
     """Names of hosts that the app answers for, such as `agent.example.com` or `*.example.com`. `localhost` and IP
@@ -65,6 +66,10 @@ class Access:
     """Extra card content for authenticated callers. Either a mapping merged into the public card (lists are appended),
     or a function `(caller, card)`, which may be async, that returns the fields to replace, or None to refuse the
     caller. Default None: the agent has no extended card."""
+    signing: Sequence[Key] = field(default=(), repr=False)
+    """Keys that sign the agent cards: texts of PEM files, or JSON Web Keys. All private keys sign. Public keys, such as
+    keys of earlier signatures, are only served at `/.well-known/jwks.json`. Needs `url=` and the extra `jwt`. Default:
+    cards have no signatures."""
     credentials: Credentials | None = None
     """Credentials that runs use on behalf of callers, such as access tokens for MCP servers. Default None: runs get no
     credentials."""

@@ -11,8 +11,9 @@ import pytest
 from jwt.algorithms import ECAlgorithm
 
 from pydantic_ai_a2a import InvalidCredentials
-from pydantic_ai_a2a.auth.jwks import Jwks, read_keys
+from pydantic_ai_a2a.auth.jwks import Jwks
 from pydantic_ai_a2a.errors import OverloadedError
+from pydantic_ai_a2a.signing.key_sets import read_keys
 
 from ..client import LIMIT
 from .issuer import ISSUER, Issuer, Key, issuer

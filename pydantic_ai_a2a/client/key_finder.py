@@ -1,0 +1,94 @@
+"""Finds the trusted key of a signature: among configured keys, or in the key set of a configured origin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jwt import PyJWK
+
+from ..auth.issuers import checked_url
+from ..auth.jwks import Jwks
+from ..auth.request import InvalidCredentials
+from ..errors import OverloadedError, RemoteUnavailable
+from ..signing.algorithms import Key
+from ..signing.keys import fits, load_keys
+from ..signing.signatures import Unverified, protected_header
+from .trust import TrustedKeys
+from .urls import origin, shown
+
+__all__ = ('KeyFinder',)
+
+_TIMES = (600.0, 0.0, 30.0)
+"""Seconds until a key set is fetched again; seconds more if the fetch fails; seconds between attempts."""
+_MOST_SETS = 32
+"""Most key sets of all origins. The signer of a notification is not known before its signature is verified."""
+
+
+class KeyFinder:
+    """Finds trusted keys.
+
+    Args:
+        trusted: The trusted keys.
+
+    Raises:
+        ValueError: A key or an origin cannot be used.
+    """
+
+    def __init__(self, trusted: TrustedKeys) -> None:
+        keys = [key for entry in trusted.keys for key in _members(entry)]
+        self._algorithms = tuple(trusted.algorithms)
+        self._keys = load_keys(keys, 'TrustedKeys.keys')
+        urls = [checked_url(url) for url in trusted.origins]
+        self._exact = frozenset(urls)
+        self._origins = frozenset(origin(url) for url in urls if url.removesuffix('/') == _bare_origin(url))
+        self._sets: dict[str, Jwks] = {}
+
+    async def find(self, protected: object) -> list[PyJWK]:
+        """Return the keys that may have made a signature, by its protected header.
+
+        Raises:
+            Unverified: No trusted key has the id and the algorithm.
+            RemoteUnavailable: The key set cannot be fetched now.
+        """
+        header = protected_header(protected, self._algorithms)
+        kid, algorithm, url = header.get('kid'), header['alg'], header.get('jku')
+        fitting = [
+            pair
+            for pair in self._keys
+            if pair.algorithm == algorithm or (not pair.pinned and fits(pair.public, algorithm))
+        ]
+        pairs = [pair for pair in fitting if pair.kid == kid] or [pair for pair in fitting if not pair.named]
+        keys = [PyJWK({**pair.public, 'alg': algorithm}, algorithm) for pair in pairs]
+        if not keys and url is not None and (url in self._exact or origin(url) in self._origins):
+            keys = [await self._fetched(url, kid, algorithm)]
+        if not keys:
+            raise Unverified('names a key that is not trusted')
+        return keys
+
+    async def _fetched(self, url: str, kid: str | None, algorithm: str) -> PyJWK:
+        try:
+            return await self._key_set(url).find(kid, algorithm)
+        except InvalidCredentials:
+            raise Unverified('names a key that is not in the key set of its origin') from None
+        except OverloadedError:
+            raise RemoteUnavailable(f'The key set {shown(url)} cannot be fetched. Try again later.') from None
+
+    def _key_set(self, url: str) -> Jwks:
+        if url not in self._sets and len(self._sets) >= _MOST_SETS:
+            self._sets = {known: keys for known, keys in self._sets.items() if not keys.may_be_dropped}
+        if url not in self._sets:
+            if len(self._sets) >= _MOST_SETS:
+                raise OverloadedError
+            self._sets[url] = Jwks(shown(url), url, self._algorithms, _TIMES, discovery=False)
+        return self._sets[url]
+
+
+def _members(entry: Key | Mapping[str, Any]) -> Sequence[Key]:
+    """Return the key, or the keys of a key set."""
+    return entry['keys'] if isinstance(entry, Mapping) and 'keys' in entry else [entry]
+
+
+def _bare_origin(url: str) -> str:
+    scheme, _, rest = url.partition('://')
+    return f'{scheme}://{rest.partition("/")[0]}'

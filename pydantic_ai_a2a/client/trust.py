@@ -1,0 +1,35 @@
+"""The keys that a client trusts: configured keys, and key sets of configured origins."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..arguments import checked
+from ..signing.algorithms import ALGORITHMS, Key
+
+__all__ = ('TrustedKeys',)
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TrustedKeys:
+    """Keys whose signatures are trusted, of agent cards and of push notifications. Needs the extra `jwt`."""
+
+    keys: Sequence[Key | Mapping[str, Any]] = ()
+    """Public keys: texts of PEM files, JSON Web Keys, or JSON Web Key Sets. Default: none."""
+    origins: Collection[str] = ()
+    """Origins such as `https://agent.example.com`, whose key sets are fetched if a signature names one in `jku`; or
+    exact URLs of key sets. A key set at another URL is never fetched. Default: none."""
+    algorithms: Collection[str] = ALGORITHMS
+    """Accepted algorithms. Default: all of RS, PS, ES and EdDSA."""
+
+    def __post_init__(self) -> None:
+        if not self.keys and not self.origins:
+            raise ValueError('TrustedKeys needs keys= or origins=: without both, no signature can be verified.')
+        wrong = [name for name in self.algorithms if name not in ALGORITHMS]
+        if wrong or not self.algorithms:
+            raise ValueError(
+                f'TrustedKeys.algorithms must be of {", ".join(ALGORITHMS)}, not {", ".join(wrong) or "empty"}.'
+            )

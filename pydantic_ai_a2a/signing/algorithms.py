@@ -1,0 +1,31 @@
+"""The accepted algorithms of signatures, and the form of keys. This module needs no package of an extra."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+__all__ = ('ALGORITHMS', 'EXTRA', 'KEY_TYPES', 'Key')
+
+Key: TypeAlias = str | bytes | Mapping[str, Any]
+"""A key pair or a public key: the text of a PEM file, or a JSON Web Key (RFC 7517)."""
+
+KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
+    'RS256': ('RSA', None),
+    'RS384': ('RSA', None),
+    'RS512': ('RSA', None),
+    'PS256': ('RSA', None),
+    'PS384': ('RSA', None),
+    'PS512': ('RSA', None),
+    'ES256': ('EC', 'P-256'),
+    'ES384': ('EC', 'P-384'),
+    'ES512': ('EC', 'P-521'),
+    'EdDSA': ('OKP', 'Ed25519'),
+}
+"""Algorithms with a key pair, with the type and the curve of the key (RFC 7518, RFC 8037)."""
+
+ALGORITHMS: tuple[str, ...] = tuple(KEY_TYPES)
+"""Names of the algorithms. Shared secrets and `none` are not among them."""
+
+EXTRA = "pip install 'pydantic-ai-a2a[jwt]'"
+"""The command that installs the packages for signatures."""

@@ -1,0 +1,60 @@
+"""Signatures of agent cards (§8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import zip_longest
+from typing import Any, cast
+
+from .card_form import canonical, known, signed_content
+from .signatures import Signer
+
+__all__ = ('sign_card',)
+
+_REQUIREMENTS = 'securityRequirements'
+
+
+def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
+    """Return a card of A2A 1.0 with signatures and without unknown fields.
+
+    Verifiers leave out empty values. So only security requirements without scopes may be empty, and are not signed.
+
+    Raises:
+        ValueError: Another value is empty.
+    """
+    card = known(wire)
+    content = signed_content(card)
+    if (place := _lost(_without_requirements(card), _without_requirements(content), '')) is not None:
+        raise ValueError(
+            f'The agent card cannot be signed, because {place} is empty, and verifiers leave out empty values. Give '
+            f'{place} a value, or remove {place}.'
+        )
+    return {**_with_requirements(card, wire), 'signatures': signer.signatures(canonical(content))}
+
+
+def _lost(card: Any, content: Any, place: str) -> str | None:
+    """Return the place of the first value that is not in the signed content; None if all values are."""
+    if isinstance(card, dict) and card:
+        fields, parts = cast('dict[str, Any]', card), cast('dict[str, Any]', content or {})
+        pairs = [(f'{place}.{name}'.removeprefix('.'), value, parts.get(name)) for name, value in fields.items()]
+    elif isinstance(card, list) and card:
+        entries = zip_longest(cast('list[Any]', card), cast('list[Any]', content or []))
+        pairs = [(f'{place}[{n}]', value, part) for n, (value, part) in enumerate(entries)]
+    else:
+        return place if card is None or card != content else None
+    return next((lost for at, value, part in pairs if (lost := _lost(value, part, at)) is not None), None)
+
+
+def _without_requirements(card: Mapping[str, Any]) -> dict[str, Any]:
+    skills = [
+        {name: value for name, value in skill.items() if name != _REQUIREMENTS} for skill in card.get('skills', ())
+    ]
+    return {name: value for name, value in card.items() if name != _REQUIREMENTS} | {'skills': skills}
+
+
+def _with_requirements(card: dict[str, Any], wire: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the card with all requirements as they were, also those with an empty list of scopes."""
+    for holder, source in ((card, wire), *zip(card['skills'], wire['skills'], strict=True)):
+        if _REQUIREMENTS in source:
+            holder[_REQUIREMENTS] = source[_REQUIREMENTS]
+    return card

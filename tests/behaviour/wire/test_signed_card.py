@@ -1,0 +1,170 @@
+"""Signed cards (§8.4): the official SDK verifies them, and clients of each version get a card of their own."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.compat.v0_3 import types
+from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
+from fasta2a.schema import Skill
+from jwt import PyJWK
+from jwt.utils import base64url_decode
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_core import from_json
+
+from pydantic_ai_a2a import Access, APIKeyAuth, Messages, to_a2a
+
+from ...client import Client, lifespan, rpc
+from ...dialects import spoken, unversioned
+from ...signing.pairs import pem, public_pem
+
+URL = 'https://agent.example.com/joker/'
+CARD, OLDER, KEYS = '/.well-known/agent-card.json', '/.well-known/agent.json', '/.well-known/jwks.json'
+KEY = 'the-key-of-ann-1234'
+
+
+def signing(*keys: str, access: Any = None, **options: Any) -> Any:
+    settings: dict[str, Any] = {'signing': keys or [pem()], **(access or {})}
+    return to_a2a(Agent('test', name='joker'), url=URL, access=Access(**settings), **options)
+
+
+async def get(app: Any, path: str = CARD, **headers: str) -> Any:
+    answer = await Client(app).get(path, {name.replace('_', '-'): value for name, value in headers.items()})
+    assert answer.status == 200
+    return answer.json
+
+
+async def verified(app: Any, card: Any, *algorithms: str) -> None:
+    """Verify a card with the official SDK and the keys that the app serves."""
+    keys = {key['kid']: PyJWK(key) for key in (await get(app, KEYS))['keys']}
+    verify = create_signature_verifier(lambda kid, _: keys[kid or ''], [*algorithms])
+    verify(parse_agent_card(deepcopy(card)))
+
+
+@unversioned('there is one signed card')
+@pytest.mark.parametrize(('kind', 'algorithm'), [('P-256', 'ES256'), ('2048', 'RS256'), ('Ed25519', 'EdDSA')])
+async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> None:
+    app = signing(pem(kind), auth=APIKeyAuth({KEY: 'ann'}))
+    card = await get(app)
+    await verified(app, card, algorithm)
+    for name in ('name', 'version', 'description'):
+        with pytest.raises(InvalidSignaturesError):
+            await verified(app, {**card, name: 'x'}, algorithm)
+    [signature] = card['signatures']
+    header = from_json(base64url_decode(signature['protected']))
+    [key] = (await get(app, KEYS))['keys']
+    assert header == {'alg': algorithm, 'kid': key['kid'], 'typ': 'JOSE', 'jku': f'{URL.removesuffix("/")}{KEYS}'}
+
+
+@unversioned('there is one signed card')
+async def test_keys_rotate_without_a_moment_in_which_no_client_can_verify() -> None:
+    old, new = pem(number=1), pem('2048', number=2)
+    for keys, algorithms in (
+        ([old, public_pem('2048', number=2)], ['ES256']),
+        ([new, old], ['RS256', 'ES256']),
+        ([new, public_pem(number=1)], ['RS256']),
+    ):
+        app = signing(*keys)
+        card = await get(app)
+        assert len(card['signatures']) == len(algorithms)
+        for algorithm in algorithms:
+            await verified(app, card, algorithm)
+        assert len((await get(app, KEYS))['keys']) == 2
+
+
+@unversioned('there is one signed card')
+async def test_a_signed_card_has_only_fields_of_a2a_1_0_and_clients_of_0_3_have_a_card_of_their_own() -> None:
+    class Order(BaseModel):
+        number: int
+
+    app = signing(messages=Messages(input_type=Order))
+    card = await get(app)
+    assert not {'url', 'preferredTransport', 'protocolVersion', 'supportsAuthenticatedExtendedCard'} & card.keys()
+    assert 'inputSchema' not in card['skills'][0]
+    assert [each['protocolVersion'] for each in card['supportedInterfaces']] == ['1.0', '1.0', '0.3']
+    older = await get(app, OLDER)
+    assert types.AgentCard.model_validate(older).url == URL
+    assert not {'signatures', 'supportedInterfaces'} & older.keys()
+    assert older['skills'][0]['inputSchema']['title'] == 'Order'
+    assert await get(app, CARD, A2A_Version='0.3') == await get(app, f'{CARD}?A2A-Version=0.3') == older
+    assert await get(app, CARD, A2A_Version='1.0') == card
+    vary = (await Client(app).get(CARD)).headers['vary']
+    assert vary == 'Host, A2A-Version'
+
+
+@unversioned('there is one signed card')
+async def test_one_version_needs_no_choice() -> None:
+    app = signing(access={'versions': ['1.0']})
+    card = await get(app)
+    assert await get(app, OLDER) == await get(app, CARD, A2A_Version='0.3') == card
+    assert (await Client(app).get(CARD)).headers['vary'] == 'Host'
+    await verified(app, card, 'ES256')
+
+
+@unversioned('keys have no version')
+async def test_the_public_keys_are_served_and_can_be_cached() -> None:
+    app = signing(pem('P-384'), public_pem('2048'))
+    answer = await Client(app).get(KEYS)
+    assert {name: answer.headers[name] for name in ('content-type', 'cache-control')} == {
+        'content-type': 'application/jwk-set+json',
+        'cache-control': 'public, max-age=3600',
+    }
+    assert [{*key} for key in answer.json['keys']] == [
+        {'kid', 'alg', 'use', 'kty', 'crv', 'x', 'y'},
+        {'kid', 'alg', 'use', 'kty', 'n', 'e'},
+    ]
+    again = await Client(app).get(KEYS, {'If-None-Match': answer.headers['etag']})
+    head = await Client(app).get(KEYS, method='HEAD')
+    assert (again.status, again.body, head.status, head.body) == (304, b'', 200, b'')
+    assert (await Client(to_a2a(Agent('test'))).get(KEYS)).status == 404
+
+
+async def test_an_extended_card_is_signed_for_clients_of_1_0() -> None:
+    more = Skill(
+        id='more', name='More', description='More.', tags=['x'], input_modes=['text/plain'], output_modes=['text/plain']
+    )
+    app = signing(auth=APIKeyAuth({KEY: 'ann'}), access={'extended_card': {'skills': [more]}})
+    async with lifespan(app):
+        answer = await Client(app).post(rpc('GetExtendedAgentCard'), {'X-API-Key': KEY})
+    card = answer.json['result'] if spoken().has_envelope else answer.json
+    assert [skill['id'] for skill in card['skills']] == ['joker', 'more']
+    if spoken().version == '0.3':
+        assert 'signatures' not in card
+        assert types.AgentCard.model_validate(card).url == URL
+    else:
+        await verified(app, card, 'ES256')
+        with pytest.raises(InvalidSignaturesError):
+            await verified(app, {**card, 'skills': card['skills'][:1]}, 'ES256')
+
+
+@unversioned('there is one signed card')
+async def test_the_card_of_a_tenant_is_signed_with_the_tenant() -> None:
+    app = signing(access={'tenants': ['acme']})
+    card = await get(app, f'/acme{CARD}')
+    assert {interface.get('tenant') for interface in card['supportedInterfaces']} == {'acme', None}
+    await verified(app, card, 'ES256')
+
+
+@unversioned('no request is sent')
+def test_a_card_that_cannot_be_signed_is_refused_when_it_is_built() -> None:
+    with pytest.raises(TypeError, match=r'Access\.signing needs url=: a signed card has the URL of the agent'):
+        to_a2a(Agent('test'), access=Access(signing=[pem()]))
+    with pytest.raises(TypeError, match=r"Access\.signing needs '1\.0' among Access\.versions\."):
+        signing(access={'versions': ['0.3']})
+    with pytest.raises(ValueError, match='url takes an https or http URL'):
+        to_a2a(Agent('test'), url='ftp://x', access=Access(signing=[pem()]))
+    with pytest.raises(ValueError, match=r'Access\.signing\[0\] cannot be read'):
+        signing('key')
+    with pytest.raises(ValueError, match=r'because securitySchemes\.mtls\.mtlsSecurityScheme is empty'):
+        signing(security_schemes={'mtls': {'mtls_security_scheme': {}}})
+    with pytest.raises(ValueError, match='because description is empty'):
+        signing(auth=APIKeyAuth({KEY: 'ann'}), access={'extended_card': {'description': ''}})
+
+
+@unversioned('no request is sent')
+def test_the_settings_do_not_show_the_keys() -> None:
+    assert 'PRIVATE' not in repr(Access(signing=[pem()]))

@@ -1,0 +1,238 @@
+"""The signed form of cards is the official SDK's, byte for byte."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from a2a.client.card_resolver import parse_agent_card
+from a2a.types import AgentCard
+from a2a.utils.signing import create_agent_card_signer
+from google.protobuf.json_format import ParseDict
+from hypothesis import given
+from hypothesis import strategies as st
+from jwt.utils import base64url_decode
+
+from pydantic_ai_a2a.signing.card_form import FIELDS, NotSignable, canonical, known, signed_content
+from pydantic_ai_a2a.signing.cards import sign_card
+from pydantic_ai_a2a.signing.signatures import Signer
+
+from .pairs import pem
+
+CARD: dict[str, Any] = {
+    'name': 'Wetterfrosch 🐸',
+    'description': 'Knows "the weather".',
+    'supportedInterfaces': [
+        {'url': 'https://x.example/', 'protocolBinding': 'JSONRPC', 'protocolVersion': '1.0', 'tenant': 'acme'}
+    ],
+    'provider': {'url': 'https://x.example', 'organization': 'X'},
+    'version': '1',
+    'documentationUrl': 'https://x.example/docs',
+    'iconUrl': 'https://x.example/icon',
+    'capabilities': {
+        'streaming': True,
+        'pushNotifications': False,
+        'extensions': [
+            {'uri': 'https://x.example/e', 'required': True, 'params': {'a': [1, 1.5, 'x', True, {'b': 1e21}], 'ö': 7}}
+        ],
+    },
+    'securitySchemes': {
+        'oauth': {
+            'oauth2SecurityScheme': {
+                'flows': {
+                    'authorizationCode': {
+                        'authorizationUrl': 'https://x.example/a',
+                        'tokenUrl': 'https://x.example/t',
+                        'scopes': {'read': 'Read.'},
+                        'pkceRequired': True,
+                    }
+                }
+            }
+        },
+        'key': {'apiKeySecurityScheme': {'name': 'X-Key', 'location': 'header'}},
+    },
+    'securityRequirements': [{'schemes': {'oauth': {'list': ['read']}}}],
+    'defaultInputModes': ['text/plain'],
+    'defaultOutputModes': ['text/plain'],
+    'skills': [
+        {
+            'id': 's',
+            'name': 'S',
+            'description': 'Does s.',
+            'tags': ['s'],
+            'examples': ['s?'],
+            'inputModes': ['text/plain'],
+            'outputModes': ['text/plain'],
+            'securityRequirements': [{'schemes': {'oauth': {'list': ['read']}}}],
+        }
+    ],
+}
+SIGNER = Signer([pem()], 'signing', 'https://x.example/.well-known/jwks.json')
+
+
+def official(card: dict[str, Any]) -> bytes:
+    """The content that the official SDK signs, which it hands over to PyJWT."""
+    contents: list[bytes] = []
+
+    class Spy(str):
+        """A key of HMAC, which tells nothing."""
+
+    def encode(payload: bytes, **_: Any) -> str:
+        contents.append(payload)
+        return '..'
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr('a2a.utils.signing.api_jws.encode', encode)
+        header: Any = {'kid': 'k', 'alg': 'HS256', 'jku': None, 'typ': 'JOSE'}
+        create_agent_card_signer(Spy('secret'), header)(ParseDict(card, AgentCard(), ignore_unknown_fields=True))
+    return contents[0]
+
+
+def test_the_fields_are_those_of_the_protocol() -> None:
+    seen: dict[str, set[str]] = {}
+
+    def walk(message: Any) -> None:
+        if message.full_name in seen or message.file.package != 'lf.a2a.v1':
+            return
+        seen[message.full_name] = {field.json_name for field in message.fields}
+        for field in message.fields:
+            if field.message_type is not None:
+                walk(field.message_type)
+
+    walk(AgentCard.DESCRIPTOR)
+    messages = {name.removeprefix('lf.a2a.v1.'): fields for name, fields in seen.items() if not name.endswith('Entry')}
+    del messages['AgentCardSignature']
+    messages['AgentCard'].remove('signatures')
+    assert {name: {*fields} for name, fields in FIELDS.items()} == messages
+
+
+def test_a_whole_card_is_signed_as_the_official_sdk_does() -> None:
+    assert known(CARD) == CARD
+    assert canonical(signed_content(CARD)) == official(CARD)
+
+
+TEXTS = st.sampled_from(['', 'x', 'é', '\u2028', '"\\\n', '🐸'])
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False, width=64)
+    | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+REQUIREMENT: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {'schemes': st.dictionaries(TEXTS, st.fixed_dictionaries({}, optional={'list': st.lists(TEXTS, max_size=2)}))}
+)
+CARDS: st.SearchStrategy[Any] = st.fixed_dictionaries(
+    {},
+    optional={
+        'name': TEXTS,
+        'description': TEXTS | st.none(),
+        'url': TEXTS,
+        'provider': st.fixed_dictionaries({}, optional={'url': TEXTS, 'organization': TEXTS}),
+        'iconUrl': TEXTS,
+        'capabilities': st.fixed_dictionaries(
+            {},
+            optional={
+                'streaming': st.booleans(),
+                'extensions': st.lists(
+                    st.fixed_dictionaries(
+                        {},
+                        optional={
+                            'uri': TEXTS,
+                            'required': st.booleans(),
+                            'params': st.dictionaries(TEXTS, VALUES, max_size=3),
+                        },
+                    ),
+                    max_size=2,
+                ),
+            },
+        ),
+        'securityRequirements': st.lists(REQUIREMENT, max_size=2),
+        'securitySchemes': st.dictionaries(
+            TEXTS,
+            st.fixed_dictionaries({'mtlsSecurityScheme': st.fixed_dictionaries({}, optional={'description': TEXTS})}),
+        ),
+        'defaultInputModes': st.lists(TEXTS, max_size=3),
+        'signatures': st.just([{'protected': 'x', 'signature': 'y'}]),
+        'unknown': VALUES,
+    },
+)
+
+
+@given(CARDS)
+def test_every_card_is_signed_as_the_official_sdk_does(card: dict[str, Any]) -> None:
+    ours, theirs = canonical(signed_content(card)), official(deepcopy(card))
+    # The official SDK signs `null` for a card without any value.
+    assert ours == (b'{}' if theirs == b'null' else theirs)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({'name': 1}, 'name is not a string'),
+    ({'capabilities': []}, 'capabilities is not an object'),
+    ({'capabilities': {'streaming': 'yes'}}, 'capabilities.streaming is not true or false'),
+    ({'skills': {}}, 'skills is not a list'),
+    ({'skills': [{'tags': [None]}]}, r'skills\[0\].tags\[0\] is not a string'),
+    ({'securitySchemes': []}, 'securitySchemes is not an object'),
+    ({'capabilities': {'extensions': [{'params': []}]}}, r'capabilities.extensions\[0\].params is not an object'),
+    ({'capabilities': {'extensions': [{'params': {'a': 10**400}}]}}, 'beyond the range of a double'),
+    ({'name': '\ud800'}, 'has no canonical form'),
+]
+
+
+@pytest.mark.parametrize(('changes', 'place'), WRONG)
+def test_a_card_with_a_wrong_type_has_no_signed_form(changes: dict[str, Any], place: str) -> None:
+    with pytest.raises(NotSignable, match=place):
+        canonical(signed_content({**CARD, **changes}))
+    with pytest.raises(NotSignable, match='the card is not an object'):
+        known([])
+
+
+def test_a_card_that_is_nested_too_deeply_has_no_signed_form() -> None:
+    value: Any = 'x'
+    for _ in range(200):
+        value = [value]
+    with pytest.raises(NotSignable, match='deeper than 128 levels'):
+        signed_content({'capabilities': {'extensions': [{'params': {'a': value}}]}})
+
+
+def test_a_signed_card_has_what_was_signed_and_requirements_without_scopes() -> None:
+    requirements: list[Any] = [{'schemes': {'key': {'list': []}}}]
+    skill: dict[str, Any] = {**CARD['skills'][0], 'inputSchema': {}, 'securityRequirements': requirements}
+    card = sign_card({**CARD, 'skills': [skill], 'securityRequirements': requirements, 'url': 'x'}, SIGNER)
+    signatures = card.pop('signatures')
+    assert card == {
+        **CARD,
+        'securityRequirements': requirements,
+        'skills': [{**CARD['skills'][0], 'securityRequirements': requirements}],
+    }
+    assert [{*each} for each in signatures] == [{'protected', 'signature'}]
+    assert b'"kid"' in base64url_decode(signatures[0]['protected'])
+    assert canonical(signed_content(card)) == official(parse(card))
+
+
+def parse(card: dict[str, Any]) -> dict[str, Any]:
+    """The card, once the official client has read it."""
+    parse_agent_card(deepcopy(card))
+    return card
+
+
+@pytest.mark.parametrize(
+    ('changes', 'place'),
+    [
+        ({'description': ''}, 'description'),
+        ({'defaultInputModes': []}, 'defaultInputModes'),
+        ({'skills': [{**CARD['skills'][0], 'tags': ['', 's']}]}, r'skills\[0\].tags\[0\]'),
+        ({'securitySchemes': {'mtls': {'mtlsSecurityScheme': {}}}}, 'securitySchemes.mtls.mtlsSecurityScheme'),
+        ({'capabilities': {'extensions': [{'uri': 'x', 'params': {'a': None}}]}}, r'extensions\[0\].params.a'),
+        ({'capabilities': {'extensions': [{'uri': 'x', 'params': {'a': 2**53 + 1}}]}}, None),
+    ],
+)
+def test_an_empty_value_is_not_signed_unnoticed(changes: dict[str, Any], place: str | None) -> None:
+    if place is None:
+        sign_card({**CARD, **changes}, SIGNER)
+        return
+    with pytest.raises(ValueError, match=f'cannot be signed, because (\\S*){place} is empty'):
+        sign_card({**CARD, **changes}, SIGNER)
