@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .client.assembly import Update
     from .client.client import A2AClient
     from .client.client_credentials import ClientCredentials
+    from .client.notifications import Notification, NotificationVerifier
     from .client.trust import TrustedKeys
     from .conversion.outbound import Artifacts
     from .conversion.skills import tool_skills
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         A2AError,
         CardRefused,
         CardUnverified,
+        NotificationRefused,
         RemoteError,
         RemoteProtocolError,
         RemoteUnavailable,
@@ -100,6 +102,9 @@ __all__ = (
     'Messages',
     'NoCredential',
     'NoInput',
+    'Notification',
+    'NotificationRefused',
+    'NotificationVerifier',
     'Postgres',
     'Progress',
     'Push',
@@ -173,6 +178,9 @@ _MODULES = {
     'Rate': '.settings',
     'NoCredential': '.conversion.states',
     'NoInput': '.conversion.typed_input',
+    'Notification': '.client.notifications',
+    'NotificationRefused': '.errors',
+    'NotificationVerifier': '.client.notifications',
     'Rejected': '.conversion.states',
     'RemoteAgent': '.remote.agent',
     'RemoteError': '.errors',

@@ -29,6 +29,7 @@ __all__ = (
     'MethodNotFoundError',
     'MisdirectedRequestError',
     'NotFoundError',
+    'NotificationRefused',
     'OverloadedError',
     'PayloadTooLargeError',
     'PermissionDeniedError',
@@ -297,6 +298,10 @@ class CardUnverified(CardRefused):
 
 class TokenRefused(RemoteError):
     """An issuer has refused a token to `ClientCredentials`. The text has the reason of the issuer."""
+
+
+class NotificationRefused(Exception):
+    """A push notification of an agent is not signed by the agent, or is late, changed or repeated."""
 
 
 class BackendUnusable(ValueError):

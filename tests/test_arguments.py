@@ -312,17 +312,17 @@ def test_push_without_its_extra_says_which_one_to_install() -> None:
     assert told.stdout == "push= needs more packages: pip install 'pydantic-ai-a2a[push]'\n"
 
 
-@pytest.mark.parametrize('missing', ['jwt', 'rfc8785'])
-def test_signatures_without_their_extra_say_which_one_to_install(missing: str) -> None:
+def test_signatures_without_their_extra_say_which_one_to_install() -> None:
     program = (
         'import sys\n'
         'from pydantic_ai import Agent\n'
-        'from pydantic_ai_a2a import A2AClient, Access, TrustedKeys, to_a2a\n'
-        f'sys.modules[{missing!r}] = None\n'
+        'from pydantic_ai_a2a import A2AClient, Access, NotificationVerifier, TrustedKeys, to_a2a\n'
+        "sys.modules['jwt'] = None\n"
         "A2AClient('https://x')\n"
         'for use in (\n'
         "    lambda: to_a2a(Agent('test'), url='https://x/', access=Access(signing=['key'])),\n"
         "    lambda: A2AClient('https://x', card_keys=TrustedKeys(keys=['key'])),\n"
+        "    lambda: NotificationVerifier(TrustedKeys(keys=['key']), issuer='https://x', audience='https://y'),\n"
         '):\n'
         '    try:\n'
         '        use()\n'
@@ -330,6 +330,7 @@ def test_signatures_without_their_extra_say_which_one_to_install(missing: str) -
         '        print(error)\n'
     )
     told = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, timeout=LIMIT, check=True)
+    names = ['Access.signing', 'card_keys', 'NotificationVerifier']
     assert told.stdout.splitlines() == [
-        f"{name} needs more packages: pip install 'pydantic-ai-a2a[jwt]'" for name in ('Access.signing', 'card_keys')
+        f"{name} needs more packages: pip install 'pydantic-ai-a2a[jwt]'" for name in names
     ]

@@ -203,8 +203,8 @@ def to_a2a(
     check_parts(agent, settings, backend=backend, storage=storage, broker=broker)
     check_run(settings, deps_factory, hooks, run)
     check_auth(access, approvals, auth, card_security=bool(security_schemes or security_requirements))
-    check_signing(access, url)
-    signed = signatures(access, url)
+    check_signing(access, push, url)
+    signed = signatures(access, push, url)
     own = own_parts(storage, broker, workers.worker)
     guards = guard(auth, access, security_schemes, security_requirements)
     store = choose_backend(backend, retention.namespace or name or agent.name or 'agent', limits, own)
@@ -214,6 +214,7 @@ def to_a2a(
         store,
         settings,
         metering=metering,
+        sign_push=signed.sign_push,
         conversion=Conversion(
             agent,
             settings,

@@ -16,7 +16,7 @@ from ..auth.base import Authenticator
 from ..auth.guard import Auth
 from ..fasta2a.parts import foreign_worker
 from ..ports import Backend
-from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Settings
+from ..settings import HTTPS_ONLY, Access, Approvals, Messages, Push, Settings
 
 __all__ = ('check_auth', 'check_parts', 'check_run', 'check_signing')
 
@@ -63,7 +63,7 @@ def check_auth(access: Access, approvals: Approvals, auth: Auth | None, *, card_
     )
 
 
-def check_signing(access: Access, url: str | None) -> None:
+def check_signing(access: Access, push: Push | None, url: str | None) -> None:
     """Check the options of signatures.
 
     Raises:
@@ -75,6 +75,10 @@ def check_signing(access: Access, url: str | None) -> None:
             signs and url is None,
             'Access.signing needs url=: a signed card has the URL of the agent, and the URL of a request may be of a'
             ' proxy or an attacker.',
+        ),
+        (
+            push is not None and bool(push.signing) and url is None,
+            'Push.signing needs url=: receivers find the keys of the agent by its URL.',
         ),
         (signs and '1.0' not in access.versions, "Access.signing needs '1.0' among Access.versions."),
     )

@@ -34,6 +34,7 @@ from ..runs.worker import Worker
 from ..service.streams import OpenStreams
 from ..service.tasks import Service
 from ..settings import Push, Settings
+from ..signing.notifications import SignPush
 from .conversion import Conversion
 
 if TYPE_CHECKING:
@@ -45,12 +46,12 @@ __all__ = ('Assembly',)
 logger = logging.getLogger('pydantic_ai_a2a')
 
 
-def _webhooks(backend: Backend, push: Push) -> tuple[Registration, Sending]:
+def _webhooks(backend: Backend, push: Push, sign: SignPush | None) -> tuple[Registration, Sending]:
     try:
         from ..push.sending import webhooks  # noqa: PLC0415 - its HTTP client is of an extra
     except ImportError as error:
         raise ImportError("push= needs more packages: pip install 'pydantic-ai-a2a[push]'") from error
-    return webhooks(backend, push, backend.now)
+    return webhooks(backend, push, backend.now, sign)
 
 
 class Assembly:
@@ -63,6 +64,7 @@ class Assembly:
         settings: Settings,
         *,
         metering: Metering | None,
+        sign_push: SignPush | None,
         conversion: Conversion,
     ) -> None:
         self._agent = agent
@@ -85,7 +87,7 @@ class Assembly:
             job = partial(conversion.job, backend, metering)
             limit, max_wait = workers.running, limits.max_wait
             self.direct = Direct(reply, backend, job, metering=metering, limit=limit, max_wait=max_wait)
-        registration, sending = (None, None) if push is None else _webhooks(backend, push)
+        registration, sending = (None, None) if push is None else _webhooks(backend, push, sign_push)
         stores = [part for part in (backend, sending) if isinstance(part, AbstractAsyncContextManager)]
         store = LoopExitStack(*stores) if stores else None
         self.hosting = Hosting(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..http.card import KEYS_PATH, KeySet, check_url
-from ..settings import Access
-from ..signing.algorithms import EXTRA
+from ..settings import Access, Push
+from ..signing.algorithms import EXTRA, Key
+from ..signing.notifications import SignPush
 
 if TYPE_CHECKING:
-    from ..signing.signatures import Signer
+    from ..signing.app_signer import AppSigner
 
 __all__ = ('Signatures', 'signatures')
 
@@ -23,28 +23,35 @@ class Signatures:
 
     sign_card: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     """Signs the JSON of a card; None: cards are not signed."""
+    sign_push: SignPush | None = None
+    """Signs push notifications; None: push notifications are not signed."""
     key_set: KeySet | None = None
     """The endpoint of the public keys; None without signatures."""
 
 
-def signatures(access: Access, url: str | None) -> Signatures:
+def signatures(access: Access, push: Push | None, url: str | None) -> Signatures:
     """Return the signatures of the settings.
 
     Raises:
         ValueError: A key cannot be used.
         ImportError: There are keys, and the extra `jwt` is not installed.
     """
-    if url is None or not access.signing:
-        return Signatures()
+    pushes = () if push is None else push.signing
+    cards, notifications = _signer(access.signing, 'Access.signing', url), _signer(pushes, 'Push.signing', url)
+    keys = {pair.kid: pair.public for signer in (cards, notifications) if signer is not None for pair in signer.keys}
+    return Signatures(
+        sign_card=None if cards is None else cards.sign_card,
+        sign_push=None if notifications is None else notifications.sign_push,
+        key_set=KeySet([*keys.values()]) if keys else None,
+    )
+
+
+def _signer(keys: Sequence[Key], setting: str, url: str | None) -> AppSigner | None:
+    if url is None or not keys:
+        return None
     check_url(url)
     try:
-        from ..signing.cards import sign_card  # noqa: PLC0415 - of an extra, as the next line
-        from ..signing.signatures import Signer  # noqa: PLC0415 - cryptography takes long to import
+        from ..signing.app_signer import AppSigner  # noqa: PLC0415 - of an extra, and cryptography takes long to import
     except ImportError as error:
-        raise ImportError(f'Access.signing needs more packages: {EXTRA}') from error
-    signer = Signer(access.signing, 'Access.signing', url.removesuffix('/') + KEYS_PATH)
-    return Signatures(sign_card=partial(sign_card, signer=signer), key_set=_key_set(signer))
-
-
-def _key_set(*signers: Signer) -> KeySet:
-    return KeySet([*{pair.kid: pair.public for signer in signers for pair in signer.keys}.values()])
+        raise ImportError(f'{setting} needs more packages: {EXTRA}') from error
+    return AppSigner(keys, setting, url, url.removesuffix('/') + KEYS_PATH)

@@ -17,6 +17,7 @@ from ..ports import Delivery, Outbox, TaskReader
 from ..protocol import stored
 from ..protocol.versions import codec_of
 from ..settings import Push
+from ..signing.notifications import SignPush
 from ..telemetry import metrics, push_span, traceparent
 from .secrets import Cipher, Unreadable
 from .webhook import Undelivered, Webhooks
@@ -48,6 +49,7 @@ class Sender:
         settings: The app's settings for webhooks.
         cipher: Decrypts the registered targets.
         now: The wall clock (ms), for the time of a dead delivery.
+        sign: Signs a notification for each try; None: notifications have no signatures.
         chance: Returns a random number from 0 to 1.
     """
 
@@ -59,6 +61,7 @@ class Sender:
         cipher: Cipher,
         *,
         now: Callable[[], int],
+        sign: SignPush | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._outbox = outbox
@@ -66,6 +69,7 @@ class Sender:
         self._settings = settings
         self._cipher = cipher
         self._now = now
+        self._sign = sign
         self._chance = chance
         self._lease = int(settings.timeout * 2000) + 1000
         self._webhooks = Webhooks(settings)
@@ -155,7 +159,10 @@ class Sender:
             codec = codec_of(delivery.config.version)
             body = await self._body(delivery)
             with push_span(delivery.task_id, delivery.id, delivery.traceparent):
-                await self._webhooks.post(target, delivery.id, body, codec.push_media_type, traceparent())
+                signature = None if self._sign is None else self._sign(target.url, delivery.id, body, self._now())
+                await self._webhooks.post(
+                    target, delivery.id, body, codec.push_media_type, trace=traceparent(), signature=signature
+                )
         except (Undelivered, Unreadable) as error:
             await self._failed(delivery, str(error))
         else:

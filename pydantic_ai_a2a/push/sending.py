@@ -9,6 +9,7 @@ from typing import Any
 
 from ..ports import Backend
 from ..settings import Push
+from ..signing.notifications import SignPush
 from .registration import Registration
 from .secrets import Cipher
 from .sender import Sender
@@ -34,7 +35,9 @@ class Sending(AbstractAsyncContextManager[None]):
         await self._senders.pop(asyncio.get_running_loop()).close()
 
 
-def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[Registration, Sending]:
+def webhooks(
+    backend: Backend, settings: Push, now: Callable[[], int], sign: SignPush | None = None
+) -> tuple[Registration, Sending]:
     """Return the registration and the sending of webhooks.
 
     Raises:
@@ -48,6 +51,6 @@ def webhooks(backend: Backend, settings: Push, now: Callable[[], int]) -> tuple[
         )
 
     def make_sender() -> Sender:
-        return Sender(outbox, backend.reader, settings, cipher, now=now)
+        return Sender(outbox, backend.reader, settings, cipher, now=now, sign=sign)
 
     return Registration(configs, settings, cipher), Sending(make_sender)

@@ -13,6 +13,7 @@ import httpx2
 
 from ..public_hosts import literal
 from ..settings import Push
+from ..signing.notifications import SIGNATURE_HEADER
 from ..types import PushTarget
 from .addresses import AddressPolicy, AddressRefused, host_of
 
@@ -65,7 +66,14 @@ class Webhooks:
         await self._transport.aclose()
 
     async def post(
-        self, target: PushTarget, delivery_id: str, body: bytes, media_type: str, trace: str | None = None
+        self,
+        target: PushTarget,
+        delivery_id: str,
+        body: bytes,
+        media_type: str,
+        *,
+        trace: str | None = None,
+        signature: str | None = None,
     ) -> None:
         """Send a notification, and return once the webhook has accepted it.
 
@@ -75,13 +83,17 @@ class Webhooks:
             body: The body of the notification.
             media_type: Media type of the body.
             trace: Trace of the notification, as W3C trace context.
+            signature: Signature of this try, as a JSON Web Token.
 
         Raises:
             Undelivered: The webhook did not accept the notification.
         """
         try:
             async with asyncio.timeout(self._timeout):
-                status = await self._post(target, delivery_id, body, media_type, trace)
+                headers = {'Content-Type': media_type, ID_HEADER: delivery_id}
+                optional = {'traceparent': trace, SIGNATURE_HEADER: signature}
+                headers |= {name: value for name, value in optional.items() if value is not None}
+                status = await self._post(target, body, headers)
         except TimeoutError:
             raise Undelivered('no answer in time') from None
         except AddressRefused as refused:
@@ -91,15 +103,13 @@ class Webhooks:
         if not 200 <= status < 300:
             raise Undelivered(f'HTTP {status}')
 
-    async def _post(self, target: PushTarget, delivery_id: str, body: bytes, media_type: str, trace: str | None) -> int:
+    async def _post(self, target: PushTarget, body: bytes, headers: dict[str, str]) -> int:
         url = self._guard.check_url(target.url)
         host = host_of(url)
         headers = {
             'Host': url.netloc.decode('ascii'),
-            'Content-Type': media_type,
             'Accept-Encoding': 'identity',
-            ID_HEADER: delivery_id,
-            **({} if trace is None else {'traceparent': trace}),
+            **headers,
             **_credentials(target),
         }
         address = await self._address(url, host)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from ..arguments import Span, checked
+from ..signing.algorithms import Key
 from .numbers import positive
 
 __all__ = ('Progress', 'Push', 'Results', 'TextStream')
@@ -94,6 +95,9 @@ class Push:
     keys: Sequence[str] = field(default=(), repr=False)
     """Fernet keys that encrypt stored URLs, tokens and credentials (see `cryptography.fernet.Fernet.generate_key`). The
     first key encrypts, all keys decrypt. Default: no encryption."""
+    signing: Sequence[Key] = field(default=(), repr=False)
+    """Keys of signatures of push notifications, as for `Access.signing`; the first key signs. Needs `url=` and the
+    extra `jwt`. Default: push notifications have no signatures."""
     resolve: Callable[[str, int], Awaitable[Sequence[str]]] | None = None
     """Async function `(host, port)` that returns the addresses of a host. Default None: the system's resolver."""
 

@@ -14,9 +14,10 @@ from pydantic_core import from_json
 from .algorithms import Key
 from .keys import KeyPair, load_keys
 
-__all__ = ('Signer', 'Unverified', 'protected_header', 'verify')
+__all__ = ('Signer', 'Unverified', 'protected_header', 'split_token', 'verify')
 
 _MAX_HEADER = 10_000
+_MAX_TOKEN = 20_000
 
 
 class Unverified(Exception):
@@ -75,6 +76,19 @@ def protected_header(protected: object, algorithms: Collection[str]) -> Mapping[
     if not isinstance(fields.get('kid'), str | None) or not isinstance(fields.get('jku'), str | None):
         raise Unverified('has a malformed header')
     return fields
+
+
+def split_token(token: str) -> tuple[str, bytes, str]:
+    """Return the protected header, the payload and the signature of a token, which is not verified.
+
+    Raises:
+        Unverified: The token is malformed.
+    """
+    parts = token.split('.')
+    if len(parts) != 3 or len(token) > _MAX_TOKEN:
+        raise Unverified('is malformed')
+    protected, payload, signature = parts
+    return protected, _decoded(payload, 'payload'), signature
 
 
 def verify(protected: str, payload: bytes, signature: object, keys: Sequence[PyJWK]) -> None:

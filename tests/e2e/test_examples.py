@@ -131,3 +131,15 @@ def test_the_readme_of_the_examples_lists_each_example() -> None:
     names = [path.name for path in examples.iterdir() if path.suffix == '.py' or (path / 'README.md').exists()]
     notebooks = [path.relative_to(examples).as_posix() for path in examples.rglob('*.ipynb')]
     assert sorted(listed) == sorted(names + notebooks)
+
+
+def test_a_receiver_of_signed_webhooks_refuses_repeated_and_changed_requests() -> None:
+    with process('examples/signed_webhooks.py', cwd=ROOT, fork=False) as running:
+        assert running.exit_code() == 0
+    assert running.output.splitlines() == [
+        'verified statusUpdate',
+        'verified artifactUpdate',
+        'verified statusUpdate',
+        '401 The notification is repeated: a request with the same signature came before.',
+        '401 The body of the notification was changed.',
+    ]
