@@ -32,7 +32,10 @@ from pydantic_ai_a2a import (
 AGENT = 'https://agent.example.com/joker/'
 key = ec.generate_private_key(ec.SECP256R1())  # your server reads a secret
 private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+public = key.public_key().public_bytes(
+    Encoding.PEM,
+    PublicFormat.SubjectPublicKeyInfo,
+)
 requests: queue.Queue[tuple[dict[str, str], bytes]] = queue.Queue()
 
 
@@ -53,7 +56,11 @@ mount(app, '/joker', to_a2a(Agent('test', name='joker'), url=AGENT, push=push))
 def main() -> None:
     """Let the agent call the webhook, then repeat and change a request."""
     with serve(app) as server:
-        app.state.verify = NotificationVerifier(TrustedKeys(keys=[public]), issuer=AGENT, audience=server.url)
+        app.state.verify = NotificationVerifier(
+            TrustedKeys(keys=[public]),
+            issuer=AGENT,
+            audience=server.url,
+        )
         hook = f'{server.url.rstrip("/")}/webhook'
         message = {
             'messageId': 'message-1',

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .agent.options import RunOptions
     from .app.app import A2AApp
     from .app.build import to_a2a
+    from .app.catalogue import catalogue
     from .app.mount import mount
     from .app.serve import Server, run, serve
     from .auth.api_key import APIKeyAuth
@@ -131,6 +132,7 @@ __all__ = (
     'WaitingTask',
     'Workers',
     'a2a',
+    'catalogue',
     'hash_key',
     'mount',
     'remote_results',
@@ -202,6 +204,7 @@ _MODULES = {
     'WaitingTask': '.types',
     'Workers': '.settings',
     'a2a': '.agent.current_task',
+    'catalogue': '.app.catalogue',
     'hash_key': '.auth.hashes',
     'mount': '.app.mount',
     'remote_results': '.remote.results',

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ..runs.host import Component
 from .base import NO_SNIFF
 
-__all__ = ('LIVE_PATH', 'READY_PATH', 'Live', 'Ready')
+__all__ = ('LIVE_PATH', 'READY_PATH', 'Live', 'Ready', 'answer_health')
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
@@ -30,7 +30,7 @@ class Live:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer GET and HEAD."""
-        await _answer(scope, send, 200, {'live': True})
+        await answer_health(scope, send, 200, {'live': True})
 
 
 class Ready:
@@ -57,7 +57,7 @@ class Ready:
         components = dict(self._components())
         components['backend'] = 'idle' if components['server'] == 'idle' else await self._backend()
         ready = _READY.issuperset(components.values())
-        await _answer(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
+        await answer_health(scope, send, 200 if ready else 503, {'ready': ready, 'components': components})
 
     async def _backend(self) -> Component:
         try:
@@ -75,7 +75,8 @@ class Ready:
         return 'ok'
 
 
-async def _answer(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
+async def answer_health(scope: Scope, send: Send, status: int, content: Mapping[str, Any]) -> None:
+    """Answer with health as JSON, which is never cached."""
     body = to_json(content)
     headers = [
         (b'content-type', b'application/json'),

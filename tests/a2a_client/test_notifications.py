@@ -44,7 +44,8 @@ SIGNER = AppSigner([pem()], 'Push.signing', URL, f'{URL}.well-known/jwks.json')
 
 
 def verifier(trusted: TrustedKeys = TRUSTED, **options: Any) -> NotificationVerifier:
-    return NotificationVerifier(trusted, **{'issuer': URL, 'audience': f'{HOOK}/hook', **options})
+    arguments: dict[str, Any] = {'issuer': URL, 'audience': f'{HOOK}/hook', **options}
+    return NotificationVerifier(trusted, **arguments)
 
 
 def signed(url: str = f'{HOOK}/hook?key=secret', body: bytes = BODY, *, ago: float = 0.0) -> dict[str, str]:

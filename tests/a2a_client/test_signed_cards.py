@@ -141,8 +141,9 @@ def test_every_changed_value_is_refused(data: st.DataObject) -> None:
 
 
 def _leaves(value: Any) -> Iterator[tuple[Any, ...]]:
-    entries: Any = enumerate(value) if isinstance(value, list) else value.items()
-    for step, inner in entries:
+    steps: Any = value if isinstance(value, dict) else range(len(value))
+    for step in steps:
+        inner = value[step]
         yield from [(step, *rest) for rest in _leaves(inner)] if isinstance(inner, dict | list) else [(step,)]
 
 
