@@ -34,6 +34,7 @@ class Protected:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope['type'] == 'http' and (b'x-key', b'secret') not in scope['headers']:
+            await receive()  # as middleware does that reads bodies
             await PlainTextResponse('No.', 401)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
