@@ -34,12 +34,12 @@ from ..runs.worker import Worker
 from ..service.streams import OpenStreams
 from ..service.tasks import Service
 from ..settings import Push, Settings
-from ..signing.notifications import SignPush
 from .conversion import Conversion
 
 if TYPE_CHECKING:
     from ..push.registration import Registration
     from ..push.sending import Sending
+    from ..signing.notifications import SignPush
 
 __all__ = ('Assembly',)
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ..http.card import KEYS_PATH, KeySet, check_url
 from ..settings import Access, Push
 from ..signing.algorithms import EXTRA, Key
-from ..signing.notifications import SignPush
 
 if TYPE_CHECKING:
     from ..signing.app_signer import AppSigner
+    from ..signing.notifications import SignPush
 
 __all__ = ('Signatures', 'signatures')
 

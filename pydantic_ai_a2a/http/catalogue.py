@@ -79,18 +79,18 @@ class Agents:
         """Return the agents as the client of a request reaches them."""
         return [await self._agent(scope, path) for path in self._apps]
 
-    async def ask(self, scope: Scope, path: str, below: str) -> tuple[int, Any]:
+    async def ask(self, scope: Scope, path: str, below: str) -> tuple[int, dict[str, Any] | None]:
         """Return the status and the JSON of an agent's answer; None for an answer that is no JSON object."""
         status, body = await _get(self._apps[path], scope, path, below)
         try:
             answer: object = from_json(body)
         except ValueError:
             answer = None
-        return status, cast('object', answer) if isinstance(answer, dict) else None
+        return status, cast('dict[str, Any]', answer) if isinstance(answer, dict) else None
 
     async def _agent(self, scope: Scope, path: str) -> _Agent:
-        status, card = await self.ask(scope, path, CARD_PATH)
-        card = card if status == 200 and card is not None else {}
+        status, answer = await self.ask(scope, path, CARD_PATH)
+        card: dict[str, Any] = answer if status == 200 and answer is not None else {}
         here = base_url(scope).removesuffix('/') + quote(path)
         docs = self._docs.get(path)
         return _Agent(

@@ -141,9 +141,9 @@ def test_every_changed_value_is_refused(data: st.DataObject) -> None:
 
 
 def _leaves(value: Any) -> Iterator[tuple[Any, ...]]:
-    steps: Any = value if isinstance(value, dict) else range(len(value))
+    steps: Any = list[Any](value) if isinstance(value, Mapping) else range(len(value))
     for step in steps:
-        inner = value[step]
+        inner: Any = value[step]
         yield from [(step, *rest) for rest in _leaves(inner)] if isinstance(inner, dict | list) else [(step,)]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import httpx
 import pytest
-from a2a.client.card_resolver import parse_agent_card
+from a2a.client.card_resolver import A2ACardResolver, parse_agent_card
 from a2a.compat.v0_3 import types
 from a2a.utils.signing import InvalidSignaturesError, create_signature_verifier
 from fasta2a.schema import Skill
@@ -58,6 +59,21 @@ async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> 
     header = from_json(base64url_decode(signature['protected']))
     [key] = (await get(app, KEYS))['keys']
     assert header == {'alg': algorithm, 'kid': key['kid'], 'typ': 'JOSE', 'jku': f'{URL.removesuffix("/")}{KEYS}'}
+
+
+@unversioned('there is one signed card')
+async def test_the_official_client_fetches_the_card_and_verifies_it() -> None:
+    app = signing()
+    [key] = (await get(app, KEYS))['keys']
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http:
+        resolver = A2ACardResolver(http, 'https://agent.example.com')
+        card = await resolver.get_agent_card(
+            signature_verifier=create_signature_verifier(lambda *_: PyJWK(key), ['ES256'])
+        )
+        assert card.name == 'joker'
+        other = create_signature_verifier(lambda *_: public_pem(number=2), ['ES256'])
+        with pytest.raises(InvalidSignaturesError):
+            await resolver.get_agent_card(signature_verifier=other)
 
 
 @unversioned('there is one signed card')
