@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import jwt
 import pytest
@@ -141,9 +141,9 @@ def test_every_changed_value_is_refused(data: st.DataObject) -> None:
 
 
 def _leaves(value: Any) -> Iterator[tuple[Any, ...]]:
-    steps: Any = list[Any](value) if isinstance(value, Mapping) else range(len(value))
-    for step in steps:
-        inner: Any = value[step]
+    is_object = isinstance(value, Mapping)
+    pairs = cast('Mapping[Any, Any]', value).items() if is_object else enumerate(cast('list[Any]', value))
+    for step, inner in pairs:
         yield from [(step, *rest) for rest in _leaves(inner)] if isinstance(inner, dict | list) else [(step,)]
 
 

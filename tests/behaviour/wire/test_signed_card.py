@@ -64,14 +64,14 @@ async def test_the_official_sdk_verifies_the_card(kind: str, algorithm: str) -> 
 @unversioned('there is one signed card')
 async def test_the_official_client_fetches_the_card_and_verifies_it() -> None:
     app = signing()
-    [key] = (await get(app, KEYS))['keys']
+    keys = {key['kid']: PyJWK(key) for key in (await get(app, KEYS))['keys']}
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as http:
         resolver = A2ACardResolver(http, 'https://agent.example.com')
         card = await resolver.get_agent_card(
-            signature_verifier=create_signature_verifier(lambda *_: PyJWK(key), ['ES256'])
+            signature_verifier=create_signature_verifier(lambda kid, _: keys[kid or ''], ['ES256'])
         )
         assert card.name == 'joker'
-        other = create_signature_verifier(lambda *_: public_pem(number=2), ['ES256'])
+        other = create_signature_verifier(lambda kid, _: public_pem(number=2), ['ES256'])
         with pytest.raises(InvalidSignaturesError):
             await resolver.get_agent_card(signature_verifier=other)
 
