@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import rfc8785
 
-__all__ = ('FIELDS', 'NotSignable', 'canonical', 'known', 'signed_content')
+__all__ = ('FIELDS', 'NotSignable', 'canonical', 'known', 'signed_content', 'without_empty')
 
 _MAX_DEPTH = 128
 _EXACT = 2**53
@@ -38,7 +38,7 @@ def signed_content(card: object) -> dict[str, Any]:
     Raises:
         NotSignable: A field has the wrong type, or the card is nested too deeply.
     """
-    return _without_empty(known(card), 1) or {}
+    return without_empty(known(card)) or {}
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:
@@ -195,14 +195,18 @@ FIELDS: Mapping[str, Mapping[str, Reader]] = {
 """The messages of the card with their fields, as in the protocol's a2a.proto."""
 
 
-def _without_empty(value: Any, depth: int) -> Any:
-    """Return a value without empty and null values at any depth; None if nothing is left."""
+def without_empty(value: Any, depth: int = 1) -> Any:
+    """Return a value without empty and null values at any depth; None if nothing is left.
+
+    Raises:
+        NotSignable: The value is nested too deeply.
+    """
     if isinstance(value, dict | list) and depth > _MAX_DEPTH:
         raise NotSignable(f'the card is nested deeper than {_MAX_DEPTH} levels')
     if isinstance(value, dict):
-        items = {name: _without_empty(item, depth + 1) for name, item in cast('dict[str, Any]', value).items()}
+        items = {name: without_empty(item, depth + 1) for name, item in cast('dict[str, Any]', value).items()}
         return {name: item for name, item in items.items() if item is not None} or None
     if isinstance(value, list):
-        entries = [_without_empty(item, depth + 1) for item in cast('list[Any]', value)]
+        entries = [without_empty(item, depth + 1) for item in cast('list[Any]', value)]
         return [item for item in entries if item is not None] or None
     return None if value == '' else value

@@ -6,23 +6,31 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, cast
 
-from .card_form import canonical, known, signed_content
+from .card_form import canonical, known, signed_content, without_empty
 from .signatures import Signer
 
 __all__ = ('sign_card',)
 
 _REQUIREMENTS = 'securityRequirements'
+_ANNOTATIONS = frozenset({'default', 'examples'})
+"""Keywords that a JSON Schema may lose: they describe, and do not restrict."""
+_MAY_BE_EMPTY = frozenset({'$defs', 'additionalProperties', 'items', 'properties', 'required'})
+"""Keywords that mean the same in a JSON Schema if they are empty as if they are absent."""
 
 
 def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
     """Return a card of A2A 1.0 with signatures and without unknown fields.
 
-    Verifiers leave out empty values. So only security requirements without scopes may be empty, and are not signed.
+    Verifiers leave out empty values. So the card loses empty keywords of the JSON Schemas of its extensions. Only
+    security requirements without scopes may be empty, and are not signed.
 
     Raises:
         ValueError: Another value is empty.
     """
     card = known(wire)
+    for extension in card.get('capabilities', {}).get('extensions', ()):
+        if 'params' in extension:
+            extension['params'] = _without_empty_keywords(extension['params'])
     content = signed_content(card)
     if (place := _lost(_without_requirements(card), _without_requirements(content), '')) is not None:
         raise ValueError(
@@ -30,6 +38,21 @@ def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
             f'{place} a value, or remove {place}.'
         )
     return {**_with_requirements(card, wire), 'signatures': signer.signatures(canonical(content))}
+
+
+def _without_empty_keywords(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without_empty_keywords(item) for item in cast('list[Any]', value)]
+    if not isinstance(value, dict):
+        return value
+    members = {name: _without_empty_keywords(item) for name, item in cast('dict[str, Any]', value).items()}
+    return {name: item for name, item in members.items() if not _may_go(name, item)}
+
+
+def _may_go(keyword: str, value: Any) -> bool:
+    if keyword in _ANNOTATIONS:
+        return value is None or without_empty(value) != value
+    return keyword in _MAY_BE_EMPTY and value in ([], {})
 
 
 def _lost(card: Any, content: Any, place: str) -> str | None:

@@ -236,3 +236,34 @@ def test_an_empty_value_is_not_signed_unnoticed(changes: dict[str, Any], place: 
         return
     with pytest.raises(ValueError, match=f'cannot be signed, because (\\S*){place} is empty'):
         sign_card({**CARD, **changes}, SIGNER)
+
+
+def test_json_schemas_on_a_signed_card_lose_empty_keywords_that_restrict_nothing() -> None:
+    name = {'type': 'string', 'default': '', 'title': 'Name'}
+    properties = {'name': name, 'default': name, 'of': {'default': {'deep': ['']}, 'anyOf': [{'type': 'null'}]}}
+    schema = {'type': 'object', 'properties': properties, 'required': [], '$defs': {}}
+    params = {'inputSchema': schema, 'outputSchema': {'type': 'null', 'default': None, 'examples': [0, False]}}
+    extensions = [{'uri': 'x'}, {'uri': 'y', 'params': params}]
+    card = sign_card({**CARD, 'capabilities': {'extensions': extensions}}, SIGNER)
+    shown = {'type': 'string', 'title': 'Name'}
+    assert card['capabilities']['extensions'] == [
+        {'uri': 'x'},
+        {
+            'uri': 'y',
+            'params': {
+                'inputSchema': {
+                    'type': 'object',
+                    'properties': {'name': shown, 'default': shown, 'of': {'anyOf': [{'type': 'null'}]}},
+                },
+                'outputSchema': {'type': 'null', 'examples': [0, False]},
+            },
+        },
+    ]
+    assert canonical(signed_content(card)) == official(parse(card))
+    assert schema['required'] == [], 'the schema itself has not changed'
+
+
+def test_a_json_schema_that_an_empty_value_restricts_is_not_signed() -> None:
+    extensions = [{'uri': 'x', 'params': {'inputSchema': {'enum': ['', 'a']}}}]
+    with pytest.raises(ValueError, match=r'params\.inputSchema\.enum\[0\] is empty'):
+        sign_card({**CARD, 'capabilities': {'extensions': extensions}}, SIGNER)
