@@ -66,7 +66,7 @@ PARTIAL_CALLS = 10
 CLIENT_TOOLS_CALLS = 10
 """Of a send without tools, where clients may declare tools: no message is read again, and no toolset is added."""
 
-APP_MODULES = 200
+APP_MODULES = 202
 """Modules of the package that an app over the memory of the process loads."""
 
 WARM_UP, REPEATS = 4, 9
