@@ -240,9 +240,16 @@ def test_an_empty_value_is_not_signed_unnoticed(changes: dict[str, Any], place: 
 
 def test_json_schemas_on_a_signed_card_lose_empty_keywords_that_restrict_nothing() -> None:
     name: dict[str, Any] = {'type': 'string', 'default': '', 'title': 'Name'}
-    properties: dict[str, Any] = {'name': name, 'default': name, 'of': {'default': {'deep': ['']}, 'anyOf': [{'type': 'null'}]}}
+    properties: dict[str, Any] = {
+        'name': name,
+        'default': name,
+        'of': {'default': {'deep': ['']}, 'anyOf': [{'type': 'null'}]},
+    }
     schema: dict[str, Any] = {'type': 'object', 'properties': properties, 'required': [], '$defs': {}}
-    params: dict[str, Any] = {'inputSchema': schema, 'outputSchema': {'type': 'null', 'default': None, 'examples': [0, False]}}
+    params: dict[str, Any] = {
+        'inputSchema': schema,
+        'outputSchema': {'type': 'null', 'default': None, 'examples': [0, False]},
+    }
     extensions: list[dict[str, Any]] = [{'uri': 'x'}, {'uri': 'y', 'params': params}]
     card = sign_card({**CARD, 'capabilities': {'extensions': extensions}}, SIGNER)
     shown = {'type': 'string', 'title': 'Name'}
