@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .app.catalogue import catalogue
     from .app.mount import mount
     from .app.serve import Server, run, serve
+    from .app.serve_grpc import serve_grpc
     from .auth.api_key import APIKeyAuth
     from .auth.base import AllOf, Authenticator
     from .auth.bearer import BearerAuth
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .remote.results import remote_results
     from .remote.toolset import A2AToolset
     from .settings import (
+        TLS,
         Access,
         Approvals,
         Budget,
@@ -72,6 +74,7 @@ if TYPE_CHECKING:
 
 __all__ = (
     'A2A',
+    'TLS',
     'A2AApp',
     'A2AClient',
     'A2AError',
@@ -138,6 +141,7 @@ __all__ = (
     'remote_results',
     'run',
     'serve',
+    'serve_grpc',
     'to_a2a',
     'tool_skills',
 )
@@ -197,6 +201,7 @@ _MODULES = {
     'Server': '.app.serve',
     'StarletteAuth': '.auth.starlette',
     'TokenRefused': '.errors',
+    'TLS': '.settings',
     'ToolCall': '.agent.hooks',
     'ToolResult': '.agent.hooks',
     'TrustedKeys': '.client.trust',
@@ -210,6 +215,7 @@ _MODULES = {
     'remote_results': '.remote.results',
     'run': '.app.serve',
     'serve': '.app.serve',
+    'serve_grpc': '.app.serve_grpc',
     'to_a2a': '.app.build',
     'tool_skills': '.conversion.skills',
 }

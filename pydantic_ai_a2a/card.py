@@ -38,8 +38,9 @@ _BINDING = 'JSONRPC'
 _HTTP = 'HTTP+JSON'
 _NEWER = '1.0'
 _OLDER = '0.3'
-_INTERFACES = ((_BINDING, _NEWER), (_HTTP, _NEWER), (_BINDING, _OLDER))
-"""The declared bindings and versions, all at one URL; the preferred one first (§8.3.1)."""
+_GRPC = 'GRPC'
+_INTERFACES = ((_BINDING, _NEWER), (_HTTP, _NEWER), (_GRPC, _NEWER), (_BINDING, _OLDER))
+"""The declared bindings and versions; the preferred one first (§8.3.1). All are at one URL, except gRPC."""
 _URLS = 32
 """Size of the cache of rendered cards, one for each URL of the server and each tenant."""
 _OWN = ('supported_interfaces', 'capabilities', 'security_schemes', 'security_requirements', 'signatures')
@@ -107,21 +108,20 @@ class CardTemplate:
         sign: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None,
     ) -> None:
         self._modes = {'input_modes': list(facts.input_modes), 'output_modes': list(facts.output_modes)}
+        self._versions = settings.versions
+        self._http_json = settings.http_json
+        self._grpc: Callable[[str], str] | None = None
         self._sign = sign
         self.forms: Mapping[str, Sequence[str]] = {
             version: settings.versions if sign is None else (version,) for version in settings.versions
         }
         """The versions whose fields a card has, by the version of the client."""
-        self._bindings = [
-            (binding, version)
-            for binding, version in _INTERFACES
-            if version in settings.versions and (settings.http_json or binding != _HTTP)
-        ]
         self._card = _checked(_card(facts, settings, self._modes))
         self.capabilities = _capabilities(settings)
         """Names of the capabilities that the card declares (§4.4.3)."""
-        self.extensions: Sequence[AgentExtension] = self._card['capabilities'].get('extensions', ())
+        self.extensions: list[AgentExtension] = [*self._card['capabilities'].get('extensions', ())]
         """The declared extensions (§4.6)."""
+        self._extensions = tuple(self.extensions)
         self._cached = lru_cache(maxsize=_URLS)(self._render)
 
     @property
@@ -142,8 +142,35 @@ class CardTemplate:
     def public(self, url: str, tenant: str = '') -> AgentCard:
         """Return the card as a value."""
         card = deepcopy(self._card)
-        card['supported_interfaces'] = [_interface(*binding, url, tenant) for binding in self._bindings]
+        if self.extensions:
+            card['capabilities']['extensions'] = deepcopy(self.extensions)
+        urls = self._places(url)
+        card['supported_interfaces'] = [
+            _interface(binding, version, urls[binding], tenant)
+            for binding, version in _INTERFACES
+            if version in self._versions and binding in urls
+        ]
         return card
+
+    def _places(self, url: str) -> dict[str, str]:
+        """Return the URLs of the bindings. A gRPC call does not tell the URL of the agent over HTTP."""
+        urls = {} if self._grpc is None else {_GRPC: self._grpc(url)}
+        if url or not urls:
+            urls[_BINDING] = url
+            if self._http_json:
+                urls[_HTTP] = url
+        return urls
+
+    def serve_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension] = ()) -> None:
+        """Declare the gRPC binding from now on, or withdraw it.
+
+        Args:
+            place: Returns `host:port` of the gRPC server, from the URL of the agent; None withdraws the binding.
+            extensions: Extensions of the binding.
+        """
+        self._grpc = place
+        self.extensions = [*self._extensions, *(() if place is None else extensions)]
+        self._cached.cache_clear()
 
     def extended(self, public: AgentCard, fields: Mapping[str, Any], version: str = _NEWER) -> bytes:
         """Return an extended card as JSON (§3.1.11).

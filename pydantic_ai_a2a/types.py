@@ -141,6 +141,8 @@ class Call:
     """Bytes of the request's body."""
     request: Any = field(default=None, repr=False)
     """The `RequestInfo` of the call."""
+    left: Any = field(default=None, repr=False)
+    """A future that is done once the client has gone; it ends the wait for a task. None: such a wait goes on."""
 
 
 class TaskEvent(NamedTuple):

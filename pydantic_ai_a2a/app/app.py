@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Self
 
 from fasta2a import FastA2A
@@ -14,14 +15,15 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..audit import audit
-from ..dispatch.dispatch import Dispatcher
+from ..card import CardTemplate
 from ..errors import TaskNotFoundError, UnsupportedOperationError
 from ..http.browser import AllowedHosts, misdirected
 from ..http.connection import REQUEST
+from ..http.exchange import Serving
 from ..http.request import redact
 from ..http.unread import closing
 from ..ports import Backend
-from ..protocol import stored
+from ..protocol import event_ids, stored
 from ..runs.hosting import Hosting
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
@@ -82,8 +84,9 @@ class A2AApp(FastA2A):
     def __init__(
         self,
         backend: Backend,
-        dispatcher: Dispatcher,
+        serving: Serving,
         *,
+        card: CardTemplate,
         hosting: Hosting,
         allowed_hosts: AllowedHosts | None,
         answer_time: float,
@@ -102,13 +105,17 @@ class A2AApp(FastA2A):
         self._backend = backend
         self.docs_url = docs_url
         """Path of the playground; None without one."""
-        self.dispatcher = dispatcher
+        self.serving = serving
+        """The parts that the bindings need."""
+        self.card = card
+        """The agent card without the URL."""
+        self.dispatcher = serving.dispatcher
         """Performs operations for callers, also for callers in this process."""
         self.hosting = hosting
         """Runs the app's workers, from the first call or the lifespan on."""
-        self.guard = dispatcher.guard
+        self.guard = self.dispatcher.guard
         """Decides who may call."""
-        self.metering = dispatcher.metering
+        self.metering = self.dispatcher.metering
         """Counts the requests and runs of callers; None: nothing is counted."""
         self.allowed_hosts = allowed_hosts
         """The hosts that the app answers for; None: all hosts."""
@@ -136,6 +143,15 @@ class A2AApp(FastA2A):
     def backend(self) -> Backend:
         """The backend of the app's tasks and conversations."""
         return self._backend
+
+    def declare_grpc(self, place: Callable[[str], str] | None) -> None:
+        """List the gRPC binding on the agent card; None: no longer.
+
+        Args:
+            place: Returns `host:port` of the gRPC server, from the URL of the agent.
+        """
+        self.card.serve_grpc(place, [event_ids.EXTENSION])
+        self.dispatcher.extensions.declared = self.card.extensions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. Without a lifespan, the first request of an operation starts the app."""

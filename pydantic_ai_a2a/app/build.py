@@ -252,7 +252,8 @@ def to_a2a(
     exact = exact_routes(serving, discovery, parts.ready, signed.key_set)
     return A2AApp(
         store,
-        serving.dispatcher,
+        serving,
+        card=card,
         hosting=parts.hosting,
         storage=None if own is None else own.storage,
         broker=None if own is None else own.broker,

@@ -5,31 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from inspect import signature
 from ipaddress import ip_address
 from math import ceil
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp, Scope
 
 from ..arguments import checked, suggestion
-from ..auth.hosts import is_loopback
 from ..http.browser import AllowedHosts, HostCheck
 from ..http.request import redact as redact_query
 from ..notebooks import server_html
-from .app import A2AApp
-from .build import to_a2a
+from ..settings import TLS
+from .listening import listen, url_of
 from .playground import playground_paths
+from .serve_grpc import GrpcState, serve_grpc
+from .served import app_of, check_callers, served
 
 if TYPE_CHECKING:
     import uvicorn
 
-__all__ = ('CannotListen', 'Server', 'answering', 'check_callers', 'listen', 'run', 'serve', 'served', 'url_of')
+__all__ = ('Server', 'answering', 'run', 'serve')
 
 logger = logging.getLogger('uvicorn.error')
 
@@ -43,16 +45,13 @@ _CUT_OFF = 5
 """Seconds after the grace period of the apps until connections of clients that do not read are cut."""
 
 
-class CannotListen(OSError):
-    """The server cannot listen on the address: it is in use, not of this machine, or not allowed."""
-
-
 @checked
 def run(
     app: ASGIApp | AbstractAgent[Any, Any],
     *,
     host: str = '127.0.0.1',
     port: int = 8000,
+    grpc_port: int | None = None,
     allowed_hosts: Collection[str] | None = None,
     anonymous: bool = False,
     **uvicorn_options: Any,
@@ -63,6 +62,8 @@ def run(
         app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with a mounted app of `to_a2a`.
         host: Address to listen on. Default: only programs on this machine can connect.
         port: Port to listen on.
+        grpc_port: Port to serve gRPC on as well, with the `ssl_` options of uvicorn; 0 takes a free one. Default None:
+            no gRPC.
         allowed_hosts: Host names to answer for, in addition to the names in `to_a2a`; `*` is every name. Default None:
             no more names on an address of this machine only, all names on other addresses. A proxy on this machine
             that passes on the name of the outer host needs the name here.
@@ -72,18 +73,24 @@ def run(
         uvicorn_options: Further arguments of `uvicorn.Config`.
 
     Raises:
+        CannotListen: An address cannot be used.
+        ImportError: The packages of the extra `grpc` are missing.
         RuntimeError: An event loop runs in this thread.
         TypeError: An argument has a wrong type, or uvicorn has no such option.
-        ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`.
+        ValueError: Everyone could call the agent, or the agent is not recognised, without `anonymous=True`. gRPC cannot
+            serve the app: see `serve_grpc`.
     """
     _check_no_loop()
-    _check_options('run', uvicorn_options)
-    app = _app_of(app)
+    _check_options(run, uvicorn_options)
+    app = app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
+    grpc = None
+    if grpc_port is not None:
+        grpc = serve_grpc(app, host=host, port=grpc_port, tls=_tls(uvicorn_options), anonymous=anonymous)
     listener = listen(host, port)
     with listener, suppress(KeyboardInterrupt):  # uvicorn raises it again after the shutdown
-        server, _ = _uvicorn(app, listener, hosts, uvicorn_options)
+        server, _ = _uvicorn(app, listener, hosts, uvicorn_options, grpc=grpc)
         server.run(sockets=[listener])
 
 
@@ -120,24 +127,31 @@ def serve(
         ValueError: As for `run`.
         RuntimeError: The app did not start.
     """
-    _check_options('serve', uvicorn_options)
-    app = _app_of(app)
+    _check_options(serve, uvicorn_options)
+    app = app_of(app)
     hosts = None if allowed_hosts is None else AllowedHosts(allowed_hosts)
     check_callers(app, host, hosts, anonymous)
     return Server(app, listen(host, port), {'log_level': 'warning', **uvicorn_options}, hosts)
 
 
-def _app_of(app: ASGIApp | AbstractAgent[Any, Any]) -> ASGIApp:
-    return to_a2a(cast('AbstractAgent[Any, Any]', app)) if isinstance(app, AbstractAgent) else app
+def _tls(options: Mapping[str, Any]) -> TLS | None:
+    """Return the TLS of gRPC, from the options of uvicorn."""
+    if (certificate := options.get('ssl_certfile')) is None:
+        return None
+    if options.get('ssl_keyfile_password') is not None:
+        raise ValueError('grpc_port= cannot be combined with ssl_keyfile_password=: gRPC reads only keys in clear.')
+    required = options.get('ssl_cert_reqs') == ssl.CERT_REQUIRED
+    key = options.get('ssl_keyfile') or certificate
+    return TLS(certificate=certificate, key=key, client_ca=options.get('ssl_ca_certs') if required else None)
 
 
-def _check_options(name: str, options: Mapping[str, Any]) -> None:
+def _check_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
     """Refuse an unknown uvicorn option before the server listens."""
     import uvicorn  # noqa: PLC0415 - see `_uvicorn`
 
-    choices = {*signature(uvicorn.Config).parameters, *signature(run).parameters}
+    choices = {*signature(uvicorn.Config).parameters, *signature(function).parameters}
     if unknown := next((option for option in options if option not in choices), None):
-        raise TypeError(f'{name}() takes no {unknown!r}.{suggestion(unknown, choices)}')
+        raise TypeError(f'{function.__name__}() takes no {unknown!r}.{suggestion(unknown, choices)}')
 
 
 def _check_no_loop() -> None:
@@ -149,94 +163,6 @@ def _check_no_loop() -> None:
         'run() cannot be called in a running event loop, such as that of a notebook or of an async function:'
         ' use serve(), which runs the server in a thread of its own.'
     )
-
-
-def check_callers(
-    app: ASGIApp,
-    host: str,
-    hosts: AllowedHosts | None,
-    anonymous: bool,
-    *,
-    name: str = 'The app',
-    say: str = 'anonymous=True',
-) -> None:
-    """Refuse to serve an app without authentication at a public address, unless the user asks for anonymous callers.
-
-    Args:
-        app: The app.
-        host: The host to listen on.
-        hosts: More names that the app answers for, such as the names of a proxy on this machine.
-        anonymous: True if the user asks for anonymous callers.
-        name: The name of the app in an error.
-        say: The option for anonymous callers, in an error.
-
-    Raises:
-        ValueError: Everybody could call the app, and the user has not asked for anonymous callers.
-    """
-    apps = list(served(app))
-    for agent in apps:
-        agent.guard.expected |= anonymous
-    open_to_all = [agent for agent in apps if agent.guard.anonymous]
-    allowed = (hosts, *(agent.allowed_hosts for agent in open_to_all))
-    names = [host, *(hostname for group in allowed if group is not None for hostname in group.names)]
-    public = next((hostname for hostname in names if not is_loopback(hostname)), None)
-    if anonymous or public is None:
-        return
-    if open_to_all:
-        raise ValueError(
-            f'{name} does not authenticate callers, and other machines can reach {public}: give to_a2a() an auth=,'
-            f' or say {say}.'
-        )
-    if not apps:
-        raise ValueError(
-            f'{name} has no app of to_a2a() that can be found, so nothing shows whether {public} authenticates callers:'
-            f' set the attribute app of each middleware to the app that the middleware wraps. To let everybody call,'
-            f' say {say}.'
-        )
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket. Its protocol is named, because asyncio sets TCP_NODELAY only then.
-
-    Raises:
-        CannotListen: The address cannot be used.
-    """
-    family = socket.AF_INET6 if ':' in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise CannotListen(
-            f'Cannot listen on {host} port {port}: {error.strerror}. Choose another port or host.'
-        ) from error
-    return listener
-
-
-def url_of(listener: socket.socket) -> str:
-    """Return the URL of a listening socket, with a final slash."""
-    host, port = listener.getsockname()[:2]
-    return f'http://[{host}]:{port}/' if ':' in host else f'http://{host}:{port}/'
-
-
-def served(app: ASGIApp) -> Iterator[A2AApp]:
-    """Return the apps of `to_a2a` in an app, which end their streams at a shutdown: uvicorn waits for the streams.
-
-    The apps are mounted or wrapped. Middleware and Starlette's routes keep the wrapped app as `app`.
-    """
-    return _served(app, set())
-
-
-def _served(app: object, seen: set[int]) -> Iterator[A2AApp]:
-    if id(app) in seen:
-        return
-    seen.add(id(app))
-    if isinstance(app, A2AApp):
-        yield app
-    for inner in (getattr(app, 'app', None), *(getattr(app, 'routes', None) or ())):
-        if inner is not None:
-            yield from _served(inner, seen)
 
 
 def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None = None) -> ASGIApp:
@@ -255,23 +181,43 @@ def answering(app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None 
 
 
 def _uvicorn(
-    app: ASGIApp, listener: socket.socket, hosts: AllowedHosts | None, options: dict[str, Any]
+    app: ASGIApp,
+    listener: socket.socket,
+    hosts: AllowedHosts | None,
+    options: dict[str, Any],
+    *,
+    grpc: AbstractAsyncContextManager[GrpcState] | None = None,
 ) -> tuple[uvicorn.Server, threading.Event]:
     """Return a uvicorn server, and the event that is set once the server has started or failed to start."""
     import uvicorn  # noqa: PLC0415 - takes as long to import as the whole package, which other servers serve as well
 
     settled = threading.Event()
+    beside = AsyncExitStack()
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             try:
                 await super().startup(sockets)
+                if grpc is not None and self.started:
+                    await self._start(grpc)
                 for listening in sockets or ():  # uvicorn logs no URL for sockets that the caller has opened
                     logger.info('Uvicorn running on %s (Press CTRL+C to quit)', url_of(listening))
                     for path in playground_paths(app):
                         logger.info('Playground: %s%s', url_of(listening), path.removeprefix('/'))
             finally:
                 settled.set()
+
+        async def _start(self, grpc: AbstractAsyncContextManager[GrpcState]) -> None:
+            try:
+                state = await beside.enter_async_context(grpc)
+            except BaseException:
+                await self.shutdown(sockets=None)
+                raise
+            logger.info('gRPC running on %s', state['grpc_address'])
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            await beside.aclose()
+            await super().shutdown(sockets)
 
     apps = list(served(app))
     _end_unread(listener, max((agent.answer_time for agent in apps), default=0.0))

@@ -16,7 +16,10 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..app.app import A2AApp
-from ..app.serve import answering, check_callers, listen, run, url_of
+from ..app.listening import listen, url_of
+from ..app.serve import answering, run
+from ..app.serve_grpc import grpc_agent_of
+from ..app.served import check_callers
 from ..http.browser import AllowedHosts
 from ..http.health import Live, Ready
 from .target import apart, find, place_options, say
@@ -31,6 +34,7 @@ _NOT_FOUND = PlainTextResponse('Not Found', 404)
 @place_options
 @click.option('--host', default='127.0.0.1', show_default=True, metavar='HOST', help='Address to listen on.')
 @click.option('--port', default=8000, show_default=True, metavar='PORT', help='Port to listen on.')
+@click.option('--grpc-port', type=int, metavar='PORT', help='Also serve gRPC on this port.')
 @click.option(
     '--allowed-host', multiple=True, metavar='NAME', help='Also answer for a host of this name. Can be repeated.'
 )
@@ -44,6 +48,7 @@ def serve(
     backend: str | None,
     host: str,
     port: int,
+    grpc_port: int | None,
     allowed_host: Sequence[str],
     no_worker: bool,
     auth: str | None,
@@ -63,9 +68,11 @@ def serve(
     try:
         hosts = None if names is None else AllowedHosts(names)
         check_callers(app, host, hosts, anonymous, name=target, say='--anonymous, or --auth for an agent')
-    except ValueError as error:
+        if grpc_port is not None:
+            grpc_agent_of(app)
+    except (ImportError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    run(app, host=host, port=port, allowed_hosts=names, anonymous=anonymous)
+    run(app, host=host, port=port, grpc_port=grpc_port, allowed_hosts=names, anonymous=anonymous)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
@@ -109,6 +110,7 @@ class Dispatch:
         attributes: Mapping[str, str] | None = None,
         size: int = 0,
         unanswered: bool = False,
+        left: Future[None] | None = None,
     ) -> Any:
         """Perform an operation for the caller.
 
@@ -122,6 +124,7 @@ class Dispatch:
             attributes: Attributes of the operation's span.
             size: Bytes of the request's body.
             unanswered: True if the client gets no answer: no stream is opened, and no task is waited for.
+            left: Done once the client has gone. A wait for a task then ends; the task goes on.
 
         Returns:
             The result of the service's method, an `EventStream` for a stream; a `DirectMessage`, if the agent answers
@@ -139,7 +142,7 @@ class Dispatch:
             span = self._hold(telemetry.operation_span(operation.name, request.headers, attributes or {}))
             traceparent = telemetry.traceparent()
         facts = None if parts.keep is None else parts.keep(request.headers, caller)
-        call = Call(caller, request.correlation_id, traceparent, facts, size, request)
+        call = Call(caller, request.correlation_id, traceparent, facts, size, request, left)
         try:
             if parts.metering is not None:
                 await self._meter(parts.metering, operation, params)

@@ -44,7 +44,6 @@ class Discovery:
         self._card = card
         self._versions = versions
         self._url = url
-        self._answer = lru_cache(maxsize=_URLS)(self._make_answer)
         if url is not None:
             check_url(url)
             card.render(url)  # a card that cannot be signed is refused now
@@ -53,7 +52,8 @@ class Discovery:
         """Answer GET and HEAD; below a tenant's path, with the card of the tenant."""
         tenant = scope['path_params'].get('tenant', '')
         version = self._version(scope) if self._card.by_version else ''
-        await send_cached(scope, send, self._answer(self._url or base_url(scope), tenant, version))
+        card = self._card.render(self._url or base_url(scope), tenant, version)
+        await send_cached(scope, send, _answer(card, by_version=bool(version)))
 
     def _version(self, scope: Scope) -> str:
         """Return the version of the client. Clients of 0.3 name no version, but know the older path."""
@@ -61,9 +61,10 @@ class Discovery:
             return _OLDER
         return self._versions.before_reading(requested_version(scope)).codec.dialect
 
-    def _make_answer(self, url: str, tenant: str, version: str) -> CachedAnswer:
-        headers = _PUBLIC_BY_VERSION if version else _PUBLIC
-        return cached_answer(self._card.render(url, tenant, version), headers)
+
+@lru_cache(maxsize=_URLS)
+def _answer(card: bytes, *, by_version: bool) -> CachedAnswer:
+    return cached_answer(card, _PUBLIC_BY_VERSION if by_version else _PUBLIC)
 
 
 class KeySet:

@@ -22,7 +22,7 @@ from ..protocol.codec import Codec, Params
 from ..protocol.limits import check_values
 from ..protocol.operations import Operation
 from ..protocol.versions import CodecChoice, Versions, in_dialect_of
-from ..service.streams import EventStream, OpenStreams
+from ..service.streams import EventStream, OpenStreams, parse_event_id
 from ..service.tasks import TaskList
 from ..settings import LONG
 from ..types import StoredTask, SubscribeParams, new_correlation_id
@@ -31,7 +31,7 @@ from .cached import cached_answer, send_cached
 from .connection import abort, abort_later
 from .request import request_info
 from .slow_clients import SlowClients
-from .sse import EventWriter, parse_event_id
+from .sse import EventWriter
 from .unread import CLOSE, discarding, has_body
 from .unsent import Readers, UnsentAnswer
 

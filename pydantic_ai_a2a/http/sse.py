@@ -17,18 +17,11 @@ from ..types import StoredTask, TaskEvent
 from .base import CHUNK, NO_SNIFF, AnswerUnread
 from .unsent import Held, Readers, UnsentAnswer
 
-__all__ = ('EventWriter', 'parse_event_id')
+__all__ = ('EventWriter',)
 
 logger = logging.getLogger('pydantic_ai_a2a')
 
 _COMMENT = b': keep-alive\n\n'
-
-
-def parse_event_id(value: str | None) -> int | None:
-    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
-    if value is None or not (value.isascii() and value.isdigit()):
-        return None
-    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
 
 
 class EventWriter:
@@ -111,7 +104,7 @@ class EventWriter:
                     return
                 await self._send({'type': 'http.response.body', 'body': _COMMENT, 'more_body': True})
                 continue
-            events, ended = _up_to(events, stream)
+            events, ended = stream.up_to_end(events)
             pieces = self._framed(events, ended)
             del events
             await self._events(pieces)
@@ -161,11 +154,3 @@ class EventWriter:
         if isinstance(pieces, list):
             pieces.clear()  # the answer releases each piece once it is sent
         await answer.send(self._send, more=True)
-
-
-def _up_to(events: Sequence[TaskEvent], stream: EventStream) -> tuple[Sequence[TaskEvent], bool]:
-    """The events up to the end of the stream."""
-    for index, event in enumerate(events):
-        if event.state in stream.ends:
-            return events[: index + 1], True
-    return events, False

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ports import Subscription
-from ..types import StoredTask, TaskState
+from ..types import StoredTask, TaskEvent, TaskState
 
-__all__ = ('EventStream', 'OpenStreams')
+__all__ = ('EventStream', 'OpenStreams', 'parse_event_id')
+
+
+def parse_event_id(value: str | None) -> int | None:
+    """Return the number in `Last-Event-ID`; None without the header, or if its value is not a number."""
+    if value is None or not (value.isascii() and value.isdigit()):
+        return None
+    return int(value) if len(value) < 19 else 2**62  # larger than the number of any event
 
 
 @dataclass(slots=True)
@@ -22,6 +30,13 @@ class EventStream:
     """The following events; None if no event follows."""
     ends: frozenset[TaskState]
     """States at which the stream closes."""
+
+    def up_to_end(self, events: Sequence[TaskEvent]) -> tuple[Sequence[TaskEvent], bool]:
+        """Return the events up to the end of the stream, and True if the end is among them."""
+        for index, event in enumerate(events):
+            if event.state in self.ends:
+                return events[: index + 1], True
+        return events, False
 
 
 class OpenStreams:

@@ -143,9 +143,9 @@ class Service:
             task_id, task = accepted.header.id, None
             begins = accepted.claim is not None or (submission.new and not accepted.replayed)
             if ending is None or not begins:  # the task may have stopped in another process
-                await within(self._max_wait, self._backend.events.wait(task_id, accepted.after))
+                await within(self._max_wait, self._backend.events.wait(task_id, accepted.after), call.left)
             else:
-                task = await within(self._max_wait, ending.wait(accepted.after))
+                task = await within(self._max_wait, ending.wait(accepted.after), call.left)
         finally:
             if ending is not None:
                 ending.close()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from .access import SUPPORTED, Access, MakeCard, Owner, TenantRule, Version
 from .credentials import Credential, Credentials, Exchange
+from .grpc import TLS
 from .limits import LONG, Budget, Limits, Quotas, Rate
 from .messages import HTTPS_ONLY, Approvals, Approvers, Messages, PlainText, Reply, Rule, WhileWorking
 from .results import Progress, Push, Results, TextStream
@@ -18,6 +19,7 @@ __all__ = (
     'HTTPS_ONLY',
     'LONG',
     'SUPPORTED',
+    'TLS',
     'Access',
     'Approvals',
     'Approvers',

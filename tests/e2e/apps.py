@@ -6,6 +6,7 @@ This module runs in the servers' processes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from os import environ
 from typing import Any
 
@@ -25,7 +26,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 from pydantic_core import to_json
 
-from pydantic_ai_a2a import Results, Retention, Workers, mount, to_a2a
+from pydantic_ai_a2a import Results, Retention, Workers, mount, serve_grpc, to_a2a
 
 from ..bounds import LOGS
 from .gates import ROUTES, gates
@@ -82,6 +83,7 @@ async def wait_at(gate: str) -> str:
 
 
 BACKEND = environ.get('APPS_BACKEND', 'memory')
+LIFESPAN = partial(serve_grpc, port=0) if 'APPS_GRPC' in environ else None
 
 # Each piece of the model's is an event, for tests that count them.
 app = to_a2a(
@@ -90,6 +92,7 @@ app = to_a2a(
     backend=BACKEND,
     results=Results(stream='mark', interval=0),
     retention=Retention(events=LOGS),
+    lifespan=LIFESPAN,
 )
 hasty = to_a2a(puppet, routes=ROUTES, workers=Workers(drain_grace=0.3))
 
@@ -114,7 +117,9 @@ def reflect(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     return ModelResponse(parts=[TextPart(f'Here are {len(files)} files.'), *map(FilePart, files)])
 
 
-mirror = to_a2a(Agent(FunctionModel(reflect), name='Mirror', output_type=[Seen, str]), backend=BACKEND)
+mirror = to_a2a(
+    Agent(FunctionModel(reflect), name='Mirror', output_type=[Seen, str]), backend=BACKEND, lifespan=LIFESPAN
+)
 """Its model cannot stream."""
 
 parent = FastAPI()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..postgres import Postgres
+from .official import spoken
 from .server import Gates, Process, process, uvicorn
 
 __all__ = ('DEPLOYMENTS', 'Deployed', 'deployed')
@@ -37,12 +38,14 @@ class Deployed:
 @contextmanager
 def deployed(app: str, deployment: str, postgres: Callable[[], Postgres]) -> Generator[Deployed]:
     """An app of `apps.py`."""
+    over_grpc = spoken() == 'GRPC'
     if deployment == DEPLOYMENTS[0]:
-        with uvicorn(app) as server:
+        with uvicorn(app, env={'APPS_GRPC': '1'} if over_grpc else {}) as server:
             yield Deployed(server.url, server)
         return
     with postgres().database() as url:
         store = {'APPS_BACKEND': url}
-        serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--no-worker', '--port', '0')
+        grpc = ('--grpc-port', '0') if over_grpc else ()
+        serve = ('-m', 'pydantic_ai_a2a', 'serve', app, '--no-worker', '--port', '0', *grpc)
         with process('-m', 'uvicorn', app, '--port', '0', env=store) as runner, process(*serve, env=store) as server:
             yield Deployed(server.url, runner)

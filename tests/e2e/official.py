@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
+import grpc
 import httpx
 from a2a.client import Client, ClientConfig, create_client
 from a2a.helpers import get_artifact_text, get_message_text, new_message, new_text_message
@@ -18,7 +19,7 @@ OFFICIAL = 'official `a2a-sdk` 1.x client'
 """The behaviour that these tests show, by its name."""
 
 
-BINDINGS = ('JSONRPC', 'HTTP+JSON')
+BINDINGS = ('JSONRPC', 'HTTP+JSON', 'GRPC')
 _binding = [BINDINGS[0]]
 
 
@@ -32,12 +33,22 @@ def over(binding: str) -> Generator[None]:
         _binding.pop()
 
 
+def spoken() -> str:
+    """The binding of new clients."""
+    return _binding[-1]
+
+
 @asynccontextmanager
 async def official_client(url: str, **config: Any) -> AsyncGenerator[Client]:
     """The official client, with the card that is at the URL."""
+    config = {'grpc_channel_factory': grpc.aio.insecure_channel, **config}
     async with httpx.AsyncClient(timeout=LIMIT, verify=False) as http:
-        bindings = [_binding[-1]]
-        yield await create_client(url, ClientConfig(httpx_client=http, supported_protocol_bindings=bindings, **config))
+        bindings = [spoken()]
+        client = await create_client(
+            url, ClientConfig(httpx_client=http, supported_protocol_bindings=bindings, **config)
+        )
+        async with client:
+            yield client
 
 
 def say(text: str, *, context_id: str | None = None, task_id: str | None = None) -> SendMessageRequest:

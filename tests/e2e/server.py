@@ -158,9 +158,11 @@ def process(
 
 
 @contextmanager
-def uvicorn(app: str, *options: str, cwd: Path = ROOT, fork: bool = True) -> Generator[Process]:
+def uvicorn(
+    app: str, *options: str, cwd: Path = ROOT, env: Mapping[str, str] | None = None, fork: bool = True
+) -> Generator[Process]:
     """`uvicorn module:app` on a free port, up and listening."""
-    with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd, fork=fork) as server:
+    with process('-m', 'uvicorn', app, '--port', '0', *options, cwd=cwd, env=env, fork=fork) as server:
         assert server.url
         yield server
 

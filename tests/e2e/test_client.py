@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from base64 import b64decode
 from collections.abc import Awaitable, Generator
 
@@ -29,11 +30,24 @@ from google.protobuf.json_format import MessageToDict
 from inline_snapshot import snapshot
 
 from pydantic_ai_a2a.conversion import asking
-from pydantic_ai_a2a.protocol import replay, run_metadata
+from pydantic_ai_a2a.protocol import event_ids, replay, run_metadata
 
 from ..behaviour.rows import covers
 from .deployments import DEPLOYMENTS, Deployed, deployed
-from .official import BINDINGS, OFFICIAL, collect, official_client, outline, over, say, send, state_of, task_of, text_of
+from .official import (
+    BINDINGS,
+    OFFICIAL,
+    collect,
+    official_client,
+    outline,
+    over,
+    say,
+    send,
+    spoken,
+    state_of,
+    task_of,
+    text_of,
+)
 
 PNG = b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==')
 
@@ -61,14 +75,22 @@ def mirror(binding: str, request: pytest.FixtureRequest) -> Generator[Deployed]:
 async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed) -> None:
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
-    assert [MessageToDict(interface) for interface in card.supported_interfaces] == [
-        {'url': server.url, 'protocolBinding': binding, 'protocolVersion': version}
-        for binding, version in (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
-    ]
+    over_grpc = spoken() == 'GRPC'
+    (*over_http, older), declared = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3')), []
+    for interface in map(MessageToDict, card.supported_interfaces):
+        if interface['protocolBinding'] == 'GRPC':
+            assert re.fullmatch(r'127\.0\.0\.1:\d+', interface.pop('url'))
+        else:
+            assert interface.pop('url') == server.url
+        declared.append((interface['protocolBinding'], interface['protocolVersion']))
+    assert declared == [*over_http, *([('GRPC', '1.0')] if over_grpc else ()), older]
     assert MessageToDict(card.capabilities) == {
         'streaming': True,
         'pushNotifications': False,
-        'extensions': [run_metadata.EXTENSION, asking.EXTENSION, replay.EXTENSION],
+        'extensions': [
+            *(run_metadata.EXTENSION, asking.EXTENSION, replay.EXTENSION),
+            *([event_ids.EXTENSION] if over_grpc else ()),
+        ],
         'extendedAgentCard': False,
     }
     assert (card.name, card.description, card.version) == ('Puppet', 'Does what it is told.', '1.0.0')
@@ -313,5 +335,6 @@ async def test_each_refusal_is_the_clients_own_exception(server: Deployed) -> No
         'no parts': errors.InvalidParamsError,
         'bytes of no type': errors.ContentTypeNotSupportedError,
         'push': errors.PushNotificationNotSupportedError,
-        'version': errors.VersionNotSupportedError,
+        # Over gRPC, the client also names its own version.
+        'version': errors.InvalidRequestError if spoken() == 'GRPC' else errors.VersionNotSupportedError,
     }

@@ -1,0 +1,163 @@
+"""Serves an app over gRPC, beside its HTTP server in the same event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypedDict
+from urllib.parse import urlsplit
+
+from pydantic_ai.agent import AbstractAgent
+from starlette.types import ASGIApp
+
+from ..arguments import checked
+from ..runs.hosting import server_processes
+from ..settings import TLS
+from .app import A2AApp
+from .listening import CannotListen
+from .served import app_of, check_callers, served
+
+if TYPE_CHECKING:
+    from ..grpc.server import GrpcServer
+
+__all__ = ('GrpcState', 'grpc_agent_of', 'serve_grpc')
+
+_END = 1.0
+"""Seconds that calls get to end after the drain of the app."""
+
+
+class GrpcState(TypedDict):
+    """State of a lifespan with gRPC."""
+
+    grpc_address: str
+    """Address of the gRPC server, as `host:port`."""
+
+
+@checked
+def serve_grpc(
+    app: ASGIApp | AbstractAgent[Any, Any],
+    *,
+    host: str = '127.0.0.1',
+    port: int = 50051,
+    url: str | None = None,
+    tls: TLS | None = None,
+    reuse_port: bool | None = None,
+    anonymous: bool = False,
+) -> AbstractAsyncContextManager[GrpcState]:
+    """Serve an app over gRPC while the block runs, in the running event loop. The agent card then lists the binding.
+
+    As the `lifespan` of an app, the gRPC server starts and ends with the HTTP server:
+
+    ```python
+    from functools import partial
+
+    from pydantic_ai import Agent
+
+    from pydantic_ai_a2a import serve_grpc, to_a2a
+
+    app = to_a2a(Agent('test'), lifespan=partial(serve_grpc, port=50051))
+    ```
+
+    The end of the block drains the app, as the end of its lifespan does.
+
+    Args:
+        app: An agent, served as `to_a2a(agent)`; an app of `to_a2a`; or an ASGI app with one app of `to_a2a` inside.
+        host: Address to listen on. Default: only programs on this machine can connect.
+        port: Port to listen on; 0 takes a free one. Default 50051.
+        url: The public `host:port` of the server, for the card. Default: the host of the agent's URL, and the port.
+        tls: Certificate and key of the server, and the authority of the certificates of clients. Default: no TLS.
+        reuse_port: True if several processes listen on the port, and share the connections. Default: True if uvicorn
+            has several workers.
+        anonymous: As for `run`.
+
+    Returns:
+        A context manager. Its value has the address of the server, and is also a state for a lifespan.
+
+    Raises:
+        CannotListen: The address cannot be used.
+        ImportError: The packages of the extra `grpc` are missing.
+        OSError: A file of `tls` cannot be read.
+        TypeError: An argument has a wrong type.
+        ValueError: The app does not serve A2A 1.0, or does not have exactly one app of `to_a2a`. Everyone could call
+            the agent without `anonymous=True`. Processes cannot share a port on this machine.
+    """
+    agent = grpc_agent_of(app_of(app))
+    check_callers(agent, host, None, anonymous)
+    shares = server_processes() > 1 if reuse_port is None else reuse_port
+    if shares and not hasattr(socket, 'SO_REUSEPORT'):
+        raise ValueError(
+            'Several processes cannot share the port of gRPC on this machine, because its kernel has no SO_REUSEPORT:'
+            ' serve gRPC from one process.'
+        )
+    return _serving(agent, host=host, port=port, url=url, tls=tls, shares=shares)
+
+
+@asynccontextmanager
+async def _serving(
+    agent: A2AApp, *, host: str, port: int, url: str | None, tls: TLS | None, shares: bool
+) -> AsyncGenerator[GrpcState]:
+    server = _server(agent, shares)
+    address = f'[{host}]' if ':' in host else host
+    try:
+        server.listen(f'{address}:{port}', tls)
+    except RuntimeError as error:
+        raise CannotListen(f'Cannot listen on {host} port {port} for gRPC. Choose another port or host.') from error
+    async with AsyncExitStack() as stack:
+        if not agent.hosting.begun:  # no HTTP server serves the app
+            await stack.enter_async_context(agent.router.lifespan_context(agent))
+        await server.start()
+        agent.declare_grpc(lambda base: url or f'{_host(base) or address}:{server.port}')
+        try:
+            yield GrpcState(grpc_address=f'{address}:{server.port}')
+        finally:
+            agent.declare_grpc(None)
+            agent.hosting.drain(asyncio.get_running_loop())
+            await server.stop(agent.hosting.drain_grace + _END)
+
+
+def grpc_agent_of(app: ASGIApp) -> A2AApp:
+    """Return the app of `to_a2a` in an app, if gRPC can serve the app.
+
+    Raises:
+        ImportError: The packages of the extra `grpc` are missing.
+        ValueError: There are several apps of `to_a2a`, or none, or the app does not serve A2A 1.0.
+    """
+    if find_spec('grpc') is None or find_spec('a2a') is None:
+        raise ImportError("gRPC needs more packages: pip install 'pydantic-ai-a2a[grpc]'")
+    agents = list(served(app))
+    if len(agents) != 1:
+        found = 'several apps' if agents else 'no app'
+        raise ValueError(
+            f'gRPC serves one agent on a port, and {found} of to_a2a() can be found: serve each app alone.'
+        )
+    if agents[0].serving.versions.http is None:
+        raise ValueError("gRPC has only A2A 1.0, and Access.versions leaves 1.0 out: add '1.0'.")
+    return agents[0]
+
+
+def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
+    from ..grpc.call import Serving  # noqa: PLC0415 - its packages are of an extra
+    from ..grpc.server import GrpcServer  # noqa: PLC0415 - likewise
+
+    parts = agent.serving
+    serving = Serving(
+        dispatcher=parts.dispatcher,
+        versions=parts.versions,
+        body_limit=parts.body_limit,
+        value_limit=parts.value_limit,
+        received=parts.senders.wait,
+        read=parts.readers.slow.wait,
+        room=parts.readers.answer,
+        streams=parts.streams,
+        runs_here=parts.runs_here,
+    )
+    return GrpcServer(serving, reuse_port=reuse_port)
+
+
+def _host(base: str) -> str | None:
+    """Return the host of a URL, as a URL has it."""
+    name = urlsplit(base).hostname
+    return f'[{name}]' if name is not None and ':' in name else name

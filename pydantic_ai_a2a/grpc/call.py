@@ -1,0 +1,262 @@
+"""One gRPC call and its answer: reads the message, dispatches the operation, writes the answer or the stream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from grpc import aio
+
+from ..auth.request import header
+from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
+from ..errors import InvalidParamsError, InvalidRequestError
+from ..protocol.codec import HttpCodec, Params
+from ..protocol.operations import Operation, refuse_unsupported_params
+from ..protocol.versions import HTTP, Versions
+from ..service.streams import EventStream, OpenStreams, parse_event_id
+from ..settings import LONG
+from ..types import SubscribeParams, new_correlation_id
+from .messages import SERVICE, Messages
+from .request import request_info
+from .status import refusal
+
+__all__ = ('Call', 'Serving')
+
+logger = logging.getLogger('pydantic_ai_a2a')
+
+_SHORT = 65_536
+"""Bytes of a message that is sent without a count of unread bytes."""
+_ATTRIBUTES = MappingProxyType({'rpc.system': 'grpc', 'rpc.service': SERVICE})
+
+_going_on: set[asyncio.Task[None]] = set()
+"""Calls whose clients have gone. They end soon."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The parts of the app that every call needs."""
+
+    dispatcher: Dispatcher
+    versions: Versions
+    body_limit: int
+    """Maximum bytes of a message."""
+    value_limit: int
+    """Maximum fields and values of a message."""
+    received: Callable[[Awaitable[Any]], Awaitable[Any]]
+    """Waits for a message of a client, for at most some seconds."""
+    read: Callable[[Awaitable[Any]], Awaitable[Any]]
+    """Waits until a client has read an answer, for at most some seconds."""
+    room: Callable[[int], AbstractContextManager[object]]
+    """Reserves room for an unread answer of so many bytes."""
+    streams: OpenStreams
+    runs_here: Callable[[str], bool]
+    """Returns whether this process runs a task."""
+
+
+class Call:
+    """One call and its answer.
+
+    Args:
+        serving: The parts of the app.
+        operation: The operation of the called method.
+        messages: The messages of the method.
+        context: The call.
+    """
+
+    _codec: HttpCodec = HTTP
+    _performing = False
+    """True while the operation may be storing. Then nothing breaks it off."""
+    _begun = False
+    """True once the answer has begun."""
+
+    def __init__(
+        self, serving: Serving, operation: Operation, messages: Messages, context: aio.ServicerContext[bytes, bytes]
+    ) -> None:
+        self._serving = serving
+        self._operation = operation
+        self._messages = messages
+        self._context = context
+        self._correlation_id = new_correlation_id()
+        self._request = request_info(context, self._correlation_id)
+        self._dispatch = Dispatch(serving.dispatcher, self._request)
+        self._left = asyncio.get_running_loop().create_future()
+        """Done once the client has gone."""
+        self._task: asyncio.Task[None] | None = None
+
+    async def handle(self) -> None:
+        """Serve the call in a task of its own: the end of the call ends the task, but not while a message is stored."""
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+        try:
+            await asyncio.shield(self._task)
+        except asyncio.CancelledError:
+            if not self._task.done():
+                self._left.set_result(None)
+                _going_on.add(self._task)
+                self._task.add_done_callback(_going_on.discard)
+                if not self._performing:
+                    self._task.cancel()
+            raise
+
+    async def _serve(self) -> None:
+        """Serve the call. All errors are answered here."""
+        dispatch = self._dispatch
+        try:
+            await dispatch.admit()
+            body = await self._read()
+            params = await self._maybe_in_thread(len(body), self._decode, body)
+            result = await self._perform(params, len(body))
+            del body, params
+            if isinstance(result, EventStream):
+                await self._stream(result)
+            else:
+                await self._answer(result)
+        except ClientGone as gone:
+            dispatch.close(gone)
+            self._break_off(gone)
+        except Exception as exception:
+            dispatch.close(exception)
+            await self._refuse(exception)
+        finally:
+            if dispatch.held is not None:
+                dispatch.close(sys.exc_info()[1])
+
+    async def _read(self) -> bytes:
+        """Return the message of the client."""
+        body = await self._serving.received(self._context.read())
+        if body is aio.EOF:
+            raise InvalidRequestError('Invalid request: the call ended without a message')
+        return body
+
+    def _decode(self, body: bytes) -> Params | None:
+        codec = self._codec = self._serving.versions.choose_http(header(self._request.headers, b'a2a-version'))
+        operation = self._operation
+        try:
+            params = codec.decode_params(operation, path={}, query=b'', body=self._messages.decode(body))
+        except InvalidParamsError as error:
+            refuse_unsupported_params(operation, error, self._serving.dispatcher.capabilities, codec.refusals)
+            raise
+        if isinstance(params, SubscribeParams):
+            return replace(params, last_event_id=parse_event_id(header(self._request.headers, b'last-event-id')))
+        return params
+
+    async def _perform(self, params: Params | None, size: int) -> Any:
+        """Perform the operation.
+
+        Raises:
+            ClientGone: The client has gone meanwhile.
+        """
+        self._performing = True
+        try:
+            result = await self._dispatch.perform(
+                self._operation,
+                params,
+                self._codec,
+                gone=self._gone,
+                on_drop=self._drop,
+                attributes=_ATTRIBUTES,
+                size=size,
+                left=self._left,
+            )
+        finally:
+            self._performing = False
+        self._check_here()
+        return result
+
+    async def _gone(self) -> None:
+        await asyncio.shield(self._left)
+
+    def _check_here(self) -> None:
+        if self._left.done():
+            raise ClientGone
+
+    def _drop(self) -> None:
+        """Break off the stream of a reader too far behind."""
+        assert self._task is not None, 'gRPC runs each call in a task'
+        self._task.cancel()
+
+    async def _answer(self, result: Any) -> None:
+        """Write the one message of an answer."""
+        if (write := self._operation.write) is None and not isinstance(result, DirectMessage):
+            json = result if isinstance(result, bytes) else b'{}'
+        elif isinstance(result, DirectMessage):
+            json = self._codec.encode_message_result(result.body)
+        else:
+            assert write is not None
+            json = b''.join(write(self._codec, result))
+        del result
+        await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json))
+
+    async def _stream(self, stream: EventStream) -> None:
+        """Write events until an end state of the stream, the end of the call or the drain of the server."""
+        if (first := stream.first) is not None:
+            stream.first = None
+            await self._write_event(b''.join(self._codec.result_pieces(first)), first.header.last_event)
+            del first
+        if (subscription := stream.subscription) is None:
+            return
+        serving = self._serving
+        encode = self._codec.event_encoder(None)
+        serving.streams.add(subscription)
+        try:
+            while True:
+                events = await subscription.next()
+                if not events and serving.streams.closing and not serving.runs_here(stream.task_id):
+                    return
+                events, ended = stream.up_to_end(events)
+                for event in events:
+                    await self._write_event(encode(event, False), event.n)
+                if ended:
+                    return
+        except asyncio.CancelledError:
+            if subscription.dropped and self._task is not None and not self._task.uncancel():
+                raise ClientGone('A subscriber read its events too slowly; the stream is broken off') from None
+            raise
+        finally:
+            serving.streams.remove(subscription)
+            subscription.close()
+
+    async def _write_event(self, json: bytes, number: int) -> None:
+        await self._write(await self._maybe_in_thread(len(json), self._messages.encode_event, json, number))
+
+    async def _write(self, message: bytes) -> None:
+        """Send a message. A long one counts as unread until the client takes it, and has to be taken in time."""
+        if not self._begun:
+            self._begun = True
+            named = ((name.lower(), value) for name, value in self._dispatch.headers)
+            await self._send(self._context.send_initial_metadata((('x-correlation-id', self._correlation_id), *named)))
+        if len(message) <= _SHORT:
+            await self._send(self._context.write(message))
+            return
+        with self._serving.room(len(message)):
+            await self._serving.read(self._send(self._context.write(message)))
+
+    async def _send(self, sending: Awaitable[None]) -> None:
+        try:
+            await sending
+        except aio.InternalError:  # the call has ended meanwhile
+            raise ClientGone from None
+
+    async def _refuse(self, exception: Exception) -> NoReturn:
+        """End the call with the status of an error."""
+        error = await self._dispatch.refused(exception)
+        if self._left.done():
+            raise asyncio.CancelledError
+        code, text, trailing = refusal(error, self._codec, self._correlation_id)
+        await self._context.abort(code, text, trailing)
+
+    def _break_off(self, gone: ClientGone) -> NoReturn:
+        """End a call whose client does not read, or has gone. gRPC resets the stream of a cancelled call."""
+        if gone.args:
+            logger.warning('%s (correlation id %s).', gone, self._correlation_id)
+        raise asyncio.CancelledError
+
+    @staticmethod
+    async def _maybe_in_thread(size: int, convert: Callable[..., Any], *args: Any) -> Any:
+        """Convert a message; a long one in a thread."""
+        return convert(*args) if size < LONG else await asyncio.to_thread(convert, *args)

@@ -1,0 +1,58 @@
+"""Errors in gRPC's form: a status code, and a `google.rpc.Status` with details in the trailing metadata (§10.6)."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from google.protobuf import any_pb2, json_format
+from google.rpc import error_details_pb2, status_pb2
+from grpc import StatusCode
+from pydantic_core import from_json
+
+from ..errors import A2AError, PayloadTooLargeError
+from ..protocol.codec import HttpCodec
+
+__all__ = ('Refusal', 'refusal')
+
+_DETAILS = 'grpc-status-details-bin'
+_MAX_DETAILS = 4_000
+"""Most bytes of details: clients refuse metadata of more than 8 KB by default."""
+_CODES = {code.name: code for code in StatusCode}
+
+_ = error_details_pb2  # registers the messages of the details
+
+
+class Refusal(NamedTuple):
+    """The end of a refused call."""
+
+    code: StatusCode
+    text: str
+    trailing: tuple[tuple[str, str | bytes], ...]
+    """The trailing metadata."""
+
+
+def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
+    """Return the end of a call that an error refuses.
+
+    Args:
+        error: The error.
+        codec: The codec with the details of errors.
+        correlation_id: Names the call in the logs.
+    """
+    status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else _CODES[error.status]
+    described = from_json(codec.encode_status(error, correlation_id))['error']
+    message = status_pb2.Status(code=status.value[0], message=described['message'])
+    for detail in described['details']:
+        message.details.add().CopyFrom(_detail(detail))
+    while message.ByteSize() > _MAX_DETAILS and len(message.details) > 1:
+        del message.details[-1]  # the bad fields; the text names the first of them
+    trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
+    return Refusal(
+        status,
+        described['message'],
+        (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing),
+    )
+
+
+def _detail(detail: dict[str, Any]) -> any_pb2.Any:
+    return json_format.ParseDict(detail, any_pb2.Any())
