@@ -222,7 +222,7 @@ class Call:
             subscription.close()
 
     async def _write_event(self, json: bytes, number: int) -> None:
-        await self._write(await self._maybe_in_thread(len(json), self._messages.encode_event, json, number))
+        await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number))
 
     async def _write(self, message: bytes) -> None:
         """Send a message. A long one counts as unread until the client takes it, and has to be taken in time."""

@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 from a2a.types import a2a_pb2
 from google.protobuf import json_format, struct_pb2
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from pydantic_core import from_json, to_json
 
-from ..errors import InvalidRequestError
+from ..errors import InvalidRequestError, UnsupportedOperationError
 from ..protocol.event_ids import FIELD, URI
 from .wire import check_fields
 
@@ -73,19 +73,29 @@ class Messages:
             text = 'Invalid request: numbers must be finite, and timestamps between the years 1 and 9999'
             raise InvalidRequestError(text) from None
 
-    def encode(self, json: bytes) -> bytes:
-        """Return an answer, from its JSON."""
-        return self._message(json).SerializeToString()
+    def encode(self, json: bytes, event_id: int | None = None) -> bytes:
+        """Return an answer, from its JSON.
 
-    def encode_event(self, json: bytes, number: int) -> bytes:
-        """Return an event of a stream, from its JSON, with its id in its metadata."""
-        message: Any = self._message(json)
-        metadata = getattr(message, message.WhichOneof('payload')).metadata
-        metadata.fields[URI].struct_value.fields[FIELD].string_value = str(number)
-        return message.SerializeToString()
+        Args:
+            json: The answer.
+            event_id: The id of an event, for the metadata of the event; None: the answer has no id.
 
-    def _message(self, json: bytes) -> Message:
-        return self._answer(**self._fields(from_json(json)))
+        Raises:
+            UnsupportedOperationError: Clients could not parse the message.
+        """
+        try:
+            message: Any = self._answer(**self._fields(from_json(json)))
+            if event_id is not None:
+                metadata = getattr(message, message.WhichOneof('payload')).metadata
+                metadata.fields[URI].struct_value.fields[FIELD].string_value = str(event_id)
+            body = message.SerializeToString()
+            self._answer.FromString(body)  # takes little time, and parses no deeper than clients do
+            return body
+        except (DecodeError, json_format.ParseError, OverflowError):
+            raise UnsupportedOperationError(
+                'The answer has values that protobuf does not carry: nested too deeply, or beyond a double. Read the'
+                ' task over another binding.'
+            ) from None
 
 
 @cache
