@@ -21,7 +21,7 @@ from pydantic_core import from_json, to_json
 
 from ..errors import InvalidRequestError, UnsupportedOperationError
 from ..protocol.event_ids import FIELD, URI
-from .wire import check_fields
+from .wire import check_fields, not_a_message
 
 __all__ = ('SERVICE', 'Messages', 'methods')
 
@@ -66,9 +66,7 @@ class Messages:
         try:
             return to_json(json_format.MessageToDict(self._request.FromString(body)))
         except DecodeError:
-            name = self._input.name
-            text = f'Invalid request: the bytes must be a {name} of {SERVICE}, nested at most 100 messages deep'
-            raise InvalidRequestError(text) from None
+            raise not_a_message(self._input) from None
         except json_format.SerializeToJsonError:
             text = 'Invalid request: numbers must be finite, and timestamps between the years 1 and 9999'
             raise InvalidRequestError(text) from None

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from google.protobuf import any_pb2, json_format
 from google.rpc import error_details_pb2, status_pb2
 from grpc import StatusCode
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from ..errors import A2AError, PayloadTooLargeError
 from ..protocol.codec import HttpCodec
@@ -15,8 +15,10 @@ from ..protocol.codec import HttpCodec
 __all__ = ('Refusal', 'refusal')
 
 _DETAILS = 'grpc-status-details-bin'
-_MAX_DETAILS = 4_000
-"""Most bytes of details: clients refuse metadata of more than 8 KB by default."""
+_MAX_TEXT = 1_000
+"""Most characters of a text. By default, clients refuse metadata of more than 8 KB, text and details together."""
+_MAX_DETAIL = 2_000
+"""Most bytes of a detail, as JSON."""
 _CODES = {code.name: code for code in StatusCode}
 
 _ = error_details_pb2  # registers the messages of the details
@@ -41,18 +43,20 @@ def refusal(error: A2AError, codec: HttpCodec, correlation_id: str) -> Refusal:
     """
     status = StatusCode.RESOURCE_EXHAUSTED if isinstance(error, PayloadTooLargeError) else _CODES[error.status]
     described = from_json(codec.encode_status(error, correlation_id))['error']
-    message = status_pb2.Status(code=status.value[0], message=described['message'])
-    for detail in described['details']:
-        message.details.add().CopyFrom(_detail(detail))
-    while message.ByteSize() > _MAX_DETAILS and len(message.details) > 1:
-        del message.details[-1]  # the bad fields; the text names the first of them
+    text = described['message'][:_MAX_TEXT]
+    details = [json_format.ParseDict(_shortened(detail), any_pb2.Any()) for detail in described['details']]
+    message = status_pb2.Status(code=status.value[0], message=text, details=details)
     trailing: list[tuple[str, str | bytes]] = [(name.lower(), value) for name, value in error.headers.items()]
     return Refusal(
         status,
-        described['message'],
+        text,
         (('x-correlation-id', correlation_id), (_DETAILS, message.SerializeToString()), *trailing),
     )
 
 
-def _detail(detail: dict[str, Any]) -> any_pb2.Any:
-    return json_format.ParseDict(detail, any_pb2.Any())
+def _shortened(detail: dict[str, Any]) -> dict[str, Any]:
+    """Return a detail with only as many bad fields as fit."""
+    violations: list[Any] = detail.get('fieldViolations', [])
+    while violations and len(to_json(detail)) > _MAX_DETAIL:
+        del violations[len(violations) // 2 :]
+    return detail

@@ -6,10 +6,17 @@ from google.protobuf.descriptor import Descriptor
 
 from ..errors import InvalidRequestError, PayloadTooLargeError
 
-__all__ = ('check_fields',)
+__all__ = ('check_fields', 'not_a_message')
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _SIZES = {_FIXED_64: 8, _FIXED_32: 4}
+
+
+def not_a_message(expected: Descriptor) -> InvalidRequestError:
+    """Return the error of bytes that are no message of a type."""
+    return InvalidRequestError(
+        f'Invalid request: the bytes must be a {expected.full_name}, nested at most 100 messages deep'
+    )
 
 
 def check_fields(body: bytes, message: Descriptor, limit: int) -> None:
@@ -22,7 +29,7 @@ def check_fields(body: bytes, message: Descriptor, limit: int) -> None:
     try:
         fields = _count(body, message, limit)
     except IndexError:
-        raise InvalidRequestError(f'Invalid request: the bytes must be a {message.name}') from None
+        raise not_a_message(message) from None
     if fields > limit:
         raise PayloadTooLargeError(f'The request holds more than {limit} values.')
 

@@ -1,0 +1,163 @@
+"""The ends of calls: deadlines, cancelled calls, slow readers, and the drain of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from a2a.types import GetTaskRequest, SubscribeToTaskRequest, TaskState
+from pydantic_ai import Agent
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
+from pydantic_ai_a2a.grpc.call import Call
+
+from ..behaviour.stage import Stage
+from ..client import LIMIT, lifespan
+from .calls import Agent as Caller
+from .calls import event_id, refusal_of, say, serving, text_of
+
+QUICK = Workers(drain_grace=0.1)
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
+    """The methods whose calls the server has done with, in this order."""
+    ended: asyncio.Queue[str] = asyncio.Queue()
+    serve = Call._serve  # pyright: ignore[reportPrivateUsage]
+
+    async def then_tell(call: Call) -> None:
+        try:
+            await serve(call)
+        finally:
+            ended.put_nowait(call._operation.name)  # pyright: ignore[reportPrivateUsage]
+
+    monkeypatch.setattr(Call, '_serve', then_tell)
+    return ended
+
+
+async def text_after(stage: Stage, agent: Caller, app: A2AApp) -> str:
+    """The answer of the only task, after its run may go on."""
+    (task,) = await app.list_tasks()
+    stream = agent.stream('SubscribeToTask', SubscribeToTaskRequest(id=task['id']))
+    await stream.next()
+    stage.open('wait')
+    (*_, last) = await stream.rest()
+    assert TaskState.Name(last.status_update.status.state) == 'TASK_STATE_COMPLETED'
+    return text_of(await agent.call('GetTask', GetTaskRequest(id=task['id'])))
+
+
+@pytest.mark.parametrize('way', ['cancel', 'deadline'])
+@pytest.mark.parametrize('stream', [False, True])
+async def test_the_end_of_a_call_ends_its_wait_and_never_its_task(
+    ends: asyncio.Queue[str], way: str, stream: bool
+) -> None:
+    stage = Stage()
+    app = to_a2a(stage.agent)
+    async with serving(app) as agent:
+        timeout = LIMIT if way == 'cancel' else 3.0
+        if stream:
+            streaming = agent.stream('SendStreamingMessage', say('wait'), timeout=timeout)
+            call, reading = streaming.call, asyncio.ensure_future(streaming.rest())
+        else:
+            call = agent.start('SendMessage', say('wait'), timeout=timeout)
+            reading = asyncio.ensure_future(call)
+        await stage.reached('wait')
+        if way == 'cancel':
+            call.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+        assert (await call.code()).name == ('CANCELLED' if way == 'cancel' else 'DEADLINE_EXCEEDED')
+        assert await ends.get() == ('SendStreamingMessage' if stream else 'SendMessage')
+        assert await text_after(stage, agent, app) == 'wait'
+
+
+async def test_a_call_that_is_cancelled_while_its_message_is_stored_has_its_task(ends: asyncio.Queue[str]) -> None:
+    stage, storing, store = Stage(), asyncio.Event(), asyncio.Event()
+    app = to_a2a(stage.agent)
+    submit = app.backend.queue.submit
+
+    async def slowly(*args: Any, **options: Any) -> Any:
+        storing.set()
+        await store.wait()
+        return await submit(*args, **options)
+
+    app.backend.queue.submit = slowly
+    async with serving(app) as agent:
+        call = agent.start('SendMessage', say('wait'))
+        await storing.wait()
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        refused = await agent.refused('GetTask', GetTaskRequest(id='unknown'))  # the server has read the cancel before
+        assert (refused.code, await ends.get()) == ('NOT_FOUND', 'GetTask')
+        store.set()
+        assert await ends.get() == 'SendMessage'
+        await stage.reached('wait')
+        assert await text_after(stage, agent, app) == 'wait'
+
+
+async def test_a_direct_reply_is_given_up_with_its_call(ends: asyncio.Queue[str]) -> None:
+    stage = Stage()
+    app = to_a2a(stage.agent, messages=Messages(reply='message'))
+    async with serving(app) as agent:
+        call = agent.start('SendMessage', say('wait'))
+        await stage.reached('wait')
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert await ends.get() == 'SendMessage'
+
+
+async def test_a_drain_ends_the_streams_and_the_clients_resume() -> None:
+    stage = Stage()
+    app = to_a2a(stage.agent, workers=QUICK, results=Results(stream='mark', interval=0))
+    async with serving(app) as agent:
+        stream = agent.stream('SendStreamingMessage', say('wait'))
+        await stage.reached('wait')
+        app.hosting.drain(asyncio.get_running_loop())
+        events = await stream.rest()
+        refused = await agent.refused('SendMessage', say('more'))
+    assert (await stream.call.code()).name == 'OK'
+    assert [event_id(event) for event in events] == [*range(len(events))]
+    assert refused.code == 'UNAVAILABLE'
+
+
+async def test_a_blocking_send_is_answered_by_the_drain() -> None:
+    stage = Stage()
+    async with lifespan(app := to_a2a(stage.agent, workers=QUICK)):
+        async with serve_grpc(app, port=0) as state:
+            channel = grpc.aio.insecure_channel(state['grpc_address'])
+            sending = asyncio.ensure_future(Caller(channel).call('SendMessage', say('wait')))
+            await stage.reached('wait')
+        task = (await sending).task
+        await channel.close()
+    assert TaskState.Name(task.status.state) == 'TASK_STATE_FAILED'  # the memory of the process ends with the process
+
+
+async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> None:
+    app = to_a2a(Agent(TestModel()))
+    async with lifespan(app):
+        async with serve_grpc(app, port=0) as state:
+            with_grpc = app.card.public('http://agent.example.com/')
+        async with grpc.aio.insecure_channel(state['grpc_address']) as channel:
+            refused = await Caller(channel).refused('GetTask', GetTaskRequest(id='a'))
+        without = app.card.public('http://agent.example.com/')
+    assert refused.code == 'UNAVAILABLE'
+    assert [interface['protocol_binding'] for interface in with_grpc['supported_interfaces']] == [
+        'JSONRPC',
+        'HTTP+JSON',
+        'GRPC',
+        'JSONRPC',
+    ]
+    assert len(without['supported_interfaces']) == 3
+
+
+async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
+    app = to_a2a(Agent(TestModel()), limits=Limits(body_time=0.1))
+    async with serving(app) as agent:
+        call = agent.channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()
+        with pytest.raises(grpc.aio.AioRpcError) as raised:
+            await call.read()
+    assert refusal_of(raised.value)[:2] == ('DEADLINE_EXCEEDED', 'The request body did not arrive in time.')
