@@ -149,7 +149,6 @@ def _server(agent: A2AApp, reuse_port: bool) -> GrpcServer:
         body_limit=parts.body_limit,
         value_limit=parts.value_limit,
         received=parts.senders.wait,
-        read=parts.readers.slow.wait,
         room=parts.readers.answer,
         streams=parts.streams,
         runs_here=parts.runs_here,

@@ -15,7 +15,7 @@ from grpc import aio
 
 from ..auth.request import header
 from ..dispatch.dispatch import ClientGone, DirectMessage, Dispatch, Dispatcher
-from ..errors import InvalidParamsError, InvalidRequestError
+from ..errors import InvalidParamsError, InvalidRequestError, OverloadedError
 from ..protocol.codec import HttpCodec, Params
 from ..protocol.operations import Operation, refuse_unsupported_params
 from ..protocol.versions import HTTP, Versions
@@ -50,8 +50,6 @@ class Serving:
     """Maximum fields and values of a message."""
     received: Callable[[Awaitable[Any]], Awaitable[Any]]
     """Waits for a message of a client, for at most some seconds."""
-    read: Callable[[Awaitable[Any]], Awaitable[Any]]
-    """Waits until a client has read an answer, for at most some seconds."""
     room: Callable[[int], AbstractContextManager[object]]
     """Reserves room for an unread answer of so many bytes."""
     streams: OpenStreams
@@ -118,7 +116,7 @@ class Call:
                 await self._answer(result)
         except ClientGone as gone:
             dispatch.close(gone)
-            self._break_off(gone)
+            await self._leave(gone)
         except Exception as exception:
             dispatch.close(exception)
             await self._refuse(exception)
@@ -214,9 +212,9 @@ class Call:
                 if ended:
                     return
         except asyncio.CancelledError:
-            if subscription.dropped and self._task is not None and not self._task.uncancel():
-                raise ClientGone('A subscriber read its events too slowly; the stream is broken off') from None
-            raise
+            if not subscription.dropped or self._task is None or self._task.uncancel():
+                raise  # not the reader's lag: the call has ended
+            raise ClientGone('A subscriber reads its events too slowly, and its stream ends') from None
         finally:
             serving.streams.remove(subscription)
             subscription.close()
@@ -225,7 +223,7 @@ class Call:
         await self._write(await self._maybe_in_thread(len(json), self._messages.encode, json, number))
 
     async def _write(self, message: bytes) -> None:
-        """Send a message. A long one counts as unread until the client takes it, and has to be taken in time."""
+        """Send a message. A long one counts as unread until the client takes the message, or has gone."""
         if not self._begun:
             self._begun = True
             named = ((name.lower(), value) for name, value in self._dispatch.headers)
@@ -234,7 +232,12 @@ class Call:
             await self._send(self._context.write(message))
             return
         with self._serving.room(len(message)):
-            await self._serving.read(self._send(self._context.write(message)))
+            sending = asyncio.ensure_future(self._send(self._context.write(message)))
+            try:
+                await asyncio.shield(sending)
+            except asyncio.CancelledError:
+                await asyncio.wait([sending])  # gRPC cannot take back a message, and keeps its memory
+                raise
 
     async def _send(self, sending: Awaitable[None]) -> None:
         try:
@@ -250,11 +253,12 @@ class Call:
         code, text, trailing = refusal(error, self._codec, self._correlation_id)
         await self._context.abort(code, text, trailing)
 
-    def _break_off(self, gone: ClientGone) -> NoReturn:
-        """End a call whose client does not read, or has gone. gRPC resets the stream of a cancelled call."""
-        if gone.args:
-            logger.warning('%s (correlation id %s).', gone, self._correlation_id)
-        raise asyncio.CancelledError
+    async def _leave(self, gone: ClientGone) -> NoReturn:
+        """End a call whose client has gone, or reads too slowly. A slow client gets the status after the messages."""
+        if not gone.args:
+            raise asyncio.CancelledError
+        logger.warning('%s (correlation id %s).', gone, self._correlation_id)
+        await self._refuse(OverloadedError('The client reads too slowly: read the task again, or subscribe again.'))
 
     @staticmethod
     async def _maybe_in_thread(size: int, convert: Callable[..., Any], *args: Any) -> Any:

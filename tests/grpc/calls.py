@@ -52,8 +52,9 @@ class Stream:
 class Agent:
     """The methods of an agent over gRPC."""
 
-    def __init__(self, channel: grpc.aio.Channel) -> None:
+    def __init__(self, channel: grpc.aio.Channel, address: str = '') -> None:
         self.channel = channel
+        self.address = address
 
     async def call(self, method: str, request: AnyMessage, *, metadata: Metadata = (), **options: Any) -> Any:
         """Return the answer of a method."""
@@ -125,7 +126,7 @@ async def serving(app: A2AApp, **options: Any) -> AsyncGenerator[Agent]:
         serve_grpc(app, port=0, **options) as state,
         grpc.aio.insecure_channel(state['grpc_address']) as channel,
     ):
-        yield Agent(channel)
+        yield Agent(channel, state['grpc_address'])
 
 
 _ids = iter(range(10**6, 10**9))

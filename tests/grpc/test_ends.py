@@ -12,7 +12,6 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
-from pydantic_ai_a2a.grpc.call import Call
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, lifespan
@@ -20,22 +19,6 @@ from .calls import Agent as Caller
 from .calls import event_id, refusal_of, say, serving, text_of
 
 QUICK = Workers(drain_grace=0.1)
-
-
-@pytest.fixture
-def ends(monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[str]:
-    """The methods whose calls the server has done with, in this order."""
-    ended: asyncio.Queue[str] = asyncio.Queue()
-    serve = Call._serve  # pyright: ignore[reportPrivateUsage]
-
-    async def then_tell(call: Call) -> None:
-        try:
-            await serve(call)
-        finally:
-            ended.put_nowait(call._operation.name)  # pyright: ignore[reportPrivateUsage]
-
-    monkeypatch.setattr(Call, '_serve', then_tell)
-    return ended
 
 
 async def text_after(stage: Stage, agent: Caller, app: A2AApp) -> str:

@@ -1,0 +1,92 @@
+"""Clients that do not read their answers. gRPC keeps a message until the client takes it, so long ones are counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from a2a.types import GetTaskRequest
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelMessage
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from pydantic_ai_a2a import Limits, Results, to_a2a
+from pydantic_ai_a2a.grpc.messages import SERVICE
+from pydantic_ai_a2a.http import unsent
+
+from .calls import Agent as Caller
+from .calls import refusal_of, say, serving, text_of
+
+LONG = 2_000_000
+WIDE = [('grpc.max_receive_message_length', -1), ('grpc.http2.bdp_probe', 0), ('grpc.http2.lookahead_bytes', 65_536)]
+SLOW = 'The client reads too slowly: read the task again, or subscribe again.'
+
+
+def unread(agent: Caller, method: str, request: Any) -> Any:
+    """A call whose answer nobody reads for now."""
+
+    async def sent() -> AsyncIterator[bytes]:
+        yield request.SerializeToString()
+
+    return agent.channel.stream_stream(f'/{SERVICE}/{method}')(sent())
+
+
+async def read_all(call: Any) -> None:
+    while await call.read():
+        pass
+
+
+async def test_long_answers_have_to_fit_beside_unread_ones_and_cut_the_slowest(
+    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = to_a2a(Agent(TestModel(custom_output_text='x' * LONG)), limits=Limits(unsent=3 * LONG))
+    async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
+        agent = Caller(channel)
+        task = (await agent.call('SendMessage', say())).task
+        call = unread(agent, 'GetTask', GetTaskRequest(id=task.id))
+        await call.initial_metadata()
+        refused = await agent.refused('GetTask', GetTaskRequest(id=task.id))
+        monkeypatch.setattr(unsent, '_STALL', -1.0)
+        assert await agent.call('GetTask', GetTaskRequest(id=task.id)) == task
+        refused_again = await agent.refused('GetTask', GetTaskRequest(id=task.id))
+        await call.read()
+        with pytest.raises(grpc.aio.AioRpcError) as cut:
+            await call.read()
+        same = await agent.call('GetTask', GetTaskRequest(id=task.id))
+    assert (refused.code, refused.trailing['retry-after'], refused_again.code) == ('UNAVAILABLE', '1', 'UNAVAILABLE')
+    assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
+    assert same == task
+    assert 'A slow client was disconnected to free memory for other answers (correlation id' in caplog.text
+    assert unsent.UNSENT.bytes == unsent.UNSENT.ending == 0
+
+
+async def test_a_reader_too_far_behind_ends_its_stream_and_its_task_goes_on(
+    ends: asyncio.Queue[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def flood(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        for _ in range(400):
+            yield 'x' * 50_000
+            await asyncio.sleep(0)
+
+    app = to_a2a(
+        Agent(FunctionModel(stream_function=flood)),
+        limits=Limits(reader_lag=100_000),
+        results=Results(stream='mark', interval=0),
+    )
+    async with serving(app) as local, grpc.aio.insecure_channel(local.address, options=WIDE) as channel:
+        agent = Caller(channel)
+        call = unread(agent, 'SendStreamingMessage', say())
+        await call.initial_metadata()
+        (task,) = await app.list_tasks()
+        await app.backend.events.wait(task['id'], 0)
+        whole = await agent.call('GetTask', GetTaskRequest(id=task['id']))
+        rest = asyncio.ensure_future(read_all(call))
+        with pytest.raises(grpc.aio.AioRpcError) as cut:
+            await rest
+    assert 'A subscriber reads its events too slowly, and its stream ends (correlation id' in caplog.text
+    assert refusal_of(cut.value)[:2] == ('UNAVAILABLE', SLOW)
+    assert len(text_of(whole)) == 400 * 50_000
