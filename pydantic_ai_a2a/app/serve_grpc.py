@@ -77,7 +77,7 @@ def serve_grpc(
         A context manager. Its value has the address of the server, and is also a state for a lifespan.
 
     Raises:
-        CannotListen: The address cannot be used.
+        CannotListen: The address cannot be used, or the certificate or key of `tls` cannot.
         ImportError: The packages of the extra `grpc` are missing.
         OSError: A file of `tls` cannot be read.
         TypeError: An argument has a wrong type.
@@ -104,7 +104,10 @@ async def _serving(
     try:
         server.listen(f'{address}:{port}', tls)
     except RuntimeError as error:
-        raise CannotListen(f'Cannot listen on {host} port {port} for gRPC. Choose another port or host.') from error
+        files = '' if tls is None else ' If the port is free, a file of tls= is no certificate or key in PEM form.'
+        raise CannotListen(
+            f'Cannot listen on {host} port {port} for gRPC. Choose another port or host.{files}'
+        ) from error
     async with AsyncExitStack() as stack:
         if not agent.hosting.begun:  # no HTTP server serves the app
             await stack.enter_async_context(agent.router.lifespan_context(agent))

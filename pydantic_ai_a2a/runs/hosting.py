@@ -222,9 +222,10 @@ class Hosting:
         loop = asyncio.get_running_loop()
         self.drain(loop)
         try:
-            await self._hosts[loop].stop()
+            if (host := self._hosts.get(loop)) is not None:  # a lifespan within may have stopped the host
+                await host.stop()
         finally:
-            del self._hosts[loop]  # only now: until then, requests find this host and start no other
+            self._hosts.pop(loop, None)  # only now: until then, requests find this host and start no other
             self._ready = None
             self._draining = False
             self._context = Context()

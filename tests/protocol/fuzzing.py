@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from hypothesis import strategies as st
 
+from pydantic_ai_a2a import A2AApp, Access, Push
 from pydantic_ai_a2a.protocol import fasta2a, v0_3
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
@@ -130,3 +131,20 @@ def changed(draw: st.DrawFn, dialect: str | None = None) -> Any:
         else:
             del target[key]
     return request
+
+
+async def nowhere(host: str, port: int) -> list[str]:
+    return []
+
+
+EVERYTHING: dict[str, Any] = {
+    'push': Push(resolve=nowhere, tries=1),
+    'access': Access(tenants=True, allowed_hosts=['testserver']),
+}
+"""So that all operations are served, below the paths of tenants as well."""
+
+
+async def stored(app: A2AApp) -> set[tuple[str, int]]:
+    """The tasks, and how many messages of users each has."""
+    tasks = await app.list_tasks(limit=1_000)
+    return {(task['id'], sum(each['role'] == 'user' for each in task.get('history', ()))) for task in tasks}

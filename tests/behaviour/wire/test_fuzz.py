@@ -14,27 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_ai import Agent
 
-from pydantic_ai_a2a import A2AApp, Access, Push, to_a2a
+from pydantic_ai_a2a import to_a2a
 from pydantic_ai_a2a.protocol.operations import OPERATIONS
 
 from ...client import LIMIT, Answer, Exchange, lifespan
 from ...dialects import json_rpc, spoken, unversioned
 from ...long import LONG, drawn, size
-from ...protocol.fuzzing import changed
+from ...protocol.fuzzing import EVERYTHING, changed, stored
 from .test_hostile_input import LEAKS
 
 KNOWN_ERRORS = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32009}
 
 
-async def nowhere(host: str, port: int) -> list[str]:
-    return []
-
-
-EVERYTHING: dict[str, Any] = {
-    'push': Push(resolve=nowhere, tries=1),
-    'access': Access(tenants=True, allowed_hosts=['testserver']),
-}
-"""So that all operations are served, below the paths of tenants as well."""
 TOKENS = [b'"', b'}', b'[', b',', b'\\', b'\\u0000', b'\\ud800', b'NaN', b'1e999', b'\xff', b'9' * 400, b'[' * 100]
 
 headers = st.fixed_dictionaries(
@@ -70,12 +61,6 @@ def mangled(draw: st.DrawFn) -> bytes:
     start = draw(st.integers(min_value=0, max_value=len(body)))
     end = draw(st.integers(min_value=start, max_value=min(start + 8, len(body))))
     return body[:start] + draw(st.binary(max_size=4) | st.sampled_from(TOKENS)) + body[end:]
-
-
-async def stored(app: A2AApp) -> set[tuple[str, int]]:
-    """The tasks, and how many messages of users each has."""
-    tasks = await app.list_tasks(limit=1_000)
-    return {(task['id'], sum(each['role'] == 'user' for each in task.get('history', ()))) for task in tasks}
 
 
 @unversioned('requests and headers of all versions are mixed')

@@ -20,8 +20,8 @@ from pydantic_ai_a2a import to_a2a
 from ...client import LIMIT, Answer, Exchange, lifespan
 from ...dialects import PATHS, only, spoken
 from ...long import LONG, drawn, size
-from ...protocol.fuzzing import changed
-from .test_fuzz import EVERYTHING, KNOWN_ERRORS, mangled, stored
+from ...protocol.fuzzing import EVERYTHING, changed, stored
+from .test_fuzz import KNOWN_ERRORS, mangled
 from .test_hostile_input import LEAKS
 
 pytestmark = only('HTTP+JSON', 'it is about its paths and queries')
