@@ -54,7 +54,7 @@ def serve(
     auth: str | None,
     anonymous: bool,
 ) -> int:
-    """Serve an app or an agent over HTTP.
+    """Serve an app or an agent over HTTP, and over gRPC if wanted.
 
     MODULE:NAME is the app or the agent, such as joker:app. The server ends at SIGINT or SIGTERM.
     """

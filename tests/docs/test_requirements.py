@@ -11,8 +11,8 @@ from ..requirements import PLACE, Requirement, on_page_markdown, requirements
 from .blocks import ROOT
 
 ALL = requirements()
-LATER = {*range(96, 100), 142}
-"""The gRPC binding."""
+LATER = {142}
+"""0.3 over gRPC."""
 
 
 def test_all_of_them_are_there_in_order() -> None:
