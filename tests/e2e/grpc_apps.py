@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from functools import partial
-
-from pydantic_ai import Agent
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import BearerAuth, Results, Retention, Workers, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a import BearerAuth, Results, Retention, Workers, mount, run, to_a2a
 
 from ..bounds import LOGS
 from .apps import puppet
@@ -19,15 +13,6 @@ from .gates import ROUTES
 TOKEN = 'the-token-of-ann-1234'
 FILE = 'sqlite:///agent.db'
 
-
-def tell(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    return ModelResponse(parts=[TextPart(str(os.getpid()))])
-
-
-shared = to_a2a(
-    Agent(FunctionModel(tell)), backend=FILE, lifespan=partial(serve_grpc, port=int(os.environ.get('GRPC_PORT', '0')))
-)
-"""Answers with the number of the process."""
 
 resumed = to_a2a(
     puppet,

@@ -36,10 +36,9 @@ def address_of(server: Process) -> str:
 @pytest.mark.skipif(not hasattr(socket, 'SO_REUSEPORT'), reason='the kernel does not share ports')
 async def test_the_workers_of_uvicorn_share_a_port_and_a_store(tmp_path: Path) -> None:
     port = free_port()
-    options = ('tests.e2e.grpc_apps:shared', '--app-dir', str(ROOT), '--workers', '2', '--port', str(free_port()))
+    options = ('tests.e2e.grpc_workers_app:app', '--app-dir', str(ROOT), '--workers', '2', '--port', str(free_port()))
     with process('-m', 'uvicorn', *options, cwd=tmp_path, env={'GRPC_PORT': str(port)}, fork=False) as server:
-        for _ in range(2):
-            server.wait_for(r'(?s)(Application startup complete.*){2}')
+        server.wait_for(r'(?s)(Application startup complete.*){2}')
         told: set[str] = set()
         async with asyncio.timeout(LIMIT):
             while len(told) < 2:  # the kernel shares out connections, not calls
