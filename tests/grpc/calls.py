@@ -69,7 +69,7 @@ class Agent:
         answer = methods()[method].output_type
         call = self.channel.unary_stream(
             f'/{SERVICE}/{method}',
-            request_serializer=lambda message: message.SerializeToString(),
+            request_serializer=_written,
             response_deserializer=GetMessageClass(answer).FromString,
         )
         return Stream(call(request, metadata=metadata, timeout=timeout))
@@ -94,8 +94,8 @@ class Agent:
                 yield message
 
         try:
-            call = self.channel.stream_stream(path)(sent(), metadata=metadata, timeout=LIMIT)
-            answers = [answer async for answer in call]
+            call: Any = self.channel.stream_stream(path)(sent(), metadata=metadata, timeout=LIMIT)
+            answers: list[bytes] = [answer async for answer in call]
         except grpc.aio.AioRpcError as error:
             return refusal_of(error)
         return answers[0]
@@ -104,9 +104,13 @@ class Agent:
         answer = methods()[method].output_type
         return self.channel.unary_unary(
             f'/{SERVICE}/{method}',
-            request_serializer=lambda message: message.SerializeToString(),
+            request_serializer=_written,
             response_deserializer=GetMessageClass(answer).FromString,
         )
+
+
+def _written(message: AnyMessage) -> bytes:
+    return message.SerializeToString()
 
 
 def refusal_of(error: grpc.aio.AioRpcError) -> Refused:

@@ -123,10 +123,10 @@ async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> No
     app = to_a2a(Agent(TestModel()))
     async with lifespan(app):
         async with serve_grpc(app, port=0) as state:
-            with_grpc = app.card.public('http://agent.example.com/')
+            with_grpc: Any = app.card.public('http://agent.example.com/')
         async with grpc.aio.insecure_channel(state['grpc_address']) as channel:
             refused = await Caller(channel).refused('GetTask', GetTaskRequest(id='a'))
-        without = app.card.public('http://agent.example.com/')
+        without: Any = app.card.public('http://agent.example.com/')
     assert refused.code == 'UNAVAILABLE'
     assert [interface['protocol_binding'] for interface in with_grpc['supported_interfaces']] == [
         'JSONRPC',
@@ -140,7 +140,7 @@ async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> No
 async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
     app = to_a2a(Agent(TestModel()), limits=Limits(body_time=0.1))
     async with serving(app) as agent:
-        call = agent.channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()
+        call: Any = agent.channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()
     assert refusal_of(raised.value)[:2] == ('DEADLINE_EXCEEDED', 'The request body did not arrive in time.')

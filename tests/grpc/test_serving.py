@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -53,7 +54,7 @@ async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
     app = to_a2a(AGENT)
 
     @asynccontextmanager
-    async def beside(parent: Any) -> Any:
+    async def beside(parent: Any) -> AsyncGenerator[Any]:
         async with serve_grpc(parent, port=0) as state:
             yield state
 
@@ -76,7 +77,7 @@ async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
 async def test_the_card_names_the_host_of_the_agent_or_the_given_one(url: str | None, declared: str) -> None:
     app = to_a2a(AGENT, url='https://[2001:db8::1]/agent/')
     async with lifespan(app), serve_grpc(app, host='::1', port=0, url=url) as state:
-        card = app.card.public('https://[2001:db8::1]/agent/')
+        card: Any = app.card.public('https://[2001:db8::1]/agent/')
         port = state['grpc_address'].removeprefix('[::1]:')
     (address,) = [each['url'] for each in card['supported_interfaces'] if each['protocol_binding'] == 'GRPC']
     assert address == (declared if url else f'{declared}:{port}')

@@ -32,7 +32,8 @@ def unread(agent: Caller, method: str, request: Any) -> Any:
     async def sent() -> AsyncIterator[bytes]:
         yield request.SerializeToString()
 
-    return agent.channel.stream_stream(f'/{SERVICE}/{method}')(sent())
+    channel: Any = agent.channel
+    return channel.stream_stream(f'/{SERVICE}/{method}')(sent())
 
 
 async def read_all(call: Any) -> None:
