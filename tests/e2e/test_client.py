@@ -76,7 +76,8 @@ async def test_the_card_says_where_and_how_the_agent_is_reached(server: Deployed
     async with official_client(server.url) as client:
         card = await client.get_extended_agent_card(GetExtendedAgentCardRequest())
     over_grpc = spoken() == 'GRPC'
-    (*over_http, older), declared = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3')), []
+    (*over_http, older) = (('JSONRPC', '1.0'), ('HTTP+JSON', '1.0'), ('JSONRPC', '0.3'))
+    declared: list[tuple[str, str]] = []
     for interface in map(MessageToDict, card.supported_interfaces):
         if interface['protocolBinding'] == 'GRPC':
             assert re.fullmatch(r'127\.0\.0\.1:\d+', interface.pop('url'))

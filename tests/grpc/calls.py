@@ -94,7 +94,8 @@ class Agent:
                 yield message
 
         try:
-            call: Any = self.channel.stream_stream(path)(sent(), metadata=metadata, timeout=LIMIT)
+            channel: Any = self.channel
+            call = channel.stream_stream(path)(sent(), metadata=metadata, timeout=LIMIT)
             answers: list[bytes] = [answer async for answer in call]
         except grpc.aio.AioRpcError as error:
             return refusal_of(error)

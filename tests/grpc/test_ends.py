@@ -140,7 +140,8 @@ async def test_after_the_block_nobody_listens_and_the_card_lists_no_grpc() -> No
 async def test_a_client_that_sends_its_message_too_slowly_is_refused() -> None:
     app = to_a2a(Agent(TestModel()), limits=Limits(body_time=0.1))
     async with serving(app) as agent:
-        call: Any = agent.channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()
+        channel: Any = agent.channel
+        call = channel.stream_stream('/lf.a2a.v1.A2AService/GetTask')()
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await call.read()
     assert refusal_of(raised.value)[:2] == ('DEADLINE_EXCEEDED', 'The request body did not arrive in time.')
