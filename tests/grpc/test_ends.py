@@ -12,6 +12,9 @@ from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 
 from pydantic_ai_a2a import A2AApp, Limits, Messages, Results, Workers, serve_grpc, to_a2a
+from pydantic_ai_a2a.dispatch.dispatch import ClientGone
+from pydantic_ai_a2a.errors import TaskNotFoundError
+from pydantic_ai_a2a.grpc.call import Call
 
 from ..behaviour.stage import Stage
 from ..client import LIMIT, lifespan
@@ -79,6 +82,44 @@ async def test_a_call_that_is_cancelled_while_its_message_is_stored_has_its_task
         assert await ends.get() == 'SendMessage'
         await stage.reached('wait')
         assert await text_after(stage, agent, app) == 'wait'
+
+
+async def test_a_call_that_is_cancelled_before_its_message_is_refused_ends_in_silence(ends: asyncio.Queue[str]) -> None:
+    storing, store = asyncio.Event(), asyncio.Event()
+    app = to_a2a(Agent(TestModel()))
+
+    async def refuse(*args: Any, **options: Any) -> Any:
+        storing.set()
+        await store.wait()
+        raise TaskNotFoundError
+
+    app.backend.queue.submit = refuse
+    async with serving(app) as agent:
+        call = agent.start('SendMessage', say())
+        await storing.wait()
+        call.cancel()
+        await agent.refused('GetTask', GetTaskRequest(id='unknown'))
+        assert await ends.get() == 'GetTask'
+        store.set()
+        assert await ends.get() == 'SendMessage'
+
+
+async def test_a_repeated_message_of_an_ended_task_has_a_stream_of_one_event() -> None:
+    async with serving(to_a2a(Agent(TestModel()))) as agent:
+        request = say()
+        first = await agent.stream('SendStreamingMessage', request).rest()
+        again = await agent.stream('SendStreamingMessage', request).rest()
+    assert [event.task.id for event in again] == [first[0].task.id]
+    assert TaskState.Name(again[0].task.status.state) == 'TASK_STATE_COMPLETED'
+
+
+async def test_a_write_after_the_end_of_a_call_finds_the_client_gone() -> None:
+    async def write() -> None:
+        raise grpc.aio.InternalError('the call has ended')
+
+    call = Call.__new__(Call)
+    with pytest.raises(ClientGone):
+        await call._send(write())  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_a_direct_reply_is_given_up_with_its_call(ends: asyncio.Queue[str]) -> None:
