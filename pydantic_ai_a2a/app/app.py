@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 from fasta2a import FastA2A
 from fasta2a.broker import Broker, InMemoryBroker
-from fasta2a.schema import Task
+from fasta2a.schema import AgentExtension, Task
 from fasta2a.storage import InMemoryStorage, Storage
 from fasta2a.task_manager import TaskManager
 from pydantic_ai.conversation_store import ConversationStore
@@ -23,7 +23,7 @@ from ..http.exchange import Serving
 from ..http.request import redact
 from ..http.unread import closing
 from ..ports import Backend
-from ..protocol import event_ids, stored
+from ..protocol import stored
 from ..runs.hosting import Hosting
 from ..types import ANONYMOUS, Call, Caller, TaskQuery, TaskState, new_correlation_id
 
@@ -144,13 +144,14 @@ class A2AApp(FastA2A):
         """The backend of the app's tasks and conversations."""
         return self._backend
 
-    def declare_grpc(self, place: Callable[[str], str] | None) -> None:
+    def declare_grpc(self, place: Callable[[str], str] | None, extensions: Iterable[AgentExtension] = ()) -> None:
         """List the gRPC binding on the agent card; None: no longer.
 
         Args:
             place: Returns `host:port` of the gRPC server, from the URL of the agent.
+            extensions: Extensions of the binding.
         """
-        self.card.serve_grpc(place, [event_ids.EXTENSION])
+        self.card.serve_grpc(place, extensions)
         self.dispatcher.extensions.declared = self.card.extensions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

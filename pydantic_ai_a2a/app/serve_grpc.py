@@ -14,6 +14,7 @@ from pydantic_ai.agent import AbstractAgent
 from starlette.types import ASGIApp
 
 from ..arguments import checked
+from ..protocol import event_ids
 from ..runs.hosting import server_processes
 from ..settings import TLS
 from .app import A2AApp
@@ -112,7 +113,7 @@ async def _serving(
         if not agent.hosting.begun:  # no HTTP server serves the app
             await stack.enter_async_context(agent.router.lifespan_context(agent))
         await server.start()
-        agent.declare_grpc(lambda base: url or f'{_host(base) or address}:{server.port}')
+        agent.declare_grpc(lambda base: url or f'{_host(base) or address}:{server.port}', [event_ids.EXTENSION])
         try:
             yield GrpcState(grpc_address=f'{address}:{server.port}')
         finally:

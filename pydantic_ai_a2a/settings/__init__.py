@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .access import SUPPORTED, Access, MakeCard, Owner, TenantRule, Version
+from .access import SUPPORTED, TLS, Access, MakeCard, Owner, TenantRule, Version
 from .credentials import Credential, Credentials, Exchange
-from .grpc import TLS
 from .limits import LONG, Budget, Limits, Quotas, Rate
 from .messages import HTTPS_ONLY, Approvals, Approvers, Messages, PlainText, Reply, Rule, WhileWorking
 from .results import Progress, Push, Results, TextStream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
 from fasta2a.schema import AgentCard
@@ -13,7 +14,7 @@ from ..signing.algorithms import Key
 from ..types import Caller
 from .credentials import Credentials
 
-__all__ = ('SUPPORTED', 'Access', 'MakeCard', 'Owner', 'TenantRule', 'Version')
+__all__ = ('SUPPORTED', 'TLS', 'Access', 'MakeCard', 'Owner', 'TenantRule', 'Version')
 
 Owner: TypeAlias = Callable[[Caller], str]
 """A function that returns the owner of a caller's tasks, within the caller's tenant."""
@@ -73,3 +74,17 @@ class Access:
     credentials: Credentials | None = None
     """Credentials that runs use on behalf of callers, such as access tokens for MCP servers. Default None: runs get no
     credentials."""
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TLS:
+    """TLS of the gRPC server, from PEM files, which are read when the server starts."""
+
+    certificate: str | Path
+    """File with the certificate of the server, followed by intermediate certificates."""
+    key: str | Path
+    """File with the private key of the certificate."""
+    client_ca: str | Path | None = None
+    """File with the certificates that sign the certificates of clients. Clients without such a certificate are refused
+    (mTLS). Default None: clients need no certificate."""
