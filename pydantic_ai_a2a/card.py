@@ -143,7 +143,7 @@ class CardTemplate:
         """Return the card as a value."""
         card = deepcopy(self._card)
         if self.extensions:
-            card['capabilities']['extensions'] = deepcopy(self.extensions)
+            card['capabilities']['extensions'] = [*deepcopy(self.extensions)]
         urls = self._places(url)
         card['supported_interfaces'] = [
             _interface(binding, version, urls[binding], tenant)
