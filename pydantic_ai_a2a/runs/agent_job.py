@@ -239,20 +239,26 @@ class AgentJob:
         return prompt, before
 
     async def _tools(self, client_tools: ClientTools, claim: Claim, recorder: Recorder) -> Sequence[ToolDefinition]:
-        """Return the tools of the client: those of the newest message of the task that declares tools.
+        """Return the tools of the client: those of the newest message that declares tools, up to the run's message.
 
         Raises:
             BadInput: The message was accepted without a check, before the app had `Messages.client_tools`.
         """
-        if claim.run == 1 and not has_tools(claim.message):
-            return ()
-        newest = stored.load_message(claim.message)
-        messages = [newest] if claim.run == 1 else await recorder.store(partial(self._messages, claim, newest))
+        messages = [stored.load_message(claim.message)] if has_tools(claim.message) else []
         try:
-            declared = (client_tools.of(message) for message in reversed(messages))
-            return next((tools for tools in declared if tools is not None), ())
+            tools = next(map(client_tools.of, messages), None)
+            if tools is None and claim.run > 1:
+                messages = await recorder.store(partial(self._declaring, claim))
+                tools = next((tools for tools in map(client_tools.of, reversed(messages)) if tools is not None), None)
         except A2AError as refused:
             raise BadInput(refused.message) from refused
+        return tools or ()
+
+    async def _declaring(self, claim: Claim) -> list[Message]:
+        """Return the messages of the claim's task up to the message of the run; none if no message declares tools."""
+        task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
+        history = () if task is None else task.history or ()
+        return await self._read_messages(claim, history) if any(map(has_tools, history)) else []
 
     async def _history(self, claim: Claim) -> Sequence[ModelMessage]:
         """Return the conversation before a run, without the messages of the task's earlier runs."""
@@ -271,10 +277,24 @@ class AgentJob:
     async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
         """Return the messages of the claim's task up to the newest message of the run."""
         task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        messages = [] if task is None else stored.load_task(task).get('history', [])
-        # An anonymous client may use a message id twice in a task.
-        place = max((n for n, message in enumerate(messages) if message == newest), default=len(messages))
-        return [*messages[:place], newest]
+        return [newest] if task is None else await self._read_messages(claim, task.history or ())
+
+    async def _read_messages(self, claim: Claim, history: Sequence[bytes]) -> list[Message]:
+        """Return the messages of a history without the messages that later runs will read.
+
+        An answer to a pause is read before messages that were sent earlier.
+        """
+        later = [
+            stored.load_message(body) for _, body in await self._backend.reader.unread(claim.header.id, claim.inbox)
+        ]
+        messages: list[Message] = []
+        # From the end, because an anonymous client may send a message twice.
+        for message in map(stored.load_message, reversed(history)):
+            if message in later:
+                later.remove(message)
+            else:
+                messages.insert(0, message)
+        return messages
 
     def _steering(self, claim: Claim, recorder: Recorder) -> Steering:
         async def unread(after: int) -> Sequence[tuple[int, Sequence[Content]]]:

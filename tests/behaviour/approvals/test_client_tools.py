@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from pydantic_ai_a2a.conversion.client_tools import URI
 
 from ...client import Client, RpcError, message, rpc, state_of, texts
 from ..asking import ROW, answers, approve, asked
-from ..declaring import ALLOWED, agent_of, declaring, result, tool
+from ..declaring import ALLOWED, agent_of, declaring, obey, result, tool
 from ..rows import covers
 from ..stage import Stage, ended, prompts, serving
 from .test_approvers import by_header
@@ -147,6 +148,34 @@ async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools()
         stage.open('one', 'two', 'three', 'four', 'five')
         await ended(client, task['id'])
     assert told == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
+
+
+@covers(ROW)
+@pytest.mark.parametrize('own_storage', [False, True])
+async def test_a_message_that_waits_for_an_answer_to_a_call_brings_its_tools_into_its_own_run_only(
+    own_storage: bool,
+) -> None:
+    reached, gate = asyncio.Event(), asyncio.Event()
+    seen: list[tuple[str, list[str]]] = []
+
+    async def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        seen.append((prompts(messages)[-1], sorted(own.name for own in info.function_tools)))
+        reached.set()
+        await gate.wait()
+        return obey(messages, info)
+
+    storage = InMemoryStorage[Any]() if own_storage else None
+    async with serving(Agent(FunctionModel(model)), messages=ALLOWED, storage=storage) as client:
+        task = await client.send(declaring('search:a', tool()), returnImmediately=True)
+        await reached.wait()
+        async with client.send_streaming(declaring('next', tool('fetch'), taskId=task['id'])) as stream:
+            await anext(stream)
+            gate.set()
+            await stream.rest()
+        waiting = await client.get_task(task['id'])
+        await client.send(answers(waiting, result(asked(waiting)[0], 1)))
+        await ended(client, task['id'])
+    assert seen == [('search:a', ['search']), ('search:a', ['search']), ('next', ['fetch'])]
 
 
 @covers(ROW)
