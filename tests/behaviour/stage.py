@@ -50,7 +50,7 @@ class Stage:
     """An agent whose model answers with all that users said to it, once the gate named after the prompt is open."""
 
     def __init__(self) -> None:
-        self.agent: Agent[object, str] = Agent(FunctionModel(self._answer))
+        self.agent: Agent[object, str] = Agent(FunctionModel(self.answer))
         self.began: list[str] = []
         """The prompts whose runs have begun, in that order."""
         self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -66,7 +66,8 @@ class Stage:
         for prompt in prompts:
             self._gates[prompt].set()
 
-    async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    async def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        """Answer as the model of the agent."""
         prompt = prompts(messages)[-1]
         self.began.append(prompt)
         self._reached[prompt].set()

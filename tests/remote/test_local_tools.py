@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fasta2a.schema import Part
+from fasta2a.schema import Message, Part
 from pydantic_ai import Agent, DeferredToolRequests, DeferredToolResults, FunctionToolset, ModelRetry, Tool
 from pydantic_ai.agent import AbstractAgent
 from pydantic_ai.exceptions import UserError
+from starlette.datastructures import Headers
+from starlette.types import Receive, Scope, Send
 
 from pydantic_ai_a2a import A2AClient, A2AModel, RemoteAgent, to_a2a
 from pydantic_ai_a2a.conversion.client_tools import URI
@@ -68,14 +70,22 @@ async def test_a_client_sends_tools_and_answers_their_calls() -> None:
 
 
 async def test_the_client_keeps_other_metadata_of_a_message_and_activates_the_extension() -> None:
-    async with remote() as client:
+    app, activated = to_a2a(agent_of(), messages=ALLOWED), ''
+
+    async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal activated
+        activated = Headers(scope=scope).get('A2A-Extensions', '') if scope['type'] == 'http' else activated
+        await app(scope, receive, send)
+
+    message: Message = {'role': 'user', 'message_id': 'm', 'parts': [Part(text='hello')], 'metadata': {'mine': 1}}
+    async with A2AClient(recorded) as client:
         task: Any = await client.send(
-            {'role': 'user', 'message_id': 'm', 'parts': [Part(text='hello')], 'metadata': {'mine': 1}},
-            tools=[Tool(Desk().search).tool_def],
-            extensions=['https://example.com/other'],
+            message, tools=[Tool(Desk().search).tool_def], extensions=['https://example.com/other']
         )
     [first, *_] = task['history']
     assert (first['metadata']['mine'], [*first['metadata'][URI]]) == (1, ['tools'])
+    assert activated.replace(' ', '').split(',') == ['https://example.com/other', URI]
+    assert message['metadata'] == {'mine': 1}
 
 
 async def test_a_client_does_not_send_tools_to_an_agent_that_would_ignore_them() -> None:

@@ -130,11 +130,11 @@ async def test_the_tools_hold_for_the_task_until_a_message_declares_others() -> 
 @covers(ROW)
 async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools() -> None:
     stage = Stage()
-    told: list[tuple[str, list[str]]] = []
+    runs: list[tuple[str, list[str]]] = []
 
     async def note(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        answer = await stage._answer(messages, info)  # pyright: ignore[reportPrivateUsage]
-        told.append((stage.began[-1], sorted(own.name for own in info.function_tools)))
+        answer = await stage.answer(messages, info)
+        runs.append((stage.began[-1], sorted(own.name for own in info.function_tools)))
         return answer
 
     async with serving(Agent(FunctionModel(note)), messages=ALLOWED) as client:
@@ -147,7 +147,7 @@ async def test_a_message_to_a_running_task_keeps_replaces_or_removes_the_tools()
         await client.send(message('five', **ids), returnImmediately=True)
         stage.open('one', 'two', 'three', 'four', 'five')
         await ended(client, task['id'])
-    assert told == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
+    assert runs == [('one', ['search']), ('two', ['search']), ('three', ['fetch']), ('four', []), ('five', [])]
 
 
 @covers(ROW)

@@ -222,7 +222,7 @@ async def test_a_message_that_is_answered_with_a_message_cannot_declare_tools() 
 
 
 @covers(ROW)
-async def test_a_message_with_tools_cannot_enter_a_run_but_may_answer_and_may_wait_in_a_queue() -> None:
+async def test_a_message_with_tools_cannot_enter_a_run_and_a_message_without_tools_can() -> None:
     stage = Stage()
     async with serving(stage.agent, messages=Messages(client_tools=True, while_working='steer')) as client:
         task = await client.send(declaring('one', tool()), returnImmediately=True)
