@@ -104,19 +104,10 @@ def _definition(tool: Any, field: str) -> ToolDefinition:
     if not isinstance(description, str) or len(description) > _DESCRIPTION:
         raise InvalidParamsError.of(f'{field}.description', f'must be a text of at most {_DESCRIPTION} characters')
     try:
-        schema = inlined_schema(_whole(members.get('inputSchema')), f'{field}.inputSchema')
+        schema = inlined_schema(members.get('inputSchema'), f'{field}.inputSchema')
     except UnusableSchema as error:
         raise InvalidParamsError.of(error.field, error.description) from None
     return ToolDefinition(name=name, description=description or None, parameters_json_schema=schema)
-
-
-def _whole(value: Any) -> Any:
-    """Return JSON with whole numbers as integers. The official client writes the integers of metadata as 1.0."""
-    if isinstance(value, dict):
-        return {name: _whole(item) for name, item in cast('dict[str, Any]', value).items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in cast('list[Any]', value)]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def has_tools(message: bytes) -> bool:

@@ -22,6 +22,8 @@ MAX_BYTES = 32_000
 MAX_DEPTH = 32
 """Most nested objects and lists of a schema, before and after its references are replaced."""
 
+_EXACT = 2**53
+"""Largest whole number up to which all whole numbers are exact as floats."""
 _DEFINITIONS = '#/$defs/'
 _LITERALS = frozenset({'const', 'default', 'enum', 'examples'})
 """Keywords whose values are data, not schemas."""
@@ -90,6 +92,7 @@ def check_schema(value: object, field: str, *, of_object: bool = True) -> Schema
         UnusableSchema: The value is no such schema, is too large or too deep, or refers to another document.
     """
     _check_size(value, field)
+    value = _with_integers(value)
     if not isinstance(value, dict):
         raise UnusableSchema(field, 'must be a JSON Schema')
     schema = cast('Schema', value)
@@ -156,6 +159,16 @@ def _is_deep(value: object) -> bool:
     for _ in range(MAX_DEPTH):
         level = [item for container in level for item in _members(container)]
     return any(isinstance(item, (dict, list)) for item in level)
+
+
+def _with_integers(value: Any) -> Any:
+    """Return JSON with whole numbers as integers. Protobuf writes the integers of metadata and of cards as 1.0."""
+    if isinstance(value, dict):
+        return {name: _with_integers(item) for name, item in cast('dict[str, Any]', value).items()}
+    if isinstance(value, list):
+        return [_with_integers(item) for item in cast('list[Any]', value)]
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
+    return int(value) if is_whole else value
 
 
 def _members(value: object) -> Iterator[object]:

@@ -117,14 +117,24 @@ def test_a_reference_beside_other_rules_must_fit_both() -> None:
 def test_data_in_a_schema_is_no_schema() -> None:
     schema = of(**{'$ref': {'enum': [{'$ref': 'x'}], 'default': {'$ref': 'x'}, 'properties': True}})
     schema['properties']['$ref'].pop('properties')
-    assert check_schema(schema, 'schema') is schema
-    assert inlined_schema(schema, 'schema') is schema
+    assert check_schema(schema, 'schema') == schema
+    assert inlined_schema(schema, 'schema') == schema
     assert inlined_schema({**schema, '$defs': {}}, 'schema') == schema
 
 
 def test_other_types_are_taken_where_they_may_be() -> None:
     schema = {'type': 'array', 'items': {'type': 'integer'}}
-    assert check_schema(schema, 'schema', of_object=False) is schema
+    assert check_schema(schema, 'schema', of_object=False) == schema
+
+
+def test_whole_numbers_are_integers_also_from_protobuf_and_other_numbers_stay_exact() -> None:
+    schema = of(a={'minLength': 1.0, 'maximum': 0.5, 'enum': [2.0, [3.0, 1e300]], 'items': {'maxItems': 4.0}})
+    for checked in (check_schema(schema, 'schema'), inlined_schema(schema, 'schema')):
+        assert repr(checked['properties']['a']) == (
+            "{'minLength': 1, 'maximum': 0.5, 'enum': [2, [3, 1e+300]], 'items': {'maxItems': 4}}"
+        )
+    with pytest.raises(UnusableSchema, match=r'schema\.properties\.a\.minLength: Input should be a valid integer'):
+        check_schema(of(a={'minLength': 1.5}), 'schema')
 
 
 def test_circles_are_refused_where_references_are_replaced() -> None:
