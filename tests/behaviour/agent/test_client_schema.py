@@ -19,7 +19,8 @@ from pydantic_ai_a2a.conversion.client_schema import URI, states_of
 
 from ...client import RpcError, message, state_of, texts
 from ...dialects import only, unversioned
-from ..asking import answers, approve
+from ..asking import answers, approve, asked
+from ..declaring import declaring, result, tool
 from ..rows import covers
 from ..stage import ended, serving, tasks_of
 
@@ -82,6 +83,32 @@ async def test_the_answer_is_data_that_fits_the_schema_of_the_client() -> None:
         assert texts(await client.send('In words, please.')) == ['in words']
     [schema] = forecaster.schemas
     assert {**schema, 'title': 'Weather'} == WEATHER
+
+
+@covers('data part')
+async def test_whole_numbers_in_a_schema_may_be_those_of_protobuf() -> None:
+    name = {'type': 'string', 'minLength': 2.0}  # as the official client writes the integers of metadata
+    forecaster = Forecaster({'name': 'Paris'})
+    async with serving(forecaster.agent, results=ALLOWED) as client:
+        await client.send(wanting({'type': 'object', 'properties': {'name': name}}))
+    [schema] = forecaster.schemas
+    assert repr(schema['properties']['name']['minLength']) == '2'
+
+
+@covers('data part')
+async def test_a_message_may_want_a_schema_and_bring_tools() -> None:
+    forecaster = Forecaster(PARIS)
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return forecaster.model(messages, info)
+        return ModelResponse(parts=[ToolCallPart('search', {'q': 'Paris'})])
+
+    agent = Agent(FunctionModel(model))
+    async with serving(agent, results=ALLOWED, messages=Messages(client_tools=True)) as client:
+        sent = declaring('How is Paris?', tool())
+        task = await client.send({**sent, 'metadata': {**sent['metadata'], URI: {'schema': WEATHER}}})
+        assert data_of(await client.send(answers(task, result(asked(task)[0], '21 degrees')))) == PARIS
 
 
 @covers('data part')
