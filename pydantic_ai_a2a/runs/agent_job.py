@@ -277,7 +277,10 @@ class AgentJob:
     async def _messages(self, claim: Claim, newest: Message) -> list[Message]:
         """Return the messages of the claim's task up to the newest message of the run."""
         task = await self._backend.reader.load(claim.header.id, None, artifacts=False)
-        return [newest] if task is None else await self._read_messages(claim, task.history or ())
+        messages = await self._read_messages(claim, () if task is None else task.history or ())
+        # A user's storage may lack the message.
+        place = max((n for n, message in enumerate(messages) if message == newest), default=len(messages))
+        return [*messages[:place], newest]
 
     async def _read_messages(self, claim: Claim, history: Sequence[bytes]) -> list[Message]:
         """Return the messages of a history without the messages that later runs will read.
