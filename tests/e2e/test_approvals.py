@@ -15,7 +15,7 @@ from a2a.utils.errors import InvalidParamsError
 
 from ..behaviour.rows import covers
 from .foreign_client import answer_of, declared, schema_of
-from .official import BINDINGS, OFFICIAL, official_client, over, say, send, state_of, task_of, text_of
+from .official import BINDINGS, OFFICIAL, official_client, over, say, send, spoken, state_of, task_of, text_of
 from .official_0_3 import OFFICIAL_0_3, client_0_3
 from .official_0_3 import text_of as text_of_0_3
 from .server import Process, process
@@ -38,7 +38,9 @@ def start(tmp_path: Path) -> Start:
 
     @contextmanager
     def run() -> Generator[Process]:
-        with process('-m', 'uvicorn', 'tests.e2e.approval_app:app', '--port', '0', env=env) as server:
+        grpc = ('--grpc-port', '0') if spoken() == 'GRPC' else ()
+        serve = ('-m', 'pydantic_ai_a2a', 'serve', 'tests.e2e.approval_app:app', '--port', '0', *grpc)
+        with process(*serve, env=env) as server:
             assert server.url
             yield server
 
@@ -127,7 +129,7 @@ async def test_a_foreign_client_answers_an_approval_by_the_card_and_the_message(
     start: Start, tmp_path: Path, binding: str, given: str
 ) -> None:
     wanted, said, done = ANSWERS[given]
-    with start() as server, over(binding):
+    with over(binding), start() as server:
         assert await declared(server.url, 'lists the answers it needs')
         async with client_of(server) as sent:
             task = await sent(say('delete:a'))
