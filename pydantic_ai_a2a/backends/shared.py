@@ -53,7 +53,7 @@ class Process(Protocol):
         ...
 
     def wake(self) -> None:
-        """Look for writes of other processes, because a worker or reader has begun."""
+        """Look for writes of other processes, and mark the tasks with new readers."""
         ...
 
     def stop(self) -> None:
@@ -164,6 +164,10 @@ class SharedBackend(Backend, Generic[ProcessT]):
         """See `Database.watched`."""
         return self.process.peers.watched(task_id)
 
+    def wake(self) -> None:
+        """See `Database.wake`."""
+        self.process.wake()
+
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """See `Database.forget`."""
         self._histories.forget(owner, context_id)
@@ -202,7 +206,10 @@ class _Queue(SqlQueue):
         process = self._backend.process
         if process.event_bus.watched(submission.task_id):  # another process may run it
             submission = replace(submission, watched_until=process.peers.now() + WATCH)
-            process.peers.will_mark(submission.task_id, submission.watched_until)
+            if submission.new:
+                process.peers.will_mark(submission.task_id, submission.watched_until)
+            else:  # a process that runs the task already hears of the mark at once
+                process.wake()
         return await super().submit(
             submission, queue_limit=queue_limit, idempotency_window=idempotency_window, slot=slot
         )

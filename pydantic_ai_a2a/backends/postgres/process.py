@@ -37,7 +37,7 @@ class PostgresProcess:
 
     def __init__(self, settings: Postgres, namespace: str, reader_lag: int) -> None:
         self.pid = getpid()
-        self.event_bus = EventBus(self._read_events, reader_lag, self.wake)
+        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
         self.clock = DatabaseClock()
         self.peers = Peers(self.event_bus, self.clock.now)
         self._settings = settings
@@ -55,8 +55,13 @@ class PostgresProcess:
             self._thread.stop()
 
     def wake(self) -> None:
-        """Look for writes of other processes, because a worker or reader has begun."""
+        """Look for writes of other processes, and mark the tasks with new readers."""
         self._thread.wake(self._listener.wake)
+
+    def _begin_use(self) -> None:
+        """Look for writes of other processes for a reader or a waiting caller. With a worker, the listener looks."""
+        if not (self.peers.listeners and self._thread.running):
+            self.wake()
 
     def read(self, make: Callable[[], Transaction[Any]]) -> Coroutine[Any, Any, Any]:
         """Run a read-only transaction."""

@@ -185,6 +185,11 @@ class PoolThread:
         self._lock = Lock()
         self._life: _Life | None = None
 
+    @property
+    def running(self) -> bool:
+        """True from the first transaction to the stop."""
+        return self._life is not None
+
     def put(self, work: Work, answer: Callable[[Any, BaseException | None], object]) -> None:
         """Begin some work, and answer in the thread with its result, or with why there is none."""
         self.call(partial(_Life.begin, work=work, answer=answer))

@@ -121,6 +121,10 @@ class Database(Protocol):
         """Return true if a task has a reader in this process or another process."""
         ...
 
+    def wake(self) -> None:
+        """Mark the tasks with new readers in this process for other processes."""
+        ...
+
     def forget(self, owner: str, context_id: str | None = None) -> None:
         """Drop the cached messages of an erased context, or of all contexts of the owner if `context_id` is None."""
         ...

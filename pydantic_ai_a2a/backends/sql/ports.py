@@ -222,6 +222,7 @@ class SqlReader(Port, TaskReader):
         )
 
     async def watch(self, task_id: str, owner: str | None) -> StoredTask | None:
+        self.database.wake()
         task = await self.load(task_id, owner)
         if task is None or task.header.state in TERMINAL:
             return task

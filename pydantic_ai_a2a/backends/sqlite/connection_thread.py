@@ -143,6 +143,11 @@ class ConnectionThread:
         """The number of running and waiting jobs."""
         return len(self._doing) + len(self._jobs)
 
+    @property
+    def running(self) -> bool:
+        """True from the first job to the stop."""
+        return self._thread is not None
+
     def put(self, job: QueuedTransaction, *, first: bool = False) -> None:
         """Queue a job; with `first`, before all waiting jobs."""
         with self._condition:

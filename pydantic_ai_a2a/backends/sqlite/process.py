@@ -43,7 +43,7 @@ class SqliteProcess:
 
     def __init__(self, file: SqliteFile, namespace: str, reader_lag: int, clock: Clock) -> None:
         self.pid = getpid()
-        self.event_bus = EventBus(self._read_events, reader_lag, self.wake)
+        self.event_bus = EventBus(self._read_events, reader_lag, self._begin_use)
         self.peers = Peers(self.event_bus, clock.steady)
         self._opened = opened = OpenedFile(file, clock)
         writing = partial(opened.connect, writes=True)
@@ -79,6 +79,11 @@ class SqliteProcess:
     def wake(self) -> None:
         """Poll now for writes of other processes, if a reader or worker waits."""
         self._writer.wake()
+
+    def _begin_use(self) -> None:
+        """Poll for writes of other processes for a reader or a waiting caller. With a worker, the writer polls."""
+        if not (self.peers.listeners and self._writer.running):
+            self.wake()
 
     def do(self, make: Callable[[], Transaction[Any]]) -> None:
         """Run a transaction without waiting for the result."""

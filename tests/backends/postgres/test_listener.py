@@ -8,14 +8,14 @@ import pytest
 
 from pydantic_ai_a2a import Postgres
 from pydantic_ai_a2a.backends.event_bus import EventBus
-from pydantic_ai_a2a.backends.peers import Peers
+from pydantic_ai_a2a.backends.peers import Peers, WorkerCallbacks
 from pydantic_ai_a2a.backends.postgres import listener as postgres_listener
 from pydantic_ai_a2a.backends.postgres import thread
 from pydantic_ai_a2a.backends.postgres.clock import DatabaseClock
 from pydantic_ai_a2a.clock import SYSTEM
 from pydantic_ai_a2a.ports import Slot
 from pydantic_ai_a2a.testing import READER_LAG
-from pydantic_ai_a2a.testing.values import LEASE, LIMIT, message, run, submit
+from pydantic_ai_a2a.testing.values import LEASE, LIMIT, OWNER, message, run, submit
 from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres_proxy import proxied
@@ -122,3 +122,39 @@ async def test_the_process_of_a_private_task_hears_of_the_senders_in_other_proce
     stop()
     for each in (here, there):
         await asyncio.to_thread(each.close)
+
+
+@pytest.mark.parametrize('sends', [False, True])
+async def test_the_process_of_a_task_hears_at_once_of_a_reader_in_another_process_with_a_worker(
+    another: Open, monkeypatch: pytest.MonkeyPatch, sends: bool
+) -> None:
+    monkeypatch.setattr(postgres_listener, '_POLL', 10 * LIMIT)
+    here, there, loop = another(), another(), asyncio.get_running_loop()
+    ready: asyncio.Queue[str | None] = asyncio.Queue()
+    stop = here.listen(ready.put_nowait, nothing)
+    # A worker of another process. Two backends of one process may not listen.
+    there.process.peers.listeners.append(WorkerCallbacks(loop, nothing, nothing))
+    async with asyncio.timeout(LIMIT):
+        await submit(there, message(new='u'))
+        await ready.get()  # from now on, a notification is heard
+    await run(there, 'u')
+    await submit(here, message('hi', new='t'), slot=Slot('holder', LEASE))
+    marked, is_watched = asyncio.Event(), here.process.peers.is_watched
+
+    def heard(task_id: str, until: int) -> None:
+        is_watched(task_id, until)
+        loop.call_soon_threadsafe(marked.set)
+
+    monkeypatch.setattr(here.process.peers, 'is_watched', heard)
+    reader = there.events.subscribe('t', nothing)
+    if sends:
+        await submit(there, message('more', to='t'))
+    else:
+        await there.reader.watch('t', OWNER)
+    async with asyncio.timeout(LIMIT):
+        await marked.wait()
+    assert here.events.watched('t')
+    reader.close()
+    stop()
+    for backend in (here, there):
+        await asyncio.to_thread(backend.close)
