@@ -46,7 +46,7 @@ GET_CALLS = 130
 HTTP_GET_CALLS = 190
 CARD_CALLS = 45
 SEND_ROOMS = {'memory': 14, 'file': 15}
-SEND_OWN_CALLS = {'memory': 295, 'file': 310}
+SEND_OWN_CALLS = {'memory': 295, 'file': 300}
 """In the thread of the event loop."""
 RESUME_OWN_CALLS = {'memory': 350, 'file': 420}
 """In the thread of the event loop."""

@@ -1,15 +1,15 @@
-"""Common writes as calls of the functions of the database: the start of a new task, and the end of its only run."""
+"""Common writes as calls of the functions of the database: the start of a task, events, the end of the only run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-from ...ports import Accepted, Claim, Finish, Slot, Status, Submission, may_have_credentials
-from ...protocol import stored
-from ...types import TaskEvent, TaskHeader
-from ..rules import replay_key, status_event
+from ...ports import Checkpoint, Claim, Finish, Slot, Status, Submission, may_have_credentials
+from ...types import TaskEvent
+from ..rules import replay_key
 from ..sql import conversations, endings, runs, submit
 from ..sql.contexts import place_in_line
 from ..sql.database import BoundWrite
@@ -19,7 +19,6 @@ from .statements import key_of
 
 __all__ = ('Call', 'call_of')
 
-Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
 _RECORD = 'SELECT record, revision FROM {}.conversation WHERE agent = $1 AND owner = $2 AND id = $3'
 
 
@@ -52,33 +51,39 @@ def call_of(settings: Postgres, write: BoundWrite[Any]) -> Call | None:
     return make(settings, *write.args, **write.kwargs)
 
 
-def _statement(settings: Postgres, function: str, count: int, further: str = '') -> str:
+@cache
+def _statement(schema: str, function: str, count: int, further: str = '') -> str:
     """Return the call of a function, with a further write that needs `out_done` of the call."""
     numbers = ', '.join(f'${number}' for number in range(1, count + 1))
-    call = f'SELECT * FROM {settings.schema}.{function}({numbers})'
+    call = f'SELECT * FROM {schema}.{function}({numbers})'
     return f'WITH call AS MATERIALIZED ({call}), further AS ({further}) SELECT * FROM call' if further else call
 
 
+def _lock_timeout(settings: Postgres) -> str:
+    """Return the first value of each function: the time limit of each lock."""
+    return f'{round(settings.statement_timeout * 1000)}ms'
+
+
 def _first(settings: Postgres, locks: Sequence[Lock]) -> tuple[Any, ...]:
-    """Return the first values of each function: the time limit of each lock, and the lock of the context."""
+    """Return the time limit of each lock, and the lock of the context."""
     [context] = locks
-    return f'{round(settings.statement_timeout * 1000)}ms', key_of(context)
+    return _lock_timeout(settings), key_of(context)
 
 
 def _start(
     settings: Postgres, agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None
 ) -> Call | None:
     """Accept a new task, and take the task for a free slot."""
-    rare = (message.refusal, message.push, message.task_limit)
-    if slot is None or not message.new or any(value is not None for value in rare):
+    if slot is None or not submit.begins_alone(message):
         return None
-    header = message.header()
-    event = status_event(header, Status('working', message.at, None), 1)
-    body = stored.with_ids(message.body, header.id, header.context_id)
+    possible = submit.started(message, slot, None)
+    accepted, [event] = possible
+    header, claimed = accepted.header, accepted.claim
+    assert claimed is not None
 
-    def result(row: Sequence[Any]) -> Started:
+    def result(row: Sequence[Any]) -> submit.Started:
         _, head = row
-        return Accepted(header, 0, replayed=False, claim=_first_claim(header, message, slot, body, head)), [event]
+        return possible if head is None else submit.started(message, slot, head)
 
     values = (
         *_first(settings, submit.locks_of_submit(agent, message)),
@@ -95,38 +100,37 @@ def _start(
         message.watched_until,
         replay_key(message, idempotency_window),
         message.digest,
-        body,
+        claimed.message,
         event.payload,
         queue_limit,
         *slot,
     )
-    statement = _statement(settings, 'a2a_start', len(values))
+    n, added = len(values), ''
     if (credential := message.credential) is not None:
         # The credential is there already if this call is repeated, because the answer of a committed call was lost.
-        n = len(values)
         added = f"""INSERT INTO {settings.schema}.credential (agent, task_id, id, until, body)
             SELECT $3, $5, ${n + 1}::TEXT, ${n + 2}::BIGINT, ${n + 3}::BYTEA FROM call WHERE out_done
             ON CONFLICT DO NOTHING"""
-        statement = _statement(settings, 'a2a_start', n, added)
         values = (*values, credential.id, credential.until, credential.body)
-    return Call(statement, lambda _: values, result, begins=[header.id], possible=result((True, None)))
+    statement = _statement(settings.schema, 'a2a_start', n, added)
+    return Call(statement, lambda _: values, result, begins=[header.id], possible=possible)
 
 
-def _first_claim(header: TaskHeader, message: Submission, slot: Slot, body: bytes, head: str | None) -> Claim:
-    return Claim(
-        header=replace(header, state='working', last_event=1, queued=False),
-        holder=slot.holder,
-        fence=1,
-        attempt=1,
-        run=1,
-        turn=1,
-        inbox=1,
-        message=body,
-        head=head,
-        own_messages=None,
-        request=message.request or None,
-        traceparent=message.traceparent,
+def _emit(
+    settings: Postgres, agent: str, claimed: Claim, events: Sequence[TaskEvent], *further: Status | Checkpoint | None
+) -> Call | None:
+    """Store events of a running task without webhooks, and nothing `further`."""
+    if not events or claimed.push or any(value is not None for value in further):
+        return None
+    values = (
+        _lock_timeout(settings),
+        agent,
+        claimed.header.id,
+        claimed.fence,
+        claimed.holder,
+        *_columns(events, len(TaskEvent._fields)),
     )
+    return Call(_statement(settings.schema, 'a2a_emit', len(values)), lambda _: values, lambda _: None)
 
 
 def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call | None:
@@ -164,7 +168,7 @@ def _finish(settings: Postgres, agent: str, claimed: Claim, end: Finish) -> Call
     dropped = f'DELETE FROM {settings.schema}.credential USING call WHERE out_done AND agent = $3 AND task_id = $5'
     has_credentials = claimed.request is not None and may_have_credentials(claimed.request)
     return Call(
-        _statement(settings, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
+        _statement(settings.schema, 'a2a_finish', len(values) + 9, dropped if has_credentials else ''),
         values_after,
         lambda _: (None, events, False),
         record=None if claimed.head is None else (_RECORD.format(settings.schema), conversation),
@@ -176,5 +180,9 @@ def _columns(rows: Sequence[Sequence[Any]], count: int) -> list[list[Any]]:
     return [[row[n] for row in rows] for n in range(count)]
 
 
-_CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {submit.submit: _start, runs.finish: _finish}
+_CALLS: dict[Callable[..., Any], Callable[..., Call | None]] = {
+    submit.submit: _start,
+    runs.emit: _emit,
+    runs.finish: _finish,
+}
 """Makes the call for a write of each kind."""

@@ -6,7 +6,7 @@ A forked child process makes a separate instance.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from os import getpid, urandom
 from typing import Any
@@ -95,40 +95,42 @@ class PostgresProcess:
 
     async def _write(self, write: BoundWrite[Any], session: Session) -> Any:
         call = call_of(self._settings, write)
-        result = None if call is None else await self._call(call, write, session)
-        return result or await session.patiently(partial(self._attempt, write, session))
+        results = () if call is None else await self._call(call, write, session)
+        return results[0] if results else await session.patiently(partial(self._attempt, write, session))
 
-    async def _call(self, call: Call, write: BoundWrite[Any], session: Session) -> Any:
-        """Do a write by a call, which may be repeated. Return None if the write is left to the generator."""
+    async def _call(self, call: Call, write: BoundWrite[Any], session: Session) -> Sequence[Any]:
+        """Do a write by a call, which may be repeated. Return the result, or nothing for a write of the generator."""
         sent = False
 
-        async def attempt() -> Any:
+        async def attempt() -> Sequence[Any]:
             nonlocal sent
             async with session.connection() as connection:
                 records = [] if call.record is None else await connection.fetch(call.record[0], *call.record[1])
                 values = call.values(tuple(records[0]) if records else (None, None))
                 sent = True
                 [row] = await connection.fetch(call.statement, *values)
-                result = call.result(tuple(row)) if row[0] else None
+                if not row[0]:
+                    return ()
+                result = call.result(tuple(row))
                 # Notifications are hints, and may follow the commit.
-                if row[0] and (notices := self._notices(write, result, list(write.published(result)))):
+                if notices := self._notices(write, result, list(write.published(result))):
                     await connection.execute(notices)
-                return result
+                return (result,)
 
         self.peers.keep_private(call.begins)  # before the commit: another process may ask directly after it
         try:
-            result = await session.patiently(attempt)
+            results = await session.patiently(attempt)
         except BaseException as error:
             self.peers.share(call.begins)
             if sent and call.begins and is_away(error):  # else no other process could claim the task
                 self._take_back(write, call.possible)
             raise
-        if result is None:
+        if not results:
             self.peers.share(call.begins)
-            return None
-        for task_id, events in write.published(result):
-            self.event_bus.publish(task_id, events)
-        return result
+        for result in results:
+            for task_id, events in write.published(result):
+                self.event_bus.publish(task_id, events)
+        return results
 
     async def _attempt(self, write: BoundWrite[Any], session: Session) -> Any:
         async with session.connection(first=write.kind.first) as connection:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeAlias
 
 from ...errors import InvalidParamsError, OverloadedError, QuotaExceededError
 from ...lifecycle import INTERRUPTED, check_cancel, check_message
-from ...ports import Accepted, Slot, Status, Submission
+from ...ports import Accepted, Claim, Slot, Status, Submission
 from ...protocol import stored
 from ...types import TaskEvent, TaskHeader
 from ..rules import replay_key, status_event
@@ -25,7 +26,7 @@ from .vocabulary import (
     message_to_history,
 )
 
-__all__ = ('cancel', 'locks_of_submit', 'submit')
+__all__ = ('Started', 'begins_alone', 'cancel', 'locks_of_submit', 'started', 'submit')
 
 _WITH_KEY = 'agent = ? AND owner = ? AND replay_key = ?'
 _REPLAYED = (
@@ -36,6 +37,17 @@ _FORGET = [f'UPDATE {table} SET replay_key = NULL WHERE {_WITH_KEY}' for table i
 _UNREAD = (
     f'SELECT (SELECT COUNT(*) FROM item WHERE {UNREAD}) + CASE WHEN inbox_read = 0 THEN 1 ELSE 0 END'
     f' FROM task WHERE {TASK}'
+)
+# A conflict is a message that is sent again, or another task of the context that runs. A claimable task goes first.
+_START = (
+    'INSERT INTO task (agent, id, owner, context_id, dialect, traceparent, state, status_at, queue_seq, request,'
+    ' logged_after, watched_until, replay_key, digest, accepted_at, message, holder, lease_until, last_event, fence,'
+    " attempt, run) SELECT ?, ?, ?, ?, ?, ?, 'working', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, a2a_clock() + ?, 1, 1, 1, 1"
+    f' WHERE NOT EXISTS (SELECT 1 FROM item WHERE {_WITH_KEY})'
+    ' AND NOT EXISTS (SELECT 1 FROM task WHERE agent = ? AND queued = 1 AND behind = 0)'
+    ' AND (SELECT COUNT(*) FROM task WHERE agent = ? AND queued = 1) < ? ON CONFLICT DO NOTHING RETURNING'
+    ' (SELECT head_id FROM conversation c WHERE c.agent = task.agent AND c.owner = task.owner'
+    ' AND c.id = task.context_id)'
 )
 _ADD_MESSAGE = (
     'INSERT INTO item (agent, task_id, kind, seq, id, body, owner, replay_key, digest, after_event, accepted_at,'
@@ -49,10 +61,44 @@ def locks_of_submit(agent: str, message: Submission, **_: object) -> list[Lock]:
     return [Lock((agent, message.owner, context_id))] if context_id else []
 
 
+Started: TypeAlias = tuple[Accepted, list[TaskEvent]]
+"""What a message has led to, and the events to publish."""
+
+
+def begins_alone(message: Submission) -> bool:
+    """Return true if a message begins a task, and needs no further check and no webhook."""
+    return message.new and all(value is None for value in (message.refusal, message.push, message.task_limit))
+
+
+def started(message: Submission, slot: Slot, head: str | None) -> Started:
+    """Return the result of a message whose task has begun to run at once, in a conversation with a newest entry."""
+    header = message.header()
+    event = status_event(header, Status('working', message.at, None), 1)
+    claim = Claim(
+        header=replace(header, state='working', last_event=1, queued=False),
+        holder=slot.holder,
+        fence=1,
+        attempt=1,
+        run=1,
+        turn=1,
+        inbox=1,
+        message=stored.with_ids(message.body, header.id, header.context_id),
+        head=head,
+        own_messages=None,
+        request=message.request or None,
+        traceparent=message.traceparent,
+    )
+    return Accepted(header, 0, replayed=False, claim=claim), [event]
+
+
 def submit(
     agent: str, message: Submission, *, queue_limit: int, idempotency_window: int, slot: Slot | None = None
-) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+) -> Transaction[Started]:
     """See `TaskQueue.submit`; also gives the events to publish."""
+    if slot is not None and begins_alone(message):
+        begun = yield from _start(agent, message, slot, replay_key(message, idempotency_window), queue_limit)
+        if begun is not None:
+            return begun
     accepted, events = yield from _store(agent, message, queue_limit, idempotency_window, offered=slot is not None)
     header = accepted.header
     if slot is None or accepted.replayed or not header.queued or not (message.new or events):
@@ -65,9 +111,54 @@ def submit(
     return accepted._replace(claim=claimed), [*events, *more]
 
 
+def _start(
+    agent: str, message: Submission, slot: Slot, key: str | None, queue_limit: int
+) -> Transaction[Started | None]:
+    """Store the task of a new message as claimed; None if the message was sent before or another task goes first.
+
+    One statement for the common case: a store, a claim and the search for an earlier message take three.
+    """
+    assert message.context_id is not None
+    rows = yield (
+        _START,
+        (
+            agent,
+            message.task_id,
+            message.owner,
+            message.context_id,
+            message.dialect,
+            message.traceparent,
+            message.at,
+            place_in_line(),
+            message.request,
+            0 if message.logged else None,
+            message.watched_until,
+            key,
+            message.digest,
+            message.at,
+            stored.with_ids(message.body, message.task_id, message.context_id),
+            *slot,
+            agent,
+            message.owner,
+            key,
+            agent,
+            agent,
+            queue_limit,
+        ),
+    )
+    if not rows:
+        return None
+    begun = started(message, slot, rows[0][0])
+    if message.logged:
+        yield [add_events(agent, message.task_id, begun[1])]
+    if message.credential is not None:
+        yield [credentials.add(agent, message.task_id, message.credential)]
+    return begun
+
+
 def _store(
     agent: str, message: Submission, queue_limit: int, idempotency_window: int, *, offered: bool
-) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+) -> Transaction[Started]:
     """Store a message, which queues its task unless the task runs or is queued already.
 
     A new task that is `offered` is not in the indexes of the queue: the same transaction takes or queues the task.
@@ -103,7 +194,7 @@ def _store(
 
 def _add(
     agent: str, message: Submission, header: TaskHeader, key: str | None, *, answers: bool
-) -> Transaction[tuple[Accepted, list[TaskEvent]]]:
+) -> Transaction[Started]:
     """Add a message to a task; a message that `answers` lets the task go on."""
     answer = message.answer
     events: list[TaskEvent] = []

@@ -41,9 +41,11 @@ from pydantic_ai_a2a.testing.values import (
     claim_one,
     ending,
     message,
+    status_event,
     submit,
     turn,
 )
+from pydantic_ai_a2a.types import TaskEvent
 
 from ...postgres import Postgres as Server
 from ...postgres_proxy import proxied
@@ -89,6 +91,10 @@ class Stage:
         assert accepted is not None
         assert accepted.claim is not None
         return accepted.claim
+
+    async def emit(self, claimed: Claim, *events: TaskEvent) -> None:
+        """Store events of a run."""
+        await self.note(self.backend.queue.emit(claimed, events))
 
     async def end(self, claimed: Claim, end: Finish) -> Claim | None:
         """End a run."""
@@ -285,6 +291,39 @@ async def a_webhook_in_mid_run(stage: Stage) -> None:
     await stage.name_deliveries()
 
 
+async def events_of_a_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(claimed, *(chunk(n, 'b') for n in range(3, 303)), status_event(303, 'working'))
+    await stage.end(claimed, done(claimed, after=303))
+
+
+async def events_that_are_sent_again(stage: Stage) -> None:
+    claimed = await stage.started()
+    for _ in range(2):
+        await stage.emit(claimed, chunk(2, 'a'), chunk(3, 'b'))
+
+
+async def no_events(stage: Stage) -> None:
+    await stage.emit(await stage.started())
+
+
+async def events_of_a_lost_lease(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    await claim_one(stage.backend, 't', 'other')
+    await stage.emit(claimed, chunk(2, 'a'))
+
+
+async def events_after_a_webhook_in_mid_run(stage: Stage) -> None:
+    claimed = await stage.started()
+    assert stage.backend.push_configs is not None
+    await stage.backend.push_configs.create('t', OWNER, WEBHOOK, limit=1)
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.emit(replace(claimed, push=True), status_event(3, 'working'))
+    await stage.name_deliveries()
+
+
 async def a_conversation_that_another_has_begun(stage: Stage) -> None:
     claimed = await stage.started()
     record = ConversationRecord(
@@ -387,6 +426,26 @@ async def an_end_after_the_claim_of_another(stage: Stage) -> None:
         await stage.after(gate, stage.backend.queue.finish(claimed, done(claimed)))
 
 
+async def events_after_a_request_to_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=False)) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')]))
+
+
+async def events_after_a_forced_cancel(stage: Stage) -> None:
+    claimed = await stage.started()
+    async with stage.meeting(accept.cancel('agent', 't', OWNER, at=AT, force=True)) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')]))
+
+
+async def events_after_the_claim_of_another(stage: Stage) -> None:
+    claimed = await stage.started()
+    await stage.backend.queue.renew('holder', ['t'], lease=OVER)
+    transaction = runs.claim('agent', 'other', at=AT, lease=LEASE, limit=1, task_id='t')
+    async with stage.meeting(transaction) as gate:
+        await stage.after(gate, stage.backend.queue.emit(claimed, [chunk(2, 'a')]))
+
+
 async def an_end_before_another_task(stage: Stage) -> None:
     claimed = await stage.started()
     other = message(new='u', context='c')
@@ -430,6 +489,14 @@ SCHEDULES: Sequence[Schedule] = (
     an_end_after_a_forced_cancel,
     an_end_after_the_claim_of_another,
     an_end_before_another_task,
+    events_of_a_run,
+    events_that_are_sent_again,
+    no_events,
+    events_of_a_lost_lease,
+    events_after_a_webhook_in_mid_run,
+    events_after_a_request_to_cancel,
+    events_after_a_forced_cancel,
+    events_after_the_claim_of_another,
 )
 
 
@@ -453,8 +520,9 @@ async def test_a_database_with_other_defaults_gets_the_generator(
     postgres.run(f'ALTER DATABASE "{database(postgres_url)}" SET default_transaction_{default}')
     stage = Stage(postgres_url, calls=True)
     claimed = await stage.started()
-    await stage.end(claimed, done(claimed))
-    assert stage.results[1:] == [None]
+    await stage.emit(claimed, chunk(2, 'a'))
+    await stage.end(claimed, done(claimed, after=2))
+    assert stage.results[1:] == [None, None]
     await asyncio.to_thread(stage.backend.close)
 
 
@@ -480,6 +548,19 @@ async def test_an_end_whose_answer_is_lost_is_stored_once(postgres_url: str) -> 
         proxy.when(b't.1.0', 'lose the answer')
         assert await stage.end(claimed, done(claimed)) is None
         assert stage.results[-1] is None
+        await asyncio.to_thread(stage.backend.close)
+
+
+async def test_events_whose_answer_is_lost_are_stored_once(postgres_url: str) -> None:
+    async with proxied(postgres_url) as proxy:
+        stage = Stage(proxy.url, calls=True)
+        claimed = await stage.started()
+        await stage.emit(claimed, chunk(2, 'a'))
+        proxy.when(b'the lost piece', 'lose the answer')
+        await stage.emit(claimed, chunk(3, 'the lost piece'), chunk(4, 'b'))
+        await stage.end(claimed, done(claimed, after=4))
+        assert stage.results[1:] == [None] * 3
+        assert len((await stage.rows())['event']) == 5
         await asyncio.to_thread(stage.backend.close)
 
 
