@@ -64,8 +64,8 @@ class Jwks:
 
     @property
     def may_be_dropped(self) -> bool:
-        """True if no fetch has succeeded, and the next attempt may begin."""
-        return self._fetched is None and self._pause() <= 0
+        """True if the next attempt may begin, so that a new object for the URL makes no more attempts."""
+        return self._pause() <= 0
 
     async def find(self, kid: str | None, algorithm: str) -> PyJWK:
         """Return the key with an id; without an id the only key for the algorithm.

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from ..errors import CardUnverified, RemoteUnavailable
 from ..signing.card_form import NotSignable, canonical, signed_content
-from ..signing.signatures import Unverified, verify
+from ..signing.signatures import Unverified
 from .key_finder import KeyFinder
 from .trust import TrustedKeys
 
@@ -60,7 +60,7 @@ class CardVerifier:
             signature = cast('dict[str, Any]', entry) if isinstance(entry, dict) else {}
             protected = str(signature.get('protected'))
             try:
-                verify(protected, payload, signature.get('signature'), await self._keys.find(protected))
+                await self._keys.verify(protected, payload, signature.get('signature'))
             except Unverified as error:
                 reason = str(error)
             except RemoteUnavailable as error:

@@ -1,4 +1,4 @@
-"""Finds the trusted key of a signature: among configured keys, or in the key set of a configured origin."""
+"""Verifies signatures with trusted keys: configured keys, and key sets of configured origins."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..auth.jwks import Jwks
 from ..auth.request import InvalidCredentials
 from ..errors import OverloadedError, RemoteUnavailable
 from ..signing.algorithms import Key
-from ..signing.keys import fits, load_keys
-from ..signing.signatures import Unverified, protected_header
+from ..signing.keys import KeyPair, fits, load_keys
+from ..signing.signatures import Unverified, protected_header, verify
 from .trust import TrustedKeys
 from .urls import origin, shown
 
@@ -26,7 +26,7 @@ _MOST_SETS = 32
 
 
 class KeyFinder:
-    """Finds trusted keys.
+    """Finds the trusted key of a signature, and verifies the signature.
 
     Args:
         trusted: The trusted keys.
@@ -43,28 +43,45 @@ class KeyFinder:
         self._exact = frozenset(urls)
         self._origins = frozenset(origin(url) for url in urls if url.removesuffix('/') == _bare_origin(url))
         self._sets: dict[str, Jwks] = {}
+        self._proven: set[str] = set()
+        """URLs of key sets that have verified a signature."""
 
-    async def find(self, protected: object) -> list[PyJWK]:
-        """Return the keys that may have made a signature, by its protected header.
+    async def verify(self, protected: str, payload: bytes, signature: object) -> None:
+        """Verify a signature. A key set is fetched only if no configured key has made the signature.
+
+        Args:
+            protected: The protected header.
+            payload: The signed bytes.
+            signature: The signature in base64url.
 
         Raises:
-            Unverified: No trusted key has the id and the algorithm.
+            Unverified: No trusted key has made the signature.
             RemoteUnavailable: The key set cannot be fetched now.
         """
         header = protected_header(protected, self._algorithms)
         kid, algorithm, url = header.get('kid'), header['alg'], header.get('jku')
+        pairs = self._configured(kid, algorithm)
+        is_foreign = url is None or (url not in self._exact and origin(url) not in self._origins)
+        if pairs:
+            keys = [PyJWK({**pair.public, 'alg': algorithm}, algorithm) for pair in pairs]
+            try:
+                return verify(protected, payload, signature, keys)
+            except Unverified:
+                if is_foreign or pairs[0].kid == kid:
+                    raise
+        if url is None or is_foreign:
+            raise Unverified('names a key that is not trusted')
+        verify(protected, payload, signature, [await self._fetched(url, kid, algorithm)])
+        self._proven.add(url)
+
+    def _configured(self, kid: str | None, algorithm: str) -> list[KeyPair]:
+        """Return the configured key with the id, else the configured keys without an id."""
         fitting = [
             pair
             for pair in self._keys
             if pair.algorithm == algorithm or (not pair.pinned and fits(pair.public, algorithm))
         ]
-        pairs = [pair for pair in fitting if pair.kid == kid] or [pair for pair in fitting if not pair.named]
-        keys = [PyJWK({**pair.public, 'alg': algorithm}, algorithm) for pair in pairs]
-        if not keys and url is not None and (url in self._exact or origin(url) in self._origins):
-            keys = [await self._fetched(url, kid, algorithm)]
-        if not keys:
-            raise Unverified('names a key that is not trusted')
-        return keys
+        return [pair for pair in fitting if pair.kid == kid] or [pair for pair in fitting if not pair.named]
 
     async def _fetched(self, url: str, kid: str | None, algorithm: str) -> PyJWK:
         try:
@@ -76,7 +93,11 @@ class KeyFinder:
 
     def _key_set(self, url: str) -> Jwks:
         if url not in self._sets and len(self._sets) >= _MOST_SETS:
-            self._sets = {known: keys for known, keys in self._sets.items() if not keys.may_be_dropped}
+            self._sets = {
+                fetched: keys
+                for fetched, keys in self._sets.items()
+                if fetched in self._proven or not keys.may_be_dropped
+            }
         if url not in self._sets:
             if len(self._sets) >= _MOST_SETS:
                 raise OverloadedError

@@ -7,7 +7,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from ..errors import NotificationRefused
-from ..signing.signatures import Unverified, split_token, verify
+from ..signing.signatures import Unverified, split_token
 from .key_finder import KeyFinder
 from .trust import TrustedKeys
 
@@ -36,7 +36,7 @@ class TokenVerifier:
         """
         try:
             protected, payload, signature = split_token(token)
-            verify(protected, payload, signature, await self._keys.find(protected))
+            await self._keys.verify(protected, payload, signature)
         except Unverified as error:
             raise NotificationRefused(f'The signature of the notification {error}.') from None
         try:

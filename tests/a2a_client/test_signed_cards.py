@@ -262,13 +262,45 @@ async def test_key_sets_that_cannot_be_fetched_are_bounded(monkeypatch: pytest.M
         async def find(finder: KeyFinder, *paths: object) -> None:
             for path in paths:
                 with pytest.raises(RemoteUnavailable):
-                    await finder.find(header(alg='ES256', kid='key-1', jku=f'{origin}/{path}'))
+                    await finder.verify(header(alg='ES256', kid='key-1', jku=f'{origin}/{path}'), b'', '')
 
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more', 'again')
         assert len(asked) == 32
         monkeypatch.setattr('pydantic_ai_a2a.client.key_finder._TIMES', (600.0, 0.0, 0.0))
         await find(KeyFinder(TrustedKeys(origins=[origin])), *range(32), 'more')
         assert len(asked) == 32 + 33
+
+
+async def test_the_key_set_of_an_origin_is_fetched_besides_configured_keys_without_id() -> None:
+    key = Key('key-1')
+    async with issuer(key) as served:
+        trusted = TrustedKeys(keys=[public_pem()], origins=[served.url])
+        jku = f'{served.url}/keys'
+        assert (await card_of(signed(jku=jku, kid='of-the-pem'), trusted))['name'] == 'canned'
+        assert served.asked == []
+        assert (await card_of(signed(key=key.private, jku=jku), trusted))['name'] == 'canned'
+        assert 'does not match the content' in await refused(signed(key=key.private), trusted)
+        [pair] = load_keys([public_pem()], 'keys')
+        assert 'does not match' in await refused(signed(key=key.private, jku=jku, kid=pair.kid), trusted)
+        assert served.asked == ['/keys']
+
+
+async def test_key_sets_that_verify_nothing_give_way_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody can send a notification, and name many URLs of one key set."""
+    monkeypatch.setattr('pydantic_ai_a2a.client.key_finder._TIMES', (600.0, 0.0, 0.0))
+    key = Key('key-1')
+    async with issuer(key) as served:
+        verifier = CardVerifier(TrustedKeys(origins=[served.url]))
+        wire = signed(key=key.private, jku=f'{served.url}/keys')
+        await verifier.content(wire, '')
+        for n in range(40):
+            with pytest.raises(CardUnverified):
+                await verifier.content(signed(jku=f'{served.url}/keys?{n}'), '')
+        await verifier.content(wire, '')
+        other = signed(key=key.private, jku=f'{served.url}/keys?other')
+        assert (await verifier.content(other, ''))['name'] == 'canned'
+        assert len(served.asked) == 42
+        assert served.asked.count('/keys') == 1
 
 
 async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,7 +82,8 @@ class Issuer:
         self.waiting.set()
         await self.held.wait()
         known: dict[str, Any] = {'/keys': self.keys, '/.well-known/openid-configuration': self.discovery}
-        body: bytes = known[path] if isinstance(known[path], bytes) else json.dumps(known[path]).encode()
+        content = known[path.partition('?')[0]]
+        body: bytes = content if isinstance(content, bytes) else json.dumps(content).encode()
         head = b'HTTP/1.1 %s\r\nContent-Length: %d\r\nConnection: close\r\n\r\n' % (self.status, len(body))
         writer.write(head + body)
         writer.close()
