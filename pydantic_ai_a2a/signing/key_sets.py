@@ -57,6 +57,7 @@ def read_key(data: Mapping[str, Any], algorithm: str) -> PyJWK | None:
     if not isinstance(data.get('kid'), str | None):
         return None
     try:
-        return PyJWK(dict(data), algorithm)
+        key = PyJWK(dict(data), algorithm)
     except PyJWTError:
         return None
+    return key if key.Algorithm.check_key_length(key.key) is None else None

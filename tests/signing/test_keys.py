@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
     load_pem_private_key,
+    load_pem_public_key,
 )
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
@@ -98,6 +100,18 @@ def test_an_unusual_curve_and_a_short_rsa_key_are_refused(private: Any) -> None:
     )
     with pytest.raises(ValueError, match='2048 bits'):
         load_keys([key], 'signing')
+
+
+def _rsa(text: str) -> RSAPublicKey:
+    key = load_pem_public_key(text.encode())
+    assert isinstance(key, RSAPublicKey)
+    return key
+
+
+def test_a_short_rsa_key_in_a_key_set_is_ignored() -> None:
+    pairs = (('short', '1024'), ('long', '2048'))
+    keys = [{**RSAAlgorithm.to_jwk(_rsa(public_pem(bits)), as_dict=True), 'kid': kid} for kid, bits in pairs]
+    assert read_keys({'keys': keys}, ['RS256']).keys() == {('long', 'RS256'), (None, 'RS256')}
 
 
 def test_a_curve_that_no_algorithm_has_is_refused() -> None:
