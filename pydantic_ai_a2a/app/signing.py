@@ -33,12 +33,18 @@ def signatures(access: Access, push: Push | None, url: str | None) -> Signatures
     """Return the signatures of the settings.
 
     Raises:
-        ValueError: A key cannot be used.
+        ValueError: A key cannot be used, or two keys have the same id.
         ImportError: There are keys, and the extra `jwt` is not installed.
     """
     pushes = () if push is None else push.signing
     cards, notifications = _signer(access.signing, 'Access.signing', url), _signer(pushes, 'Push.signing', url)
-    keys = {pair.kid: pair.public for signer in (cards, notifications) if signer is not None for pair in signer.keys}
+    pairs = [pair for signer in (cards, notifications) if signer is not None for pair in signer.keys]
+    keys = {pair.kid: pair.public for pair in pairs}
+    if repeated := next((pair.kid for pair in pairs if pair.public != keys[pair.kid]), None):
+        raise ValueError(
+            f'Access.signing and Push.signing have different keys or algorithms with the id {repeated!r}: give each '
+            'key a `kid` of its own.'
+        )
     return Signatures(
         sign_card=None if cards is None else cards.sign_card,
         sign_push=None if notifications is None else notifications.sign_push,

@@ -102,7 +102,7 @@ class NotificationVerifier:
             HTTPException: The notification is refused, or cannot be verified now.
         """
         length = request.headers.get('content-length', '')
-        if not length.isdecimal() or int(length) > self._max_body:
+        if not length.isdecimal() or float(length) > self._max_body:
             raise HTTPException(413, f'The body must have a Content-Length of at most {self._max_body} bytes.')
         try:
             return await self.verify(request.headers, await request.body())
@@ -132,7 +132,7 @@ class NotificationVerifier:
         issued, expires = self._times(claims)
         token_id, notification_id = (_text(claims, name) for name in ('jti', NOTIFICATION_ID))
         content: Any = _content(body)
-        first = self._first_time(token_id, expires - time())
+        first = self._first_time(token_id, expires + _LEEWAY - time())  # longer, for the clocks of several processes
         if not (await first if isawaitable(first) else first):
             raise NotificationRefused('The notification is repeated: a request with the same signature came before.')
         at = datetime.fromtimestamp(issued, UTC)
