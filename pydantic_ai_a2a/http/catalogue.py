@@ -191,14 +191,21 @@ async def _get(app: ASGIApp, scope: Scope, path: str, below: str) -> tuple[int, 
         'headers': headers,
     }
     status, body = 500, b''
+    requests: list[Message] = [{'type': 'http.request', 'body': b'', 'more_body': False}]
+    answered = asyncio.Event()
 
     async def receive() -> Message:
-        return {'type': 'http.request', 'body': b'', 'more_body': False}
+        if requests:
+            return requests.pop()
+        await answered.wait()
+        return {'type': 'http.disconnect'}
 
     async def send(message: Message) -> None:
         nonlocal status, body
         status = message.get('status', status)
         body += message.get('body', b'')
+        if message['type'] == 'http.response.body' and not message.get('more_body', False):
+            answered.set()
 
     try:
         await app(inner, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -10,12 +11,13 @@ from inline_snapshot import snapshot
 from pydantic_ai import Agent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pydantic_ai_a2a import Access, BearerAuth, catalogue, mount, to_a2a
 
+from ..bounds import LIMIT
 from ..client import Client, lifespan, message, rpc
 
 CATALOGUE = '/.well-known/api-catalog'
@@ -38,6 +40,26 @@ class Protected:
             await PlainTextResponse('No.', 401)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
+
+
+class Streamed:
+    """Middleware that answers in pieces, and watches for the end of the connection meanwhile."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope['type'] != 'http':
+            return await self.app(scope, receive, send)
+
+        async def pieces() -> AsyncIterator[str]:
+            for piece in ('{"name": ', '"streamed"}'):
+                await asyncio.sleep(0)
+                yield piece
+
+        await StreamingResponse(pieces())({**scope, 'asgi': {'spec_version': '2.3'}}, receive, send)
+        while (await receive())['type'] != 'http.disconnect':
+            pass
 
 
 class Broken:
@@ -176,6 +198,13 @@ async def test_an_agent_that_fails_is_not_ready_and_the_others_are_listed(caplog
     assert (ready.status, ready.json['agents']['/broken']) == (503, None)
     assert [item.get('title') for item in listed.json['linkset'][0]['item']] == ['translator', None]
     assert 'The agent at /broken has failed a request for /health/ready.' in caplog.messages
+
+
+async def test_an_agent_may_answer_in_pieces() -> None:
+    app = catalogue([agent('translator', middleware=[Middleware(Streamed)])])
+    async with lifespan(app), asyncio.timeout(LIMIT):
+        listed = await Client(app).get(CATALOGUE)
+    assert [item['title'] for item in listed.json['linkset'][0]['item']] == ['streamed']
 
 
 async def test_the_list_works_below_another_app_and_agents_keep_their_own_url() -> None:
