@@ -12,15 +12,18 @@ from typing import Any
 
 import grpc
 import pytest
-from a2a.types import GetTaskRequest, TaskState
+from a2a.types import GetExtendedAgentCardRequest, GetTaskRequest, TaskState
+from google.protobuf.json_format import MessageToDict
 from pydantic_ai import Agent
 from pydantic_ai.models.test import TestModel
 from starlette.applications import Starlette
 
-from pydantic_ai_a2a import Access, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a import Access, APIKeyAuth, TrustedKeys, mount, run, serve_grpc, to_a2a
+from pydantic_ai_a2a.client.card_signatures import CardVerifier
 
 from ..bounds import LIMIT
 from ..client import Client, lifespan
+from ..signing.pairs import pem, public_pem
 from .calls import Agent as Caller
 from .calls import say
 
@@ -48,6 +51,34 @@ async def test_as_a_lifespan_it_starts_and_ends_with_the_app() -> None:
     assert same['id'] == task.id
     card = (await Client(app).get('/.well-known/agent-card.json')).json
     assert [each['protocolBinding'] for each in card['supportedInterfaces']] == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
+
+
+async def test_the_signed_card_has_the_grpc_interface_while_grpc_is_served() -> None:
+    key = 'the-key-of-ann-1234'
+    app = to_a2a(
+        AGENT,
+        url='http://127.0.0.1/',
+        auth=APIKeyAuth({key: 'ann'}),
+        access=Access(signing=[pem()], extended_card={'description': 'More.'}),
+    )
+    verifier = CardVerifier(TrustedKeys(keys=[public_pem()]))
+
+    async def bindings() -> list[str]:
+        wire = (await Client(app).get('/.well-known/agent-card.json')).json
+        card = await verifier.content(wire, '')
+        return [interface['protocolBinding'] for interface in card['supportedInterfaces']]
+
+    async with lifespan(app):
+        before = await bindings()
+        async with (
+            serve_grpc(app, port=0) as state,
+            grpc.aio.insecure_channel(state['grpc_address']) as channel,
+        ):
+            assert await bindings() == ['JSONRPC', 'HTTP+JSON', 'GRPC', 'JSONRPC']
+            request = GetExtendedAgentCardRequest()
+            card = await Caller(channel).call('GetExtendedAgentCard', request, metadata=[('x-api-key', key)])
+            assert (await verifier.content(MessageToDict(card), ''))['description'] == 'More.'
+        assert await bindings() == before == ['JSONRPC', 'HTTP+JSON', 'JSONRPC']
 
 
 async def test_a_mounted_app_is_served_by_the_lifespan_of_its_parent() -> None:
