@@ -173,6 +173,7 @@ def choose(
     binding: str | None,
     version: str | None,
     trusted_origins: Collection[str],
+    signed: bool = False,
 ) -> Interface:
     """Return the first interface of the card that this client speaks.
 
@@ -182,6 +183,7 @@ def choose(
         binding: The one binding to use; None for any.
         version: The one version to use; None for any.
         trusted_origins: Origins besides the card's that an interface may have.
+        signed: True if the card is signed, so that its URLs are called as they are.
 
     Raises:
         CardRefused: There is no such interface, or it has another origin than the card.
@@ -202,7 +204,9 @@ def choose(
         )
         raise CardRefused(f'{place} names no interface that can be called. It names: {", ".join(offered) or "none"}.')
     chosen = wanted[0]
-    return chosen if card_url is None else _within(chosen, card_url, {origin(url) for url in trusted_origins})
+    if card_url is None:
+        return chosen
+    return _within(chosen, card_url, {origin(url) for url in trusted_origins}, signed=signed)
 
 
 def _text(entry: AgentInterface, name: str) -> str:
@@ -218,8 +222,8 @@ def _spoken(entry: AgentInterface) -> Interface | None:
     return Interface(entry['url'], binding, '1.0' if numbers == (1, 0) else '0.3', entry.get('tenant', ''))
 
 
-def _within(interface: Interface, card_url: str, trusted: Collection[str]) -> Interface:
-    """Return the interface, at the card's origin if it names a loopback address that the card does not have.
+def _within(interface: Interface, card_url: str, trusted: Collection[str], *, signed: bool) -> Interface:
+    """Return the interface, at the card's origin if an unsigned card names a loopback address and has another address.
 
     Raises:
         CardRefused: The interface has another origin.
@@ -228,7 +232,7 @@ def _within(interface: Interface, card_url: str, trusted: Collection[str]) -> In
     if other == own or other in trusted:
         return interface
     host = httpx2.URL(other or 'http:').host
-    if _is_local(host) and not _is_local(httpx2.URL(card_url).host):
+    if not signed and _is_local(host) and not _is_local(httpx2.URL(card_url).host):
         url = httpx2.URL(interface.url).copy_with(scheme=httpx2.URL(own).scheme, netloc=httpx2.URL(own).netloc)
         logger.warning(
             'The agent card at %s names the address %s, which only its own machine can reach. Its own origin %s is '

@@ -483,6 +483,7 @@ class A2AClient:
                 binding=self._binding,
                 version=self._version,
                 trusted_origins=self._trusted,
+                signed=self._verifier is not None,
             )
             if isinstance(self._auth, ClientCredentials):
                 self._auth.check(card, 'The agent card' if url is None else shown(url))

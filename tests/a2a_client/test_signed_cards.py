@@ -24,6 +24,7 @@ from pydantic_ai_a2a import (
     A2AToolset,
     Access,
     APIKeyAuth,
+    CardRefused,
     CardUnverified,
     RemoteAgent,
     RemoteUnavailable,
@@ -322,6 +323,13 @@ async def test_a_card_that_has_not_changed_is_verified_again(monkeypatch: pytest
     async with over(app, 'http://agent.example', card_keys=TRUSTED) as client:
         assert await client.card() == await client.card()
     assert len(checks) == 2
+
+
+async def test_the_origin_of_a_signed_card_does_not_replace_a_loopback_address() -> None:
+    card = {**CARD, 'supportedInterfaces': [{**CARD['supportedInterfaces'][0], 'url': 'http://localhost:8000/'}]}
+    async with over(Canned(card=signed(card)).app, 'http://agent.example', card_keys=TRUSTED) as client:
+        with pytest.raises(CardRefused, match=r'names an interface at another origin, http://localhost:8000\.'):
+            await client.send('Hello.')
 
 
 async def test_an_extended_card_is_verified() -> None:
