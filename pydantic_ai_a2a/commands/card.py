@@ -47,6 +47,8 @@ def _lines(agent_card: AgentCard) -> Iterator[tuple[str, str]]:
     yield 'Streaming', 'yes' if capabilities.get('streaming') else 'no'
     yield 'Webhooks', 'yes' if capabilities.get('push_notifications') else 'no'
     yield 'Sign-in', ', '.join(agent_card.get('security_schemes', ())) or 'none declared'
+    if signatures := agent_card.get('signatures'):
+        yield 'Signatures', f'{len(signatures)}, not verified'
     yield 'Input', ', '.join(agent_card.get('default_input_modes', ()))
     yield 'Output', ', '.join(agent_card.get('default_output_modes', ()))
     for skill in agent_card.get('skills', ()):

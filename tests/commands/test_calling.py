@@ -16,13 +16,14 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, DeltaToolCalls, FunctionModel
 
-from pydantic_ai_a2a import BearerAuth, serve, to_a2a
+from pydantic_ai_a2a import Access, BearerAuth, serve, to_a2a
 from pydantic_ai_a2a.app.serve import Server
 from pydantic_ai_a2a.commands.cli import main
 from pydantic_ai_a2a.remote import tasks
 
 from ..a2a_client.canned import CARD, Canned, refusal, result, stream
 from ..bounds import LIMIT
+from ..signing.pairs import pem
 from .agents import PNG, shop
 from .command import Outcome, command
 from .terminal import Terminal, in_terminal, process_in_terminal
@@ -61,6 +62,13 @@ def test_a_card_is_shown(url: str, capsys: Capture) -> None:
     ]
     [card] = command(capsys, 'card', url, '--json').lines
     assert (card['name'], card['supportedInterfaces'][0]['protocolBinding']) == ('shop', 'JSONRPC')
+
+
+def test_a_signed_card_is_shown_with_the_number_of_its_signatures(capsys: Capture) -> None:
+    keys = [pem(), pem('Ed25519')]
+    with serve(to_a2a(Agent('test'), url='https://agent.example.com/', access=Access(signing=keys))) as server:
+        card = command(capsys, 'card', server.url)
+    assert 'Signatures  2, not verified' in card.out.splitlines()
 
 
 def test_an_answer_is_written_as_it_is_and_the_ids_to_go_on_with_beside_it(url: str, capsys: Capture) -> None:
