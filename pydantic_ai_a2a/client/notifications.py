@@ -164,7 +164,7 @@ class _Remembered:
         if self._until.get(token_id, 0.0) > now:
             return False
         if len(self._until) >= self._most:
-            self._until = {known: until for known, until in self._until.items() if until > now}
+            self._until = {name: until for name, until in self._until.items() if until > now}
         if len(self._until) >= self._most:
             raise RemoteUnavailable(f'More than {self._most} notifications came in a few minutes. Try again later.')
         self._until[token_id] = now + remaining

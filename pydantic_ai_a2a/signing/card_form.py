@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 
 import rfc8785
 
-__all__ = ('FIELDS', 'NotSignable', 'canonical', 'known', 'signed_content', 'without_empty')
+__all__ = ('FIELDS', 'NotSignable', 'canonical', 'known_fields', 'signed_content', 'without_empty')
 
 _MAX_DEPTH = 128
 _EXACT = 2**53
@@ -23,7 +23,7 @@ class NotSignable(ValueError):
     """The card has no canonical form; the text names the place."""
 
 
-def known(card: object) -> dict[str, Any]:
+def known_fields(card: object) -> dict[str, Any]:
     """Return a card with its known fields alone, without signatures and false flags that are the default.
 
     Raises:
@@ -38,7 +38,7 @@ def signed_content(card: object) -> dict[str, Any]:
     Raises:
         NotSignable: A field has the wrong type, or the card is nested too deeply.
     """
-    return without_empty(known(card)) or {}
+    return without_empty(known_fields(card)) or {}
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any, cast
 
-from .card_form import canonical, known, signed_content, without_empty
+from .card_form import canonical, known_fields, signed_content, without_empty
 from .signatures import Signer
 
 __all__ = ('sign_card',)
@@ -27,7 +27,7 @@ def sign_card(wire: Mapping[str, Any], signer: Signer) -> dict[str, Any]:
     Raises:
         ValueError: Another value is empty.
     """
-    card = known(wire)
+    card = known_fields(wire)
     for extension in card.get('capabilities', {}).get('extensions', ()):
         if 'params' in extension:
             extension['params'] = _without_empty_keywords(extension['params'])

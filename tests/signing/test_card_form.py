@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jwt.utils import base64url_decode
 
-from pydantic_ai_a2a.signing.card_form import FIELDS, NotSignable, canonical, known, signed_content
+from pydantic_ai_a2a.signing.card_form import FIELDS, NotSignable, canonical, known_fields, signed_content
 from pydantic_ai_a2a.signing.cards import sign_card
 from pydantic_ai_a2a.signing.signatures import Signer
 
@@ -108,7 +108,7 @@ def test_the_fields_are_those_of_the_protocol() -> None:
 
 
 def test_a_whole_card_is_signed_as_the_official_sdk_does() -> None:
-    assert known(CARD) == CARD
+    assert known_fields(CARD) == CARD
     assert canonical(signed_content(CARD)) == official(CARD)
 
 
@@ -187,7 +187,7 @@ def test_a_card_with_a_wrong_type_has_no_signed_form(changes: dict[str, Any], pl
     with pytest.raises(NotSignable, match=place):
         canonical(signed_content({**CARD, **changes}))
     with pytest.raises(NotSignable, match='the card is not an object'):
-        known([])
+        known_fields([])
 
 
 def test_a_card_that_is_nested_too_deeply_has_no_signed_form() -> None:
