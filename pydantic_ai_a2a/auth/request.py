@@ -40,7 +40,7 @@ class RequestInfo:
     """The address of the client at the other end of the connection; None if the transport has no address."""
     scope: MutableMapping[str, Any] | None = field(default=None, repr=False)
     """The ASGI scope of a request over HTTP; None for other transports."""
-    tls_names: tuple[str, ...] = ()
+    tls_names: tuple[str, ...] = field(default=(), repr=False)
     """The names in the client's certificate, which the transport has verified; empty without a certificate. Only gRPC
     with `client_ca` fills them in."""
     base_url: Callable[[], str] = field(default=str, repr=False)
